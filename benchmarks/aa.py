@@ -35,6 +35,7 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.final.answer import RUNS
 from collage_evo.fitness.final.race import Race, Track, race
 from collage_evo.fitness.final.sequential import Ratio, Stopping
 from collage_evo.fitness.measure.bursts import log_ratio
@@ -141,13 +142,14 @@ def compare(rival: Path, it: Path, context: RunContext) -> Comparison:
     stopping = Stopping()
 
     def still(so_far: Race) -> tuple[str, ...]:
-        logs = so_far.logs("rival", "it")
-        won = len(logs) in stopping.looks and stopping.won(logs)
-        return () if won or stopping.given_up(logs) else ("rival", "it")
+        found = so_far.logs("rival", "it"), so_far.expected("rival", "it")
+        won = so_far.length in stopping.looks and stopping.won(*found)
+        late = so_far.over(max(20.0, RUNS * 1e-3 * so_far.timing("rival").median_ms))
+        return () if won or late or stopping.given_up(*found) else ("rival", "it")
 
     began = time.monotonic()
     raced = race({"rival": rival, "it": it}, context.whole, stopping.rounds, still)
-    return Comparison(Ratio.of(raced.logs("rival", "it"), stopping.significance), time.monotonic() - began)
+    return Comparison(raced.ratio("rival", "it", stopping.significance), time.monotonic() - began)
 
 
 def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:

@@ -248,7 +248,7 @@ class VerifyConfig(Section):
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(
-        3,
+        2,
         description="Placements that race for being the answer: by the learned model and by their times in turn, "
         "and the last of them with a margin below the budget of error. More: less depends on single times of the "
         "search; rounds take longer.",

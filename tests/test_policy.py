@@ -124,7 +124,7 @@ def test_covers_are_to_differ_by_as_much_as_it_says() -> None:
 
 def test_a_race_is_decided_as_surely_as_it_says() -> None:
     logs = [0.01, 0.03, 0.0, 0.02, 0.03, -0.005]
-    sure, unsure = (Stopping(policy=Policy(race_level=level)) for level in (0.999, 0.8))
+    sure, unsure = (Stopping(policy=Policy(race_level=level)) for level in (0.999, 0.5))
     assert (sure.won(logs), unsure.won(logs)) == (False, True)
     assert Stopping(policy=Policy(race_worth=0.1)).given_up(logs)
     assert not Stopping().given_up(logs)

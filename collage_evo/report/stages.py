@@ -37,7 +37,6 @@ STAGES: Mapping[str, Stage] = {
     "final: taking turns": Stage("comparing the best thoroughly", 20),
     "held-out samples": Stage("finding the error on samples kept aside", 2),
     "verify": Stage("checking the finished model", 2),
-    "libraries as they come": Stage("comparing it with each library's defaults", 8),
     "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
     "sweep": Stage("running the trials", 0),
 }

@@ -44,7 +44,7 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
     if len(finished) == 1:
         result = finished[0].result
         told = [told_model(result), f"  {told_answer(result)}"]
-        told += [f"  {line}" for line in (*gains(result), told_loss(result.accuracy))]
+        told += [f"  {line}" for line in (*not_proved(result), *gains(result), told_loss(result.accuracy))]
         told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
         told += [f"Next: {line}" for line in advice(result, directory)[:2]]
     else:
@@ -138,6 +138,19 @@ def gains(result: Result) -> list[str]:
         else:
             lines.append(told(result.speedup_over_best_single, single, ", the best library alone"))
     return lines
+
+
+def not_proved(result: Result) -> list[str]:
+    """The best placement of the search, where it lost the final comparison, with its figures in both."""
+    tried = result.candidate_speedup
+    if result.answer == "placement" or tried.by_definition or not tried.rounds:
+        return []
+    keeps = [point.latency_ms for point in result.front if point.feasible and not point.single and not point.answer]
+    searched = f"{told_ms(min(keeps))} ms in the search, " if keeps else ""
+    return [
+        f"not proved faster: the best mixture, {searched}{told_gain(tried)} as fast as "
+        f"{told_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
+    ]
 
 
 def told_interval(speedup: Speedup) -> str:

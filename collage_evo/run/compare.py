@@ -17,7 +17,7 @@ from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import Ratio, Stopping, mean_interval
+from collage_evo.fitness.final.sequential import Ratio, Stopping
 from collage_evo.fitness.measure.judging import BROKEN
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
@@ -120,16 +120,15 @@ def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: f
             return ()
         run.reporter.advance()
         rivals = [name for name in near if name in so_far.rounds]
-        told = all(_is_told(so_far.logs(name, ARTIFACT), stopping, at_least) for name in rivals)
-        return () if told and so_far.length in stopping.looks else list(so_far.rounds)
+        known = all(_is_known(so_far.ratio(name, ARTIFACT, stopping.significance), at_least) for name in rivals)
+        return () if known and so_far.length in stopping.looks else list(so_far.rounds)
 
     return race({**near, ARTIFACT: artifact}, run.whole, stopping.rounds, still)
 
 
-def _is_told(logs: Sequence[float], stopping: Stopping, at_least: float) -> bool:
+def _is_known(ratio: Ratio, at_least: float) -> bool:
     """Whether it is clear on which side of ``at_least`` a ratio is, or the ratio itself is known closely."""
-    low, high = mean_interval(logs, stopping.significance)
-    return not low <= math.log(at_least) <= high or high - low <= 2 * CLOSE
+    return not ratio.low <= at_least <= ratio.high or math.log(ratio.high / ratio.low) <= 2 * CLOSE
 
 
 def _comparison(
@@ -178,7 +177,7 @@ def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None,
         side = failed(side, baseline.outcome.failure)
     side = _raced(side, turns, found)
     if side.raced and ARTIFACT in turns.rounds:
-        return replace(side, over=Ratio.of(turns.logs(baseline.name, ARTIFACT), significance))
+        return replace(side, over=turns.ratio(baseline.name, ARTIFACT, significance))
     if side.latency_ms is not None and ARTIFACT in turns.rounds:
         ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
         told = side.reason or "so far behind that it took no turns"

@@ -48,7 +48,7 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms
-from collage_evo.run.stages.libraries import measure_libraries
+from collage_evo.run.stages.libraries import compare_defaults, near_defaults
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.normalised import on_normalised
@@ -228,14 +228,16 @@ class Flow:
         keys = entrants.searched.keys
         answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
-        first = decide(run, entrants.artifacts, baselines, answered)
+        defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
+        race = partial(decide, run, incumbent=answered, defaults=defaults)
+        first = race(entrants.artifacts, baselines)
         verdict, held_out = hold_out(
-            run, self.model, first, entrants.artifacts, baselines, exact, entrants.safer, answered
+            run, self.model, first, entrants.artifacts, baselines, exact, entrants.safer, race
         )
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         told = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
         answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, told)
-        libraries = measure_libraries(run, verdict, answer.artifact, self.baselines, held_out.broke)
+        libraries = compare_defaults(run, verdict, defaults, held_out.broke)
         speeds = answer_speeds(run, verdict, answer)
         given = (self.model, entrants.searched, self.baselines, verdict, answer, held_out, speeds, libraries)
         result = Ended(run, *given).result()

@@ -21,7 +21,6 @@ from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import Reporter
 from collage_evo.report.reasons import raw_words, told_failure
 from collage_evo.report.rechecked import Again, Rechecked
@@ -174,7 +173,7 @@ def _again(
             None if math.isnan(point.latency_ms) and point.error is None else point,
             front.get((point.key, point.single, point.how)),
             told_failure(failed[name]) if name in failed else "",
-            Ratio.of(turns.logs("answer", name), significance) if {"answer", name} <= turns.rounds.keys() else None,
+            turns.ratio("answer", name, significance) if {"answer", name} <= turns.rounds.keys() else None,
             raw_words(failed.get(name)),
         )
         for name, point in points.items()

@@ -13,10 +13,10 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
-from collage_evo.fitness.final.answer import FinalSettings, Verdict, contenders, decide
+from collage_evo.fitness.final.answer import RUNS, FinalSettings, Verdict, contenders, decide
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Ratio, Stopping
+from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Stopping
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
 
@@ -25,7 +25,7 @@ WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
 
 
 class Machine:
-    """Stands in for ``race``: everybody takes its time, in ms, from round to round as noisy as ``noise``.
+    """Stands in for ``race``: everybody takes its time, in ms, from lap to lap as noisy as ``noise``.
 
     Who has no time fails its check; a round takes ``round_s``.
     """
@@ -35,9 +35,6 @@ class Machine:
         self.noise: dict[str, float] = {}
         self.round_s = 0.1
         self.now = 0.0
-
-    def clock(self) -> float:
-        return self.now
 
     def race(
         self,
@@ -54,8 +51,8 @@ class Machine:
         for _ in range(rounds):
             self.now += self.round_s
             for name in names:
-                ms = self.times_ms[name] * order.lognormvariate(0.0, self.noise.get(name, 0.002))
-                taken[name].append(((ms,),))
+                laps = (order.lognormvariate(0.0, self.noise.get(name, 0.002)) for _ in range(2))
+                taken[name].append(tuple((self.times_ms[name] * lap,) for lap in laps))
             so_far = Race({name: tuple(rows) for name, rows in taken.items()}, failed, {}, self.now)
             names = still(so_far)
             if not names:
@@ -68,9 +65,10 @@ class Machine:
         baselines: Sequence[Baseline],
         incumbent: str = "",
         settings: FinalSettings = FinalSettings(),  # noqa: B008
+        defaults: Sequence[Baseline] = (),
     ) -> Verdict:
         named = {name: Path(name) for name in candidates}
-        return decide(named, baselines, POOL, settings, lambda note: None, incumbent, self.clock)
+        return decide(named, baselines, POOL, settings, lambda note: None, incumbent, defaults)
 
 
 def baseline(name: str, latency_ms: float = 2.5) -> Baseline:
@@ -145,7 +143,7 @@ def test_without_candidates_baselines_that_are_close_race_until_one_is_told(mach
 
 def test_the_best_single_backend_is_told_after_all_candidates_have_left(machine: Machine) -> None:
     machine.times_ms["near"] = 2.45
-    machine.noise = dict.fromkeys(("fast", "near"), 0.01)
+    machine.noise = dict.fromkeys(("fast", "near"), 0.03)
     verdict = machine.decide(["third"], BASELINES)
     assert verdict.answer == "near"
     assert lengths(verdict)["third"] < verdict.final.length
@@ -208,8 +206,7 @@ def test_a_slow_first_round_does_not_fix_how_many_follow(
 
     monkeypatch.setattr(module, "race", faster_later)
     verdict = machine.decide(["first"], BASELINES, settings=FinalSettings(seconds=30.0))
-    assert machine.now == pytest.approx(30.0)
-    assert verdict.final.length == 21
+    assert verdict.final.length >= 20
 
 
 def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
@@ -233,9 +230,31 @@ def test_no_candidate_or_baseline_left_is_told_with_reasons(machine: Machine) ->
 def test_with_several_candidates_each_has_a_stricter_test(machine: Machine) -> None:
     alone = machine.decide(["second"], BASELINES)
     beside = machine.decide(["second", "third"], BASELINES)
-    logs = beside.final.logs("fast", "second")
-    assert beside.speedup == Ratio.of(logs, Stopping(candidates=2).significance)
-    assert alone.speedup == Ratio.of(alone.final.logs("fast", "second"), Stopping().significance)
+    assert beside.speedup == beside.final.ratio("fast", "second", Stopping(candidates=2).significance)
+    assert alone.speedup == alone.final.ratio("fast", "second", Stopping().significance)
+
+
+def test_what_is_obvious_is_decided_in_the_fewest_rounds_also_beside_a_noisy_library(machine: Machine) -> None:
+    """A network of 80 ms had three rounds of 1.62, 1.73 and 1.82, and the library was given out."""
+    machine.times_ms |= {"first": 1.4, "near": 3.4}
+    machine.noise = dict.fromkeys(("first", "fast"), 0.03) | {"near": 0.12}
+    verdict = machine.decide(["first"], BASELINES, settings=FinalSettings(seconds=0.1))
+    assert (verdict.answer, verdict.final.length) == ("first", FEWEST)
+    assert verdict.speedup.low > 1.2
+
+
+def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answer(machine: Machine) -> None:
+    machine.times_ms |= {"far": 4.0, "wrong": 1.0}
+    verdict = machine.decide(["second"], BASELINES, defaults=[BASELINES[2], baseline("wrong", 1.0)])
+    assert (verdict.answer, verdict.best_single) == ("second", "fast")
+    assert lengths(verdict)["far"] == lengths(verdict)["wrong"] == FEWEST
+
+
+def test_a_slow_model_races_for_so_many_of_its_runs(machine: Machine) -> None:
+    machine.times_ms = {name: 1e3 * ms for name, ms in machine.times_ms.items()}
+    machine.noise, machine.round_s = dict.fromkeys(("first", "fast"), 0.2), 10.0
+    verdict = machine.decide(["first"], BASELINES[:1], settings=FinalSettings(seconds=20.0))
+    assert 5 <= verdict.final.length <= RUNS * 3 / machine.round_s
 
 
 def test_a_baseline_races_unless_it_was_slower_by_more_than_a_few_percent() -> None:
@@ -243,5 +262,6 @@ def test_a_baseline_races_unless_it_was_slower_by_more_than_a_few_percent() -> N
     assert set(contenders(found)) == {"best", "near"}
     assert set(contenders(found, "far")) == {"best", "near", "far"}, "the answer before races in any case"
     disturbed = [replace(one, outcome=replace(one.outcome, disturbed=True)) for one in found]
-    assert set(contenders([*found[:2], *disturbed[2:]])) == {"best", "near", "behind"}
-    assert set(contenders([disturbed[0], *found[1:]])) == {"best", "near", "behind"}
+    assert set(contenders([found[0], *disturbed[2:]])) == {"best", "behind"}
+    assert set(contenders([disturbed[0], *found[2:]])) == {"best", "behind"}
+    assert set(contenders([*found, baseline("third", 10.5)])) == {"best", "third"}, "two at most"

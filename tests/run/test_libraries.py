@@ -1,9 +1,8 @@
-"""What the answer replaces is timed in turns with it: each library as it comes; the race's turns count too."""
+"""What the answer replaces takes part in the final race: each library with its defaults."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +14,10 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.final.sequential import LOOKS, Ratio
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
-from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import libraries
-from collage_evo.run.stages.libraries import ANSWER, ROUNDS, as_they_come, measure_libraries
+from collage_evo.run.stages.libraries import as_they_come, compare_defaults, near_defaults
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 
@@ -45,37 +42,22 @@ def test_a_library_as_it_comes_is_in_the_precision_that_it_chooses_itself() -> N
     assert not as_they_come([Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))], "cpu")
 
 
+def test_a_library_several_times_as_slow_as_the_fastest_does_not_race() -> None:
+    every = [baseline("onnxruntime", ms=3.0), baseline("openvino", usual(), ms=1.0)]
+    assert [one.backend for one in near_defaults(every, "cpu", 3.0)] == ["onnxruntime", "openvino"]
+    assert [one.backend for one in near_defaults(every, "cpu", 2.9)] == ["openvino"]
+
+
 def laps(ms: float, rounds: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
     """Each round two bursts of two runs."""
     return (((ms, ms), (ms, ms)),) * rounds
 
 
-@pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Path]]:
-    """Who took turns with the answer, in which ONNX Runtime takes three times as long and OpenVINO half as long."""
-    asked: list[Mapping[str, Path]] = []
-
-    def race(artifacts: Mapping[str, Path], pool: Any, rounds: int, still: Callable[[Race], Collection[str]]) -> Race:
-        asked.append(artifacts)
-        ms = {ANSWER: 1.0, "onnxruntime": 3.0}
-        found = Race({name: laps(ms.get(name, 0.5), rounds) for name in artifacts}, {}, {}, 7.0)
-        assert still(found)
-        return found
-
-    monkeypatch.setattr(libraries, "race", race)
-    return asked
-
-
-def measured(verdict: Verdict, *baselines: Baseline, broke: Collection[str] = ()) -> dict[str, Any]:
+def compared(verdict: Verdict, *defaults: Baseline, broke: Collection[str] = ()) -> dict[str, Any]:
     run: Any = SimpleNamespace(
-        config=SimpleNamespace(policy=DEFAULT_POLICY),
-        target=SimpleNamespace(device="cpu"),
-        limits=SimpleNamespace(budget=0.01),
-        whole=None,
-        reporter=LineReporter(print),
-        stage=lambda name, total: contextlib.nullcontext(),
+        config=SimpleNamespace(policy=DEFAULT_POLICY), limits=SimpleNamespace(budget=0.01)
     )
-    return {one.name: one for one in measure_libraries(run, verdict, Path("best"), baselines, broke)}
+    return {one.name: one for one in compare_defaults(run, verdict, defaults, broke)}
 
 
 def verdict_of(answer: str, best: str, rounds: Mapping[str, int]) -> Verdict:
@@ -84,32 +66,28 @@ def verdict_of(answer: str, best: str, rounds: Mapping[str, int]) -> Verdict:
     return Verdict(answer, best, speedup, answer, speedup, race)
 
 
-def test_the_best_library_has_the_very_figure_of_the_race_and_who_is_far_behind_has_turns(turns: list[Any]) -> None:
+def test_all_ratios_are_of_the_race_and_the_best_library_has_its_very_figure() -> None:
     openvino = engine_name("openvino", usual())
-    verdict = verdict_of("placement-0", openvino, {"placement-0": 6, openvino: 6})
-    found = measured(verdict, baseline("onnxruntime"), baseline("openvino", usual()))
+    verdict = verdict_of("placement-0", openvino, {"placement-0": 6, openvino: 6, "onnxruntime": 3})
+    found = compared(verdict, baseline("onnxruntime"), baseline("openvino", usual()))
     assert found[openvino].speedup.estimate == GAIN.estimate
-    assert turns == [{ANSWER: Path("best"), "onnxruntime": Path("onnxruntime")}]
-    assert found["onnxruntime"].speedup.estimate == pytest.approx(3.0)
-    assert len(found["onnxruntime"].speedup.rounds) == ROUNDS
-
-
-def test_who_ran_long_enough_in_the_race_needs_no_more_turns(turns: list[Any]) -> None:
-    verdict = verdict_of("placement-0", "ncnn", {"placement-0": LOOKS[0], "ncnn": LOOKS[0], "onnxruntime": LOOKS[0]})
-    found = measured(verdict, baseline("onnxruntime"), baseline("ncnn"))
-    assert not turns
     assert found["onnxruntime"].speedup.estimate == pytest.approx(1.5)
+    assert len(found["onnxruntime"].speedup.rounds) == 3
+    assert {one.speedup.seconds for one in found.values()} == {5.0}
 
 
-def test_a_library_that_is_the_answer_is_one_by_definition(turns: list[Any]) -> None:
-    found = measured(verdict_of("onnxruntime", "onnxruntime", {"onnxruntime": 3}), baseline("onnxruntime"))
+def test_a_library_that_failed_in_the_race_has_no_row() -> None:
+    assert not compared(verdict_of("ncnn", "ncnn", {"ncnn": 3}), baseline("onnxruntime"))
+
+
+def test_a_library_that_is_the_answer_is_one_by_definition() -> None:
+    found = compared(verdict_of("onnxruntime", "onnxruntime", {"onnxruntime": 3}), baseline("onnxruntime"))
     assert found["onnxruntime"].speedup.by_definition
-    assert not turns
 
 
-def test_a_library_that_broke_the_budget_after_the_race_does_not_keep_it(turns: list[Any]) -> None:
+def test_a_library_that_broke_the_budget_after_the_race_does_not_keep_it() -> None:
     openvino = baseline("openvino", usual())
-    verdict = verdict_of("onnxruntime", "onnxruntime", {"onnxruntime": 6})
-    found = measured(verdict, baseline("onnxruntime"), openvino, broke={openvino.name})
+    verdict = verdict_of("onnxruntime", "onnxruntime", {"onnxruntime": 6, openvino.name: 3})
+    found = compared(verdict, openvino, broke={openvino.name})
     assert not found[openvino.name].keeps
-    assert found[openvino.name].speedup.estimate == pytest.approx(0.5)
+    assert found[openvino.name].speedup.estimate == pytest.approx(1.5)

@@ -1,4 +1,4 @@
-"""Races without a clock: takes a speedup and how noisy a machine is, gives the rounds' ratios as a race would."""
+"""Simulated races: laps of the ratio of two contestants, by its true value and how noisy a machine is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.fitness.final.race import MOST_LAPS
-from collage_evo.fitness.final.sequential import FEWEST, Stopping
+from collage_evo.fitness.final.race import MOST_LAPS, expected_variance
+from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping
+
+Laps = Sequence[np.ndarray]
+"""Logarithms of the ratio of each pair of bursts, one array a round."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +30,35 @@ class Noise:
     drift: float = 0.0
     memory: float = 10.0
 
-    def rounds(self, speedup: float, rounds: int, rng: np.random.Generator) -> list[float]:
-        """Logarithms of the ratios of a race, one a round; ``speedup`` is the logarithm of the true one."""
-        laps = self.lap * rng.standard_normal((rounds, MOST_LAPS))
-        laps[rng.random(laps.shape) < self.hit] *= self.hard
-        told = speedup + self.layout * rng.standard_normal(rounds) + np.median(laps, axis=1)
-        kept, state = math.exp(-1.0 / self.memory), self.drift * rng.standard_normal()
+    def race(self, speedup: float, rounds: int, rng: np.random.Generator, laps: int = MOST_LAPS) -> Laps:
+        """``speedup`` is the logarithm of the true ratio; slow models have few ``laps`` in a round, two at least."""
+        noise = self.lap * rng.standard_normal((rounds, laps))
+        noise[rng.random(noise.shape) < self.hit] *= self.hard
+        noise += speedup + self.layout * rng.standard_normal((rounds, 1))
+        stays, state = math.exp(-1.0 / self.memory), self.drift * rng.standard_normal()
         for index in range(rounds):
-            told[index] += state
-            state = kept * state + self.drift * math.sqrt(1.0 - kept**2) * rng.standard_normal()
-        return [float(one) for one in told]
+            noise[index] += state
+            state = stays * state + self.drift * math.sqrt(1.0 - stays**2) * rng.standard_normal()
+        return list(noise)
 
 
-def race_over(logs: Sequence[float], stopping: Stopping) -> Sequence[float]:
+def logs_of(laps: Laps) -> list[float]:
+    return [float(np.median(one)) for one in laps]
+
+
+def ratio_of(laps: Laps, stopping: Stopping) -> Ratio:
+    return Ratio.of(logs_of(laps), stopping.significance, expected_variance(laps))
+
+
+def wins(laps: Laps, stopping: Stopping) -> bool:
+    return stopping.won(logs_of(laps), expected_variance(laps))
+
+
+def race_over(laps: Laps, stopping: Stopping) -> Laps:
     """The rounds of a race of two until it is decided."""
-    for n in range(FEWEST, len(logs)):
-        if (n in stopping.looks and stopping.won(logs[:n])) or stopping.given_up(logs[:n]):
-            return logs[:n]
-    return logs
+    for n in range(FEWEST, len(laps)):
+        so_far = laps[:n]
+        lost = stopping.given_up(logs_of(so_far), expected_variance(so_far))
+        if lost or (n in stopping.looks and wins(so_far, stopping)):
+            return so_far
+    return laps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,10 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
+RUNS = 40
+"""Of the slowest that is left in the race: at least so long may it take."""
+MOST_BASELINES = 2
+"""That race besides the libraries with their defaults: each makes rounds longer, and so fewer."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,18 @@ class FinalSettings:
 
     stopping: Stopping = field(default_factory=Stopping)
     seconds: float = math.inf
-    """For all of it: no round begins that would end later, once everybody has had the fewest."""
+    """From the first round: none begins that would end later, once everybody has had the fewest. A slow model has as
+    many as ``RUNS`` runs take."""
 
 
 @dataclass(frozen=True)
 class Standing:
     """Who may be the answer still, by the rounds so far.
 
-    A candidate has to beat all of its rivals: the baselines, and ``incumbent``, what was the answer before, which is
-    one of either. That needs no correction for their number (intersection-union test, Berger, Technometrics 24,
-    1982); the number of candidates is in ``stopping``.
+    A candidate has to beat all of its rivals: the baselines that may be the best, and ``incumbent``, what was the
+    answer before, which is one of either. That needs no correction for their number (intersection-union test, Berger,
+    Technometrics 24, 1982); the number of candidates is in ``stopping``. ``shown`` run the fewest rounds, to be
+    compared with, and are never the answer.
     """
 
     race: Race
@@ -66,6 +71,7 @@ class Standing:
     candidates: tuple[str, ...]
     incumbent: str
     stopping: Stopping
+    shown: tuple[str, ...] = ()
 
     @property
     def singles(self) -> list[str]:
@@ -76,8 +82,8 @@ class Standing:
     def best(self) -> str:
         """The best single backend: the fastest so far, or the one that was the answer until another beats it."""
         fastest = self.singles[0]
-        kept = self.incumbent in self.singles and not self.stopping.won(self.race.logs(self.incumbent, fastest))
-        return self.incumbent if kept else fastest
+        stays = self.incumbent in self.singles and not self._beats(fastest, self.incumbent)
+        return self.incumbent if stays else fastest
 
     @property
     def running(self) -> list[str]:
@@ -85,13 +91,18 @@ class Standing:
         return self._fastest_first(self.candidates)
 
     def rivals(self, candidate: str) -> list[str]:
-        """Whom ``candidate`` has to beat."""
+        """Whom ``candidate`` has to beat: the best baseline, those that may be the best still, and the incumbent.
+
+        A baseline that is slow by its own rounds is none, so that its noise holds nobody up.
+        """
+        best = self.best
+        near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
         held = self.incumbent in self.running and candidate != self.incumbent
-        return [*self.singles, *([self.incumbent] if held else [])]
+        return [best, *near, *([self.incumbent] if held else [])]
 
     def won(self, candidate: str) -> bool:
         """Whether ``candidate`` is faster than all its rivals."""
-        return all(self.stopping.won(self.race.logs(rival, candidate)) for rival in self.rivals(candidate))
+        return all(self._beats(candidate, rival) for rival in self.rivals(candidate))
 
     def stays(self) -> Sequence[str]:
         """Who goes on: nobody once the fastest candidate won, or the best single backend is told without one.
@@ -107,7 +118,8 @@ class Standing:
             return ()
         near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
         held = [name for name in self.running if name == self.incumbent and name not in likely]
-        return [best, *near, *likely, *held] if likely or near else ()
+        shown = [name for name in self.shown if name in self.race.rounds and self.race.length < FEWEST]
+        return [best, *near, *likely, *held, *shown] if likely or near or shown else ()
 
     def verdict(self) -> Verdict:
         """Who is the answer after the last round.
@@ -125,18 +137,22 @@ class Standing:
         best = self.best
         if not tried:
             return Verdict(best, best, ITSELF, best, ITSELF, final)
-        speedups = {name: Ratio.of(final.logs(best, name), self.stopping.significance) for name in tried}
+        speedups = {name: final.ratio(best, name, self.stopping.significance) for name in tried}
         winners = [name for name in self.running if name != self.incumbent and self.won(name)]
         if not winners and self.incumbent in tried:
-            winners = [] if self.stopping.won(final.logs(self.incumbent, best)) else [self.incumbent]
+            winners = [] if self._beats(best, self.incumbent) else [self.incumbent]
         if winners:
             reached = speedups[winners[0]]
             return Verdict(winners[0], best, reached, winners[0], reached, final)
         candidate = max(tried, key=lambda name: speedups[name].estimate)
         return Verdict(best, best, ITSELF, candidate, speedups[candidate], final)
 
+    def _beats(self, name: str, rival: str) -> bool:
+        return self.stopping.won(self.race.logs(rival, name), self.race.expected(rival, name))
+
     def _given_up(self, name: str, rivals: Sequence[str]) -> bool:
-        return any(self.stopping.given_up(self.race.logs(rival, name)) for rival in rivals)
+        give_up, race = self.stopping.given_up, self.race
+        return any(give_up(race.logs(rival, name), race.expected(rival, name)) for rival in rivals)
 
     def _fastest_first(self, names: Sequence[str]) -> list[str]:
         rounds = self.race.rounds
@@ -151,39 +167,46 @@ def decide(
     settings: FinalSettings,
     on_step: Callable[[str], None],
     incumbent: str = "",
-    clock: Callable[[], float] = time.monotonic,
+    defaults: Sequence[Baseline] = (),
 ) -> Verdict:
-    """Race ``candidates`` and ``baselines`` until it is told who is the fastest, or time is over.
+    """Race ``candidates`` and ``baselines`` until it is known who is the fastest, or time is over.
 
-    ``incumbent`` is the one of them that was the answer before: it stays the answer unless it is beaten. When time is
-    over depends on what rounds take, never on how anybody did, so that few rounds are as honest as many; they are
-    less sharp: a candidate that is not proved faster is not the answer.
+    When time is over depends on what rounds take, never on how anybody did, so that few rounds are as honest as many;
+    they are less sharp: a candidate that is not proved faster is not the answer. What the search measured is no
+    evidence here: a placement races because its times there were the least of many, so that they are too short.
+
+    Args:
+        incumbent: the one of them that was the answer before: it stays the answer unless it is beaten.
+        defaults: libraries with their defaults, which all race, so that the ratios to them are of this race too;
+            those that are none of ``baselines`` may not be the answer.
     """
-    began = racing = clock()
     rivals = contenders(baselines, incumbent, settings.stopping.policy)
+    allowed = {baseline.name for baseline in baselines}
+    rivals |= {library.name: library.artifact for library in defaults if library.name in allowed}
+    shown = {library.name: library.artifact for library in defaults if library.name not in allowed}
     stopping = replace(settings.stopping, candidates=max(1, len(candidates)))
 
     def standing(so_far: Race) -> Standing:
-        return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping)
+        return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping, tuple(shown))
 
     def still(so_far: Race) -> Sequence[str]:
-        nonlocal racing
-        now, rounds = clock(), so_far.length
-        racing = now if rounds <= 1 else racing  # the first round comes after all checks
-        round_s = (now - racing) / max(1, rounds - 1)
-        if rounds >= FEWEST and now - began + round_s > settings.seconds:
-            return ()
         stays = standing(so_far).stays()
-        on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {rounds} rounds")
+        if so_far.over(max(settings.seconds, RUNS * 1e-3 * _slowest_ms(so_far, stays))):
+            return ()
+        on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {so_far.length} rounds")
         return stays
 
-    return standing(race({**rivals, **candidates}, pool, stopping.rounds, still)).verdict()
+    return standing(race({**rivals, **shown, **candidates}, pool, stopping.rounds, still)).verdict()
+
+
+def _slowest_ms(race: Race, names: Sequence[str]) -> float:
+    return max((race.timing(name).median_ms for name in names), default=0.0)
 
 
 def contenders(
     baselines: Sequence[Baseline], incumbent: str = "", policy: Policy = DEFAULT_POLICY
 ) -> dict[str, Path]:
-    """The baselines that may be the fastest, or were the answer before.
+    """The fastest ``MOST_BASELINES`` that may be the best, and the one that was the answer before.
 
     One a little slower than the best may be the best: it was timed in another minute than that one, and where others
     disturbed either's time, that says less still.
@@ -196,7 +219,8 @@ def contenders(
         bound = policy.race_near_disturbed if disturbed else policy.race_near
         return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
 
-    return {b.name: b.artifact for b in runnable if worth(b)}
+    near = sorted(filter(worth, runnable), key=_latency_ms)
+    return {b.name: b.artifact for k, b in enumerate(near) if k < MOST_BASELINES or b.name == incumbent}
 
 
 def _why(failed: Mapping[str, Failure]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,14 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.sequential import FEWEST
-from collage_evo.fitness.measure.bursts import Burst, log_ratio
+from collage_evo.fitness.final.sequential import FEWEST, Ratio
+from collage_evo.fitness.measure.bursts import Burst, log_ratio, log_ratios
 from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import Timing
 
+LAYOUT = 0.005
+"""Standard deviation of a latency's logarithm by where the model lies in memory."""
+_OF_MEDIAN = math.pi / 2
+"""Variance of a median over that of a mean."""
 MOST_LAPS = 14
 """Of bursts in a round: large models have fewer, two at least, since a round has its time."""
 
@@ -63,6 +70,35 @@ class Race:
     def logs(self, rival: str, name: str) -> list[float]:
         """Logarithm of how many times as fast as ``rival`` ``name`` is, in each round of both."""
         return [log_ratio(*both) for both in zip(self.rounds[rival], self.rounds[name], strict=False)]
+
+    def expected(self, rival: str, name: str) -> float:
+        """The variance that a round of :meth:`logs` is expected to have, by how far its laps are apart."""
+        both = zip(self.rounds[rival], self.rounds[name], strict=False)
+        return expected_variance([log_ratios(*laps) for laps in both])
+
+    def ratio(self, rival: str, name: str, significance: float) -> Ratio:
+        """How many times as fast as ``rival`` ``name`` is."""
+        return Ratio.of(self.logs(rival, name), significance, self.expected(rival, name))
+
+
+def expected_variance(rounds: Sequence[np.ndarray]) -> float:
+    """Of the median over laps: what noise from lap to lap adds to it, and where two models lie in memory.
+
+    Laps that something else hit are as far off as they like, so of four and more the median deviation counts.
+    """
+    laps = min(map(len, rounds), default=0)
+    if laps < 2:
+        return 2 * LAYOUT**2
+    if laps < 4:
+        inside = float(np.mean([np.var(one, ddof=1) for one in rounds])) / laps
+    else:
+        inside = _OF_MEDIAN / laps * float(np.median([_deviation(one) ** 2 for one in rounds]))
+    return inside + 2 * LAYOUT**2
+
+
+def _deviation(values: np.ndarray) -> float:
+    """The standard deviation of normal values, by their median deviation."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 class Track:

@@ -23,6 +23,11 @@ def burst(at_work: Alone | Crowd) -> Burst:
     return times[len(times) // 3 :]
 
 
+def log_ratios(slow: Sequence[Burst], fast: Sequence[Burst]) -> np.ndarray:
+    """Logarithms of how many times as fast ``fast`` is, one a pair of bursts that were neighbours."""
+    return np.array([np.log(np.median(a) / np.median(b)) for a, b in zip(slow, fast, strict=True)])
+
+
 def log_ratio(slow: Sequence[Burst], fast: Sequence[Burst]) -> float:
-    """Logarithm of how many times as fast ``fast`` is: the median over pairs of bursts that were neighbours."""
-    return float(np.median([np.log(np.median(a) / np.median(b)) for a, b in zip(slow, fast, strict=True)]))
+    """The median of :func:`log_ratios`."""
+    return float(np.median(log_ratios(slow, fast)))

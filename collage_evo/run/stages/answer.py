@@ -75,14 +75,23 @@ def write_placements(
 
 
 def decide(
-    run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline], incumbent: str = ""
+    run: RunContext,
+    candidates: Mapping[str, Path],
+    baselines: Sequence[Baseline],
+    incumbent: str = "",
+    defaults: Sequence[Baseline] = (),
 ) -> Verdict:
-    """Race the candidates and the best baselines; ``incumbent`` is the one of them that was the answer before."""
+    """Race the candidates, the best baselines and the libraries with their ``defaults``.
+
+    ``incumbent`` is the one of them that was the answer before.
+    """
     final = run.config.final
     settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
-        return final_answer.decide(candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent)
+        return final_answer.decide(
+            candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent, defaults
+        )
 
 
 def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:

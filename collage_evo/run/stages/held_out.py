@@ -21,7 +21,6 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.result import finite
 from collage_evo.report.words import told_number
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
@@ -61,7 +60,7 @@ def hold_out(
     baselines: Sequence[Baseline],
     last: Sequence[Baseline],
     safer: Callable[[Mapping[str, float]], Mapping[str, Path]],
-    answered: str = "",
+    decide: Callable[[Mapping[str, Path], Sequence[Baseline]], Verdict],
 ) -> tuple[Verdict, HeldOut]:
     """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
 
@@ -76,7 +75,7 @@ def hold_out(
         baselines: those that raced.
         last: those in float32, which race where no other is left.
         safer: gives more placements, by the errors that those by these names had.
-        answered: by its name in the race, what was the answer before.
+        decide: races candidates and baselines.
     """
     with run.stage("held-out samples"):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
@@ -105,7 +104,7 @@ def hold_out(
         if not asked and all(map(computes_exactly, candidates.values())):
             asked, candidates = True, {**candidates, **safer(seen)}
         baselines = [b for b in baselines if b.name not in broke] or last
-        verdict = decide(run, candidates, baselines, answered)
+        verdict = decide(candidates, baselines)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
     if isinstance(found, Failure):
         notes.append(f"The answer could not be judged on held-out samples: {found}")
