@@ -10,6 +10,7 @@
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
     pytorch WAY EXACT MODEL REFERENCE ARTIFACT   PyTorch on the ONNX file, ``pytorch.py``; EXACT is yes or no
     contestant TASK FOLDER THREADS   what a contestant of ``precision.py`` found, on the task's first held-out sample
+    ordinary LIBRARY PATH DATA       a file in a library, or an artifact, on the first sample: ``ordinary.py``
 
 Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1, "warm_s": 0.2}: for how long to run, how long to
 rest after each burst of runs, and how long to run untimed before. Answers with one: {"times_ms": [...],
@@ -123,6 +124,13 @@ def contestant(task: str, folder: str, threads: str) -> Call:
     return lambda: run(feeds)
 
 
+def ordinary(library: str, path: str, data: str) -> Call:
+    from ordinary import opened
+
+    run, row = opened(library, path), np.load(data)["input"][:1]
+    return lambda: run(row)
+
+
 def warm_up(call: Call, least_s: float, most_s: float) -> None:
     """Some calls, fewer where they take as long as the turn, more where a device asks for it."""
     began, calls, spent = time.perf_counter(), 0, 0.0
@@ -140,7 +148,7 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sides = (session, small_pages, execute, bound, naive, native, pytorch, contestant)
+    sides = (session, small_pages, execute, bound, naive, native, pytorch, contestant, ordinary)
     kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:

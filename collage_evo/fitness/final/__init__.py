@@ -10,19 +10,20 @@ libraries on several threads slow each other down in one process, so there each 
 bursts are handed over. A crash of the one process does not say whose it was: then, too, each gets its own. Before
 the race each is loaded once in a fresh process, which checks it and tells what serving takes.
 
-The race is over as soon as it is decided (``fitness/final/sequential.py``). Looks at an ordinary 95 % interval
-after 6, 10, 16, 22 and 28 rounds would let 8 % of equals win (``benchmarks/stopping.py``), so each look has a
-stricter one, in the manner of Pocock, and with several candidates stricter by their number: of equals one in a
-hundred wins. What is printed is the mean that Student's interval belongs to, on a logarithmic scale.
+The race is over as soon as it is decided (``fitness/final/sequential.py``). Looks at an ordinary 95 % interval after
+3, 6, 10, 16, 22 and 28 rounds would let 8 % of equals win (``benchmarks/stopping.py``), so each look has a stricter
+one, in the manner of Pocock, and with several candidates stricter by their number: of equals one in a hundred wins.
+The variance of the rounds is pooled with what laps let expect. What is printed is the mean that Student's interval
+belongs to, on a logarithmic scale.
 
-Placements race against the baselines that were within 15 % of the best (``fitness/final/answer.py``: ``Standing``),
-all in one race. To be the answer a placement has to beat every baseline that is left; of several that do, the
-fastest is it. Whoever is not likely to be 0.5 % faster than a rival leaves after any round but the first two, which
-gives nobody a win that had none. So baselines race on without placements until one of them is told. If the ratio
-itself is another in other minutes, a race of seconds cannot see that: the report says over how long its rounds were
-spread. ``benchmarks/aa.py`` races an artifact against a copy and against one made 3 % slower. With ``--layouts`` it
-shows that loading anew draws as new a layout as another process does: processes differ no more than their own
-rounds make them.
+Two placements race against the two fastest baselines that were within 15 % of the best and the libraries with their
+defaults (``fitness/final/answer.py``: ``Standing``), all in one race. To be the answer a placement has to beat the
+best baseline and those that may be the best still; of several that do, the fastest is it. Whoever is not likely to be
+0.5 % faster than a rival leaves after any round but the first two, which gives nobody a win that had none. So
+baselines race on without placements until one of them is the best. If the ratio itself is another in other minutes, a
+race of seconds cannot see that: the report says over how long its rounds were spread. ``benchmarks/aa.py`` races an
+artifact against a copy and against slower ones. With ``--layouts`` it shows that loading anew draws as new a layout of
+memory as another process does: processes differ no more than their own rounds make them.
 
 What a run that ended has given out takes part when it is resumed, and stays unless something beats it. Where
 nothing new was measured nothing races.
