@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from collage_evo.testing.cases.case import Given, convolution, one, weight
 
 SAME = [1, 1, 1, 1]
@@ -36,5 +38,10 @@ one("gemm_no_bias", "Gemm", Given((1, 32)), weight(20, 32), transB=1)
 one("matmul_constant", "MatMul", Given((1, 9, 32)), weight(32, 20))
 one("matmul_row", "MatMul", Given((1, 32)), weight(32, 20))
 one("matmul_two_inputs", "MatMul", Given((1, 4, 9, 16)), Given((1, 4, 16, 9), "y"))
+# Without VNNI each pair of weights of 127 saturates 16 bits wherever both activations are above the middle.
+EQUAL = np.full((32, 32), 1 / 17, np.float32)
+one("conv_equal_weights", "Conv", Given((1, 32, 9, 9)), EQUAL.reshape(32, 32, 1, 1))
+one("conv_equal_weights_of_three", "Conv", Given((1, 3, 9, 9)), np.full((32, 3, 3, 3), 1 / 5, np.float32), pads=SAME)
+one("matmul_equal_weights", "MatMul", Given((1, 9, 32)), EQUAL)
 one("gemm_bounded_by_weights", "Gemm", Given((1, 600)), weight(512, 600), weight(512), transB=1)
 one("matmul_bounded_by_weights", "MatMul", Given((1, 2, 512)), weight(600, 512).T)
