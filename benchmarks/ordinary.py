@@ -1,177 +1,247 @@
-"""How fast is an answer on a processor without VNNI, beside float32 libraries and quantisation tools of equal error?
+"""How a default run does beside quantisation tools on networks of 60 to 200 ms, also held to AVX2 alone.
 
-    TORCH_PYTHON benchmarks/ordinary.py export FOLDER [--networks inception_v3 vit_b_32 ...]
-    python benchmarks/ordinary.py tools FOLDER
-    python -m collage_evo run FOLDER/NAME/model.onnx --data FOLDER/NAME/data.npz --budget 0.02 --out FOLDER/NAME/run
-    python benchmarks/ordinary.py race FOLDER output.json [--rounds 12] [--seconds 1.0] [--answers NAME=PATH ...]
+    python benchmarks/ordinary.py export FOLDER          # a Python with torch and torchvision
+    python benchmarks/ordinary.py tools FOLDER           # one with nncf
+    COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
 
-``export`` writes networks of ordinary size with seeded random weights, and images for them; it needs torch, torchvision
-and onnxscript, and nothing of this project. ``tools`` quantises each network by NNCF and by ONNX Runtime. ``race`` lets
-the libraries, the tools' models and the answer take turns on one core, each in a process of its own with one thread.
-Each side also computes its error in a process of its own: the relative 2-norm over all held-out samples, of the worst
-output, against ONNX Runtime without optimisations. The table tells how many times as fast the answer is as the fastest
-rival within ``--budget``, and as the fastest library in float32. The JSON file keeps the raw times.
-
-Set ``COLLAGE_EVO_PROCESSOR=avx2`` for the run and the race: it hides VNNI and AVX-512 from every library.
+Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
+drawn images, and 12 others to judge by. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the
+tools' files and the answer take turns on one core, each in a process of its own. Errors are relative, of all outputs
+together, against ONNX Runtime without optimisations. Raw times, answers and errors go to the JSON file.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import json
+import os
+import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-SAMPLES, HELD_OUT = 48, 12
-STATISTICS_BATCH, STATISTICS_PASSES = 8, 4
-LARGEST_FILE = 1.9e9
-"""Bytes of weights that still fit into one protobuf file."""
-
-
-@dataclass(frozen=True)
-class Network:
-    """A function of torchvision, the side of its square input, and arguments besides ``weights=None``."""
-
-    function: str
-    side: int
-    arguments: tuple[tuple[str, Any], ...] = ()
-    transformer: bool = False
-
-
 NETWORKS = {
-    "inception_v3": Network("inception_v3", 299, (("init_weights", True),)),
-    "densenet121": Network("densenet121", 224),
-    "efficientnet_b0": Network("efficientnet_b0", 224),
-    "regnet_y_3_2gf": Network("regnet_y_3_2gf", 224),
-    "deeplabv3_mobilenet": Network(
-        "segmentation.deeplabv3_mobilenet_v3_large", 448, (("weights_backbone", None), ("num_classes", 21))
-    ),
-    "vit_b_32": Network("vit_b_32", 224, transformer=True),
-}
+    "inception_v3": 299, "densenet121": 224, "efficientnet_b0": 224,
+    "regnet_x_3_2gf": 224, "resnext50_32x4d": 224, "deeplabv3_mobilenet_v3_large": 320,
+}  # fmt: skip
+"""torchvision's names, and the side of the image. The last three are in no other benchmark."""
+SAMPLES, HELD_OUT = 48, 12
+BUDGET = 0.02
+TOOLS = ("nncf", "nncf_fix", "nncf_heavy_fix", "static", "static_reduced")
 
 
-def main() -> int:
-    args = _arguments()
-    if args.command == "export":
-        for name in args.networks or NETWORKS:
-            export(NETWORKS[name], args.folder / name)
-        return 0
-    from ordinary_tools import Race, quantise, race
-
-    names = args.networks or [name for name in NETWORKS if (args.folder / name / "model.onnx").exists()]
-    if args.command == "tools":
-        for name in names:
-            quantise(args.folder / name, NETWORKS[name].transformer)
-        return 0
-    answers: dict[str, list[Path]] = {name: [] for name in names}
-    for said in args.answers:
-        name, _, path = said.partition("=")
-        if name not in answers or not Path(path).exists():
-            sys.exit(f"--answers {said}: the network or the path does not exist")
-        answers[name].append(Path(path))
-    race(args.folder, answers, Race(args.output, args.rounds, args.seconds, args.budget))
-    return 0
-
-
-def export(network: Network, folder: Path) -> None:
-    """Write the network, and samples for the tools and for judging them."""
+def export(folder: Path, names: Sequence[str]) -> None:
+    """Write each network's ONNX file and its data."""
     import torch
+    import torchvision
 
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(0)
-    images = _images(SAMPLES + HELD_OUT, network.side)
-    net = _network(network)
-    _take_statistics(net, images[:SAMPLES])
-    weights = sum(array.numel() * array.element_size() for array in net.state_dict().values())
-    torch.onnx.export(
-        net,
-        (images[:1],),
-        str(folder / "model.onnx"),
-        input_names=["input"],
-        output_names=["output"],
-        opset_version=18,
-        dynamo=True,
-        external_data=weights > LARGEST_FILE,
-        verbose=False,
-    )
-    samples = images.numpy()[:, None]
-    np.savez(folder / "data.npz", input=samples[:SAMPLES])
-    np.savez(folder / "heldout.npz", input=samples[SAMPLES:])
-    print(f"{folder.name}: {weights / 1e6:.0f} MB of weights, input {list(samples.shape[1:])}", flush=True)
+    from collage_evo.models.images import draw_images
 
+    for name in names:
+        size, place = NETWORKS[name], folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(0)
+        models = torchvision.models.segmentation if name.startswith("deeplab") else torchvision.models
+        options: dict[str, Any] = {"weights": None}
+        if name.startswith("inception"):
+            options |= {"aux_logits": False, "init_weights": False}
+        if name.startswith("deeplab"):
+            options |= {"weights_backbone": None, "aux_loss": False}
+        images = np.concatenate(list(draw_images(size, size, count=SAMPLES + HELD_OUT)))
+        net = getattr(models, name)(**options)
+        with torch.no_grad():
+            net.train()
+            for k in range(0, 16, 8):
+                net(torch.from_numpy(images[k : k + 8]))
 
-def _network(network: Network) -> Any:
-    import torch
-
-    module, _, function = f"models.{network.function}".rpartition(".")
-    made = getattr(importlib.import_module(f"torchvision.{module}"), function)
-    net = made(weights=None, **dict(network.arguments)).eval()
-    for layer in net.modules():  # ViT's classifier begins at zero, where no error would be seen
-        if isinstance(layer, torch.nn.Linear) and not layer.weight.any():
-            torch.nn.init.trunc_normal_(layer.weight, std=0.02)
-    return net
+        file = place / "model.onnx"
+        one = torch.from_numpy(images[:1])
+        torch.onnx.export(net.eval(), (one,), file, input_names=["input"], dynamo=False, opset_version=18)
+        np.savez(place / "data.npz", input=images[:SAMPLES])
+        np.savez(place / "heldout.npz", input=images[SAMPLES:])
+        print(name, f"{file.stat().st_size / 1e6:.0f} MB", flush=True)
 
 
-def _take_statistics(net: Any, images: Any) -> None:
-    """Give BatchNorm the mean and variance of some ``images``, as training would leave them."""
-    import torch
-
-    layers = [layer for layer in net.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # the plain average over all passes
-        layer.train()
-    with torch.no_grad():
-        for batch in images.split(STATISTICS_BATCH)[: STATISTICS_PASSES if layers else 0]:
-            net(batch)
-    net.eval()
-
-
-def _images(count: int, side: int) -> Any:
-    """Smooth noise of several frequencies with discs and half-planes in front, normalised: [count, 3, side, side]."""
-    import torch
-
-    images = torch.zeros(count, 3, side, side)
-    for grid, strength in ((3, 1.0), (7, 0.6), (17, 0.3), (41, 0.12)):
-        noise = strength * torch.randn(count, 3, grid, grid)
-        images += torch.nn.functional.interpolate(noise, size=(side, side), mode="bicubic", align_corners=True)
-    y, x = torch.meshgrid(torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij")
-    for image in images:
-        for index in range(6):
-            centre, size, angle = torch.rand(2) * 2 - 1, torch.rand(1), torch.rand(1) * 6.28
-            colour = torch.randn(3, 1)
-            across, down = x - centre[0], y - centre[1]
-            disc = across**2 + down**2 < (0.1 + 0.4 * size) ** 2
-            half = across * torch.cos(angle) + down * torch.sin(angle) > 0.5
-            shape = half if index == 0 else disc
-            image[:, shape] = 0.3 * image[:, shape] + colour
-    return (images - images.mean()) / images.std()
+def make_tools(folder: Path, names: Sequence[str]) -> None:
+    """Quantise each network with each tool."""
+    for name in names:
+        place = folder / name / "tools"
+        place.mkdir(exist_ok=True)
+        rows = [row[None] for row in np.load(folder / name / "data.npz")["input"]]
+        for tool in TOOLS:
+            path = _file(folder, name, tool)
+            if path.exists():
+                continue
+            began = time.monotonic()
+            try:
+                (_static if tool.startswith("static") else _nncf)(folder / name / "model.onnx", path, rows, tool)
+            except Exception as error:  # a tool may raise anything; the race goes on without it
+                print(name, tool, f"failed: {error}"[:200], flush=True)
+            print(name, tool, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
-def _arguments() -> argparse.Namespace:
+def _nncf(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> None:
+    import nncf
+    import openvino as ov
+    from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
+
+    core = ov.Core()
+    read = core.read_model(str(model))
+    fix = OverflowFix.ENABLE if "fix" in tool else OverflowFix.DISABLE
+    options: dict[str, Any] = {}
+    if "heavy" in tool:
+        light = {op.get_type_name() for op in read.get_ops()} - {"Convolution", "GroupConvolution", "MatMul"}
+        light -= {"Constant", "Result"}
+        names = [op.get_friendly_name() for op in read.get_ops() if op.get_type_name() in light]
+        options["ignored_scope"] = nncf.IgnoredScope(names=names, validate=False)
+    quantised = nncf.quantize(
+        read, nncf.Dataset(list(rows)), subset_size=len(rows),
+        advanced_parameters=AdvancedQuantizationParameters(overflow_fix=fix), **options,
+    )  # fmt: skip
+    ov.save_model(quantised, str(made), compress_to_fp16=False)
+
+
+def _static(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> None:
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader:
+        def __init__(self) -> None:
+            self._left = iter(rows)
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            row = next(self._left, None)
+            return None if row is None else {"input": row}
+
+    prepared = made.with_suffix(".prepared.onnx")
+    quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
+    quantize_static(
+        str(prepared), str(made), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
+        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, reduce_range=tool.endswith("reduced"),
+    )  # fmt: skip
+
+
+def _file(folder: Path, name: str, tool: str) -> Path:
+    return folder / name / "tools" / f"{tool}{'.onnx' if tool.startswith('static') else '.xml'}"
+
+
+def opened(library: str, path: str) -> Callable[[np.ndarray], np.ndarray]:
+    """What runs a file in a library with its defaults, on one thread."""
+    import collage_evo  # holds the processor before a library is imported
+
+    if library == "collage_evo":
+        session = collage_evo.load(path)
+        return lambda x: np.asarray(session.run(None, {"input": x})[0])
+    if library.startswith("onnxruntime"):
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        if library == "onnxruntime-exact":
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        loaded = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return lambda x: np.asarray(loaded.run(None, {"input": x})[0])
+    import openvino as ov
+
+    request = ov.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": "1"}).create_infer_request()
+    return lambda x: np.array(request.infer([x])[0])
+
+
+def outputs(library: str, path: str, data: str, made: str) -> None:
+    """Write what a file gives on each sample; in a process of its own."""
+    run = opened(library, path)
+    np.save(made, np.stack([run(row[None]) for row in np.load(data)["input"]]))
+
+
+def sides_of(folder: Path, name: str) -> dict[str, tuple[str, Path]]:
+    """Library and file by the side's name."""
+    place, found = folder / name, {}
+    for library in ("onnxruntime", "openvino"):
+        found[f"{library} float32 file"] = library, place / "model.onnx"
+    for tool in TOOLS:
+        for library in ("openvino", "onnxruntime") if tool.startswith("static") else ("openvino",):
+            found[f"{tool} in {library}"] = library, _file(folder, name, tool)
+    found["collage_evo"] = "collage_evo", place / "run" / "best.collage"
+    return {side: both for side, both in found.items() if both[1].exists()}
+
+
+def answer(folder: Path, name: str) -> float:
+    """Start a default run, unless its answer is there; seconds that it took."""
+    place = folder / name
+    if (place / "run" / "result.json").exists():
+        return float(json.loads((place / "run" / "result.json").read_text())["wall_seconds"])
+    began = time.monotonic()
+    command = ["run", place / "model.onnx", "--data", place / "data.npz", "--out", place / "run"]
+    subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command)], check=True)
+    return time.monotonic() - began
+
+
+def race(folder: Path, names: Sequence[str], output: Path, rounds: int, seconds: float) -> None:
+    """Take turns, and print a table."""
+    from turns import median_ms, ratio, take_turns
+
+    from collage_evo.target.processor import this_machine
+    from collage_evo.target.slots import usable_cores
+
+    cpu, found = this_machine().cpu, {}
+    print(cpu, flush=True)
+    for name in names:
+        took = answer(folder, name)
+        sides, errors = sides_of(folder, name), {}
+        data, made = folder / name / "heldout.npz", folder / name / "made.npy"
+        exact = _outputs("onnxruntime-exact", folder / name / "model.onnx", data, made)
+        for side, (library, path) in sides.items():
+            errors[side] = float(np.linalg.norm(_outputs(library, path, data, made) - exact) / np.linalg.norm(exact))
+        turns = take_turns(
+            {side: ("ordinary", library, str(path), str(data)) for side, (library, path) in sides.items()},
+            usable_cores()[:1], rounds, seconds,
+        )  # fmt: skip
+        ms = {side: median_ms(turns, side) for side in sides}
+        rivals = [side for side in sides if side != "collage_evo"]
+        best = min((side for side in rivals if errors[side] <= BUDGET), key=ms.__getitem__)
+        plain = min((side for side in rivals if "float32" in side), key=ms.__getitem__)
+        gains = {rival: ratio(turns, rival, "collage_evo") for rival in {best, plain}}
+        print(f"{name}, {took:.0f} s", flush=True)
+        for side in sorted(sides, key=ms.__getitem__):
+            print(f"  {side:30} {ms[side]:8.2f} ms  error {errors[side]:.4f}", flush=True)
+        for rival, gain in gains.items():
+            print(f"  collage_evo is {gain} times as fast as {rival}", flush=True)
+        raw = {side: [turn.times_ms for turn in turns[side]] for side in sides}
+        found[name] = {"seconds": took, "errors": errors, "ms": ms, "raw": raw,
+                       "gains": {rival: str(gain) for rival, gain in gains.items()}}  # fmt: skip
+        output.write_text(json.dumps({"cpu": cpu, "networks": found}))
+
+
+def _outputs(library: str, path: Path, data: Path, made: Path) -> np.ndarray:
+    command = [sys.executable, __file__, "outputs", library, str(path), str(data), str(made)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+    return np.asarray(np.load(made))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["outputs"]:
+        outputs(*sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, what in (
-        ("export", "write networks and data"), ("tools", "quantise them"), ("race", "compare their times"),
-    ):  # fmt: skip
-        command = commands.add_parser(name, help=what)
-        command.add_argument("folder", type=Path)
-        if name == "race":
-            command.add_argument("output", type=Path, help="JSON file of raw times")
-            command.add_argument("--rounds", type=int, default=12)
-            command.add_argument("--seconds", type=float, default=1.0, help="of a turn")
-            command.add_argument("--budget", type=float, default=0.02, help="largest error of a rival")
-            command.add_argument(
-                "--answers", nargs="+", default=[], metavar="NAME=PATH",
-                help="artifacts for networks, in place of FOLDER/NAME/run/best.collage",
-            )  # fmt: skip
-        command.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="all by default")
-    return parser.parse_args()
+    parser.add_argument("step", choices=("export", "tools", "race"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("output", type=Path, nargs="?", default=Path("ordinary.json"))
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    options = parser.parse_args()
+    if options.step == "export":
+        export(options.folder, options.networks)
+    elif options.step == "tools":
+        make_tools(options.folder, options.networks)
+    else:
+        race(options.folder, options.networks, options.output, options.rounds, options.seconds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    main()
