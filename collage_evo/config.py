@@ -261,9 +261,8 @@ class FinalConfig(Section):
     )
     seconds: PositiveFloat = Field(
         30.0,
-        description="Time for the rounds of the final comparison, seconds, or 40 runs of the slowest contestant where "
-        "these take longer; three rounds at least. A "
-        "candidate that it cannot prove to be faster is not the answer. More: smaller gains can be proved.",
+        description="Time for the rounds of the final comparison, seconds, or 40 runs of the slowest contestant "
+        "where these take longer; three rounds at least. A candidate that it cannot prove to be faster is not the answer. More: smaller gains can be proved.",
     )
     speeds: Literal["both", "searched"] = Field(
         "both",

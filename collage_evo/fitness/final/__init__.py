@@ -22,8 +22,8 @@ best baseline and those that may be the best still; of several that do, the fast
 0.5 % faster than a rival leaves after any round but the first two, which gives nobody a win that had none. So
 baselines race on without placements until one of them is the best. If the ratio itself is another in other minutes, a
 race of seconds cannot see that: the report says over how long its rounds were spread. ``benchmarks/aa.py`` races an
-artifact against a copy and against slower ones. With ``--layouts`` it shows that loading anew draws as new a layout of
-memory as another process does: processes differ no more than their own rounds make them.
+artifact against a copy and against slower ones. With ``--layouts`` it shows that loading anew draws as new a layout
+of memory as another process does: processes differ no more than their own rounds make them.
 
 What a run that ended has given out takes part when it is resumed, and stays unless something beats it. Where
 nothing new was measured nothing races.
