@@ -1,13 +1,19 @@
 """Whether the final comparison can be trusted: an artifact against itself, and against one slowed by 3 %.
 
     python benchmarks/aa.py aa.json [--model builtin:squeezenet] [--comparisons 20] [--busy]
+    python benchmarks/aa.py recorded.json --record 40 --model builtin:resnet50
     python benchmarks/aa.py layouts.json --layouts 20
 
 Each comparison is a race as at the end of a run, over as soon as it is decided. Where an artifact wins over a copy of
 itself, that is a false win; that it wins over the slowed one is a find. ``--busy``: beside a neighbour who multiplies
-matrices on the last core. ``--layouts``: whether loading anew draws as new a layout of memory as another process
-does: rounds of the copy against the original, some in each of so many processes. If it does, processes differ no more
-than their rounds make them.
+matrices on the last core.
+
+``--record``: for slow models, whose races take a minute each. So many rounds of the artifact against its copy are
+recorded once; races are windows of them, from a random round on and with the sides swapped at random, in which one
+side is taken to be 1, 1.03, 1.1 and 1.7 times as fast.
+
+``--layouts``: whether loading anew draws as new a layout of memory as another process does: rounds of the copy against
+the original, some in each of so many processes. If it does, processes differ no more than their rounds make them.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median, stdev, variance
 
+import numpy as np
 import onnx
 import repository  # noqa: F401
 
@@ -37,16 +44,19 @@ from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.final.answer import RUNS
 from collage_evo.fitness.final.race import Race, Track, race
-from collage_evo.fitness.final.sequential import Ratio, Stopping
-from collage_evo.fitness.measure.bursts import log_ratio
+from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Ratio, Stopping
+from collage_evo.fitness.measure.bursts import log_ratio, log_ratios
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.open import open_run
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores
 from tests.support.faults import install_faulty
+from tests.support.races import race_over, wins
 
 ITSELF = "itself"
+RESAMPLED = 2000
+"""Races of recorded rounds."""
 RELOADS = 4
 """Rounds of each process."""
 NEIGHBOUR = "import numpy as np\na = np.ones((1500, 1500), np.float32)\nwhile True: a @ a"
@@ -79,6 +89,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--record", type=int, default=0, help="rounds to record")
     parser.add_argument("--layouts", type=int, default=0, help="processes to compare")
     options = parser.parse_args()
     config = parse_config(
@@ -91,7 +102,9 @@ def main() -> None:
         copy = plain.with_name("copy.collage")
         shutil.copytree(plain, copy)
         with neighbour() if options.busy else contextlib.nullcontext():
-            if options.layouts:
+            if options.record:
+                record(context, {"rival": copy, "it": plain}, options.record, options.output)
+            elif options.layouts:
                 layouts(context, {"rival": copy, "it": plain}, options.layouts, options.output)
             else:
                 rivals = {ITSELF: copy, "slowed by 3 %": artifact(context, "faulty", "slow")}
@@ -150,6 +163,26 @@ def compare(rival: Path, it: Path, context: RunContext) -> Comparison:
     began = time.monotonic()
     raced = race({"rival": rival, "it": it}, context.whole, stopping.rounds, still)
     return Comparison(raced.ratio("rival", "it", stopping.significance), time.monotonic() - began)
+
+
+def record(context: RunContext, artifacts: Mapping[str, Path], rounds: int, output: Path) -> None:
+    """Record ``rounds`` of two equals, and say how races of them end."""
+    raced = race(artifacts, context.whole, rounds)
+    laps = [log_ratios(*both) for both in zip(raced.rounds["rival"], raced.rounds["it"], strict=True)]
+    ms, round_s = raced.timing("it").median_ms, raced.seconds / raced.length
+    output.write_text(json.dumps({"ms": ms, "round_s": round_s, "laps": [one.tolist() for one in laps]}))
+    few = max(FEWEST, min(LOOKS[-1], rounds, int(max(20.0, RUNS * 1e-3 * ms) / round_s)))
+    stopping, rng = Stopping(few), np.random.default_rng(0)
+    spread = stdev(float(np.median(one)) for one in laps)
+    print(f"{ms:.1f} ms, {len(laps[0])} laps, {round_s:.2f} s a round, {few} at most; rounds differ by {spread:.4f}")
+    for speedup in (1.0, 1.03, 1.1, 1.7):
+        ended = []
+        for _ in range(RESAMPLED):
+            first, sign = int(rng.integers(rounds)), rng.choice([-1.0, 1.0])
+            window = [sign * laps[(first + k) % rounds] + math.log(speedup) for k in range(few)]
+            ended.append(race_over(window, stopping))
+        won, took_s = mean(wins(one, stopping) for one in ended), round_s * mean(map(len, ended))
+        print(f"  {speedup} times as fast: wins {100 * won:.1f} %, {took_s:.1f} s in the mean")
 
 
 def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:
