@@ -264,7 +264,66 @@ class FinalConfig(Section):
         description="Time for the rounds of the final comparison, seconds, or 40 runs of the slowest contestant "
         "where these take longer; three rounds at least. A candidate that it cannot prove to be faster is not the "
         "answer. More: smaller gains can be proved.",
-    ),
+    )
+    speeds: Literal["both", "searched"] = Field(
+        "both",
+        description="Whether the answer is timed by the other objective as well: alone and on a full machine. That "
+        "takes some seconds.",
+    )
+
+
+class OutputConfig(Section):
+    dir: str | None = Field(None, description="Run directory; by default runs/ and the configuration's name.")
+
+
+class CacheConfig(Section):
+    dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
+    max_gb: PositiveFloat = Field(
+        6.0, description="Bound on the compiled regions that are kept, GB. More: later runs compile less."
+    )
+
+
+class SweepConfig(Section):
+    trials: PositiveInt = Field(20, description="Runs of the sweep in all, resumed ones included.")
+    parallel: PositiveInt = Field(
+        1, description="Runs at a time: on one machine each has its share of the cores, a cluster is shared by all."
+    )
+    sampler: Literal["tpe", "random", "grid"] = Field("tpe", description="How values are chosen.")
+    metric: Literal["speedup", "latency"] = Field(
+        "speedup", description="What counts: the best placement over the best single backend, or the answer's ms."
+    )
+    seed: int = Field(0, description="Of the sampler.")
+    space: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Key of the configuration -> {low, high, log?, step?} or {choices: [...]}.",
+    )
+
+
+class Config(Section):
+    """Everything a run needs."""
+
+    model: ModelConfig
+    effort: Effort = Field(
+        "normal",
+        description="How much time a run may take in all: quick is about half a minute for a network of 30 ms on one "
+        "thread, normal three minutes, thorough a quarter of an hour. It stands for values of other keys, which "
+        "config shows; those that are given too come before it.",
+    )
+    data: DataConfig = DataConfig()
+    accuracy: AccuracyConfig = AccuracyConfig()
+    target: TargetConfig = TargetConfig()
+    backends: BackendsConfig = BackendsConfig()
+    costs: CostsConfig = CostsConfig()
+    fitness: FitnessConfig = FitnessConfig()
+    search: SearchConfig = SearchConfig()
+    verify: VerifyConfig = VerifyConfig()
+    final: FinalConfig = FinalConfig()
+    output: OutputConfig = OutputConfig()
+    cache: CacheConfig = CacheConfig()
+    tune: TuneConfig = TuneConfig()
+    sweep: SweepConfig = SweepConfig()
+    policy: PolicyConfig = Field(
+        PolicyConfig(),
         description="Thresholds, shares and efforts that decide which placement wins, or how long a run takes: for "
         "who compares methods. A run keeps those that are not the default ones.",
     )
