@@ -12,8 +12,9 @@ matrices on the last core.
 recorded once; races are windows of them, from a random round on and with the sides swapped at random, in which one
 side is taken to be 1, 1.03, 1.1 and 1.7 times as fast.
 
-``--layouts``: whether loading anew draws as new a layout of memory as another process does: rounds of the copy against
-the original, some in each of so many processes. If it does, processes differ no more than their rounds make them.
+``--layouts``: whether loading anew draws as new a layout of memory as another process does: rounds of the copy
+against the original, some in each of so many processes. If it does, processes differ no more than their rounds make
+them.
 """
 
 from __future__ import annotations
