@@ -63,3 +63,9 @@ def test_only_instructions_that_kernels_are_chosen_by_make_another_processor() -
     assert "lacks avx512_bf16" in lesser.other_than(XEON)
     assert "has avx512_bf16 besides" in XEON.other_than(lesser)
     assert Machine("x86_64", "renamed", XEON.features - {"sse4_2"}).other_than(XEON) == ""
+
+
+def test_an_artifact_made_without_vnni_has_coarser_weights_than_a_processor_with_it_needs() -> None:
+    plain, vnni = (Machine("x86_64", "some", frozenset({"avx2", *more})) for more in ((), ("avx_vnni",)))
+    assert "computes int8 with finer weights" in vnni.other_than(plain)
+    assert "finer weights" not in plain.other_than(vnni), "it is refused there: the processor lacks avx_vnni"

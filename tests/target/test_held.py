@@ -1,0 +1,57 @@
+"""Held to a level, libraries that ask the processor itself see no more than it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from collage_evo.target.held import _BITS
+from collage_evo.target.levels import LEVELS, SWITCH, goes_beyond
+from collage_evo.target.processor import this_machine
+
+ASK = """
+import collage_evo, faulthandler, json, threading
+{again}
+found = {{}}
+def ask():
+    from numpy._core._multiarray_umath import __cpu_features__ as features
+    found.update(features)
+thread = threading.Thread(target=ask)
+thread.start()
+thread.join()
+from collage_evo.target.processor import this_machine
+print(json.dumps([found["AVX2"], found["AVX512F"], this_machine().cpu]))
+"""
+"""NumPy asks CPUID when it is imported; what runs in a thread is held as well."""
+
+
+def asked(level: str, again: str = "") -> tuple[bool, bool, str]:
+    command = [sys.executable, "-c", ASK.format(again=again)]
+    environment = {name: value for name, value in os.environ.items() if name != SWITCH}
+    environment |= {SWITCH: level} if level else {}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    avx2, avx512, cpu = json.loads(done.stdout)
+    return avx2, avx512, cpu
+
+
+@pytest.mark.skipif(bool(this_machine().lacks(frozenset({"avx512f"}))), reason="nothing to hide on this processor")
+@pytest.mark.parametrize(
+    "again", ["", "faulthandler.enable(); from collage_evo.target.held import hold; hold()"], ids=["", "again"]
+)
+def test_a_library_that_asks_the_processor_sees_the_level(again: str) -> None:
+    assert asked("")[:2] == (True, True)
+    avx2, avx512, cpu = asked("avx2", again)
+    assert avx2
+    if cpu.endswith("but for ONNX Runtime and ncnn"):
+        pytest.skip("CPUID cannot fault here")
+    assert not avx512
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_that_goes_beyond_a_level_is_hidden(level: str) -> None:
+    beyond = {one for one in this_machine().features if goes_beyond(one, level)}
+    assert beyond <= _BITS.keys(), "add the feature's bit"
