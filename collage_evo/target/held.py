@@ -22,7 +22,7 @@ _EAX, _EBX, _ECX, _EDX = range(4)
 _BITS = {
     "avx512f": (0, _EBX, 16), "avx512dq": (0, _EBX, 17), "avx512ifma": (0, _EBX, 21), "avx512cd": (0, _EBX, 28),
     "avx512bw": (0, _EBX, 30), "avx512vl": (0, _EBX, 31),
-    "avx512_vbmi": (0, _ECX, 1), "avx512_vbmi2": (0, _ECX, 6), "avx512_vnni": (0, _ECX, 11),
+    "avx512vbmi": (0, _ECX, 1), "avx512_vbmi2": (0, _ECX, 6), "avx512_vnni": (0, _ECX, 11),
     "avx512_bitalg": (0, _ECX, 12), "avx512_vpopcntdq": (0, _ECX, 14),
     "avx512_vp2intersect": (0, _EDX, 8), "amx_bf16": (0, _EDX, 22), "avx512_fp16": (0, _EDX, 23),
     "amx_tile": (0, _EDX, 24), "amx_int8": (0, _EDX, 25),
