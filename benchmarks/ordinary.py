@@ -3,11 +3,13 @@
     python benchmarks/ordinary.py export FOLDER          # a Python with torch and torchvision
     python benchmarks/ordinary.py tools FOLDER           # one with nncf
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
+    COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py bits FOLDER bits.json
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the
 tools' files and the answer take turns on one core, each in a process of its own. Errors are relative, of all outputs
-together, against ONNX Runtime without optimisations. Raw times, answers and errors go to the JSON file.
+together, against ONNX Runtime without optimisations. Raw times, answers and errors go to the JSON file. ``bits``: the
+error of all convolutions and products in int8 by scales that no pair of weights saturates, by 7 bits and by 8 bits.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ import numpy as np
 
 NETWORKS = {
     "inception_v3": 299, "densenet121": 224, "efficientnet_b0": 224,
-    "regnet_x_3_2gf": 224, "resnext50_32x4d": 224, "deeplabv3_mobilenet_v3_large": 320,
+    "regnet_x_3_2gf": 224, "vit_b_32": 224, "deeplabv3_mobilenet_v3_large": 448,
 }  # fmt: skip
 """torchvision's names, and the side of the image. The last three are in no other benchmark."""
 SAMPLES, HELD_OUT = 48, 12
 BUDGET = 0.02
+LEAST_SPREAD = 0.3
+"""Share of the outputs that differs between samples: of a network that gives all images the same, no error can tell."""
 TOOLS = ("nncf", "nncf_fix", "nncf_heavy_fix", "static", "static_reduced")
 
 
@@ -53,17 +57,27 @@ def export(folder: Path, names: Sequence[str]) -> None:
             options |= {"weights_backbone": None, "aux_loss": False}
         images = np.concatenate(list(draw_images(size, size, count=SAMPLES + HELD_OUT)))
         net = getattr(models, name)(**options)
+        if name.startswith("vit"):  # starts with a head of zeros
+            torch.nn.init.xavier_uniform_(net.heads.head.weight)
+        for layer in net.modules():
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                layer.reset_running_stats()
+                layer.momentum = None  # the mean over all batches
         with torch.no_grad():
             net.train()
-            for k in range(0, 16, 8):
+            for k in range(0, 32, 8):
                 net(torch.from_numpy(images[k : k + 8]))
-
+            made = net.eval()(torch.from_numpy(images[SAMPLES:]))
+        outputs = (made["out"] if isinstance(made, dict) else made).numpy()
+        spread = float(np.linalg.norm(outputs - outputs.mean(0)) / np.linalg.norm(outputs))
+        if spread < LEAST_SPREAD:
+            raise SystemExit(f"{name}: outputs of different images differ by {spread:.3f} only")
         file = place / "model.onnx"
         one = torch.from_numpy(images[:1])
-        torch.onnx.export(net.eval(), (one,), file, input_names=["input"], dynamo=False, opset_version=18)
+        torch.onnx.export(net, (one,), file, input_names=["input"], dynamo=False, opset_version=18)
         np.savez(place / "data.npz", input=images[:SAMPLES])
         np.savez(place / "heldout.npz", input=images[SAMPLES:])
-        print(name, f"{file.stat().st_size / 1e6:.0f} MB", flush=True)
+        print(name, f"{file.stat().st_size / 1e6:.0f} MB, outputs differ by {spread:.2f}", flush=True)
 
 
 def make_tools(folder: Path, names: Sequence[str]) -> None:
@@ -216,6 +230,53 @@ def race(folder: Path, names: Sequence[str], output: Path, rounds: int, seconds:
         output.write_text(json.dumps({"cpu": cpu, "networks": found}))
 
 
+def bits(folder: Path, names: Sequence[str], output: Path) -> None:
+    """Compile each whole network in int8 with three kinds of weight scales, and print the errors."""
+    import tempfile
+    from unittest import mock
+
+    import onnx
+
+    from collage_evo.backends.checks import numerics_in
+    from collage_evo.backends.registry import get_backend
+    from collage_evo.graph.normalise import normalise
+    from collage_evo.graph.read import build_graph
+    from collage_evo.graph.reference import Reference
+    from collage_evo.quantise import rounded
+    from collage_evo.quantise.ranges import calibrate
+    from collage_evo.quantise.scales import weight_scales
+    from collage_evo.target.target import Target
+    from collage_evo.transforms.piece import EditedRegion
+    from collage_evo.transforms.transform import Data
+
+    ways = {
+        "pairs": rounded._fitting_scales,
+        "7 bits": lambda node, weights, axis: weight_scales(weights, axis) * np.float32(127 / 64),
+        "8 bits": lambda node, weights, axis: weight_scales(weights, axis),
+    }
+    found: dict[str, dict[str, float]] = {}
+    for name, library in ((name, library) for name in names for library in ("onnxruntime", "openvino")):
+        rows = {part: np.load(folder / name / f"{part}.npz")["input"] for part in ("data", "heldout")}
+        graph = build_graph(normalise(onnx.load(folder / name / "model.onnx")))
+        ((given,), (made,)), backend = (graph.inputs, graph.outputs), get_backend(library)
+        ranges, exact = calibrate(graph, [{given: row[None]} for row in rows["data"]], 2), Reference(graph.model, 2)
+        right = np.concatenate([exact.run({given: row[None]})[0] for row in rows["heldout"]])
+        variant, errors = backend.variant("int8"), found.setdefault(f"{name} in {library}", {})
+        for way, scales in ways.items():
+            graph.memo.pop(rounded._MEMO, None)
+            with mock.patch.object(rounded, "_fitting_scales", scales), tempfile.TemporaryDirectory() as place:
+                numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
+                model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.quantisers)).model()
+                base, target = backend.variant(variant.base), Target.here("cpu", 1)
+                backend.build(model, target, base, Path(place))
+                sides = [graph.tensors[given]], [graph.tensors[made]]
+                loaded: Any = backend.load(Path(place), target, base, *sides)
+                got = np.concatenate([loaded.run([row[None]])[0] for row in rows["heldout"]])
+            errors[way] = float(np.linalg.norm(got - right) / np.linalg.norm(right))
+        print(f"{name} in {library}: {errors}", flush=True)
+        output.write_text(json.dumps(found))
+
+
 def _outputs(library: str, path: Path, data: Path, made: Path) -> np.ndarray:
     command = [sys.executable, __file__, "outputs", library, str(path), str(data), str(made)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
@@ -227,7 +288,7 @@ def main() -> None:
         outputs(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("export", "tools", "race"))
+    parser.add_argument("step", choices=("export", "tools", "race", "bits"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path, nargs="?", default=Path("ordinary.json"))
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
@@ -238,6 +299,8 @@ def main() -> None:
         export(options.folder, options.networks)
     elif options.step == "tools":
         make_tools(options.folder, options.networks)
+    elif options.step == "bits":
+        bits(options.folder, options.networks, options.output)
     else:
         race(options.folder, options.networks, options.output, options.rounds, options.seconds)
 
