@@ -34,7 +34,7 @@ NETWORKS = {
 SAMPLES, HELD_OUT = 48, 12
 BUDGET = 0.02
 LEAST_SPREAD = 0.3
-"""Share of the outputs that differs between samples: of a network that gives all images the same, no error can tell."""
+"""Share of the outputs that differs between samples: where it is 0, errors say nothing."""
 TOOLS = ("nncf", "nncf_fix", "nncf_heavy_fix", "static", "static_reduced")
 
 
