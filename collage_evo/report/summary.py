@@ -141,9 +141,9 @@ def gains(result: Result) -> list[str]:
 
 
 def not_proved(result: Result) -> list[str]:
-    """The best placement of the search, where it lost the final comparison, with its figures in both."""
+    """The best placement, where it may be faster than the answer and was not proved to be, with its figures."""
     tried = result.candidate_speedup
-    if result.answer == "placement" or tried.by_definition or not tried.rounds:
+    if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
     keeps = [point.latency_ms for point in result.front if point.feasible and not point.single and not point.answer]
     searched = f"{told_ms(min(keeps))} ms in the search, " if keeps else ""

@@ -148,9 +148,10 @@ def test_a_mixture_that_was_not_proved_faster_is_in_the_first_lines_with_its_fig
     tried = Speedup(1.72, 0.75, 3.95, (1.62, 1.73, 1.82))
     lost = " ".join(" ".join(end(replace(chosen(), candidate_speedup=tried))).split())
     assert "not proved faster: the best mixture," in lost
-    assert "1.72 times (0.75 to 3.95) as fast as ncnn in 3 rounds of the final comparison" in lost
+    assert "1.72 times (0.750 to 3.95) as fast as ncnn in float32 in 3 rounds of the final comparison" in lost
     assert "not proved faster" not in " ".join(end(replace(mixed(), candidate_speedup=tried)))
     assert "not proved faster" not in " ".join(end(replace(chosen(), candidate_speedup=ITSELF)))
+    assert "not proved faster" not in " ".join(end(chosen())), "it was slower"
 
 
 def test_several_profiles_have_a_line_each_and_still_fit() -> None:
