@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from collage_evo.target.held import hold
 from tests.support.cuda import FakeCuda, compile_fake
 
 # The same examples each time, however long each takes: whether a test passes depends on the code alone.
@@ -42,14 +41,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C is there to be tested. Runs of one machine wait for each other's cores; those of two workers would, and
     for no test's sake.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever is begun in a script's background inherits it
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    hold()  # pytest's faulthandler has taken the signal over
     os.environ.pop("XDG_RUNTIME_DIR", None)  # a test of its own says where runs meet by TMPDIR
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:

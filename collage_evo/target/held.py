@@ -37,7 +37,7 @@ def hold() -> bool:
     """Hide from this process what goes beyond the level that ``SWITCH`` names; whether that worked.
 
     Threads and forked processes inherit it, other processes call it themselves (``collage_evo`` does on import).
-    Called again, it takes the signal back from whoever has installed another handler since.
+    Handlers that others install for the same signal have all other faults.
     """
     level = os.environ.get(SWITCH, "")
     if level not in LEVELS:

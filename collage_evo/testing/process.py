@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal
 
 from collage_evo.backends.base import Backend
-from collage_evo.target.held import hold
 from collage_evo.testing import examine
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding
@@ -126,7 +125,6 @@ def where(stacks: str) -> str:
 
 def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str], stacks: Path) -> None:
     faulthandler.enable(stacks.open("w"))
-    hold()  # faulthandler has taken the signal over
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
     connection.send("")  # it is there, and at no check yet
