@@ -17,6 +17,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
 from collage_evo.graph.load import ModelFile
+from collage_evo.run.directory import GIVEN
 from collage_evo.yaml_values import nested
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | ModelFile
@@ -24,8 +25,6 @@ Arrays = Mapping[str, Any]
 Shapes = Mapping[str, Sequence[Any]] | Literal["auto"]
 Settings = Config | Mapping[str, Any] | str | os.PathLike[str]
 Precision = Literal["exact", "mixed"]
-GIVEN = "given"
-"""Folder of a run directory with what was given in memory."""
 
 
 def base_keys(config: Settings | None) -> dict[str, Any]:

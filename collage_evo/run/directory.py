@@ -24,6 +24,15 @@ RUN = "run.json"
 """Says which of ``KINDS`` a run is."""
 Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+GIVEN = "given"
+"""Folder with what was given in memory."""
+MADE = (
+    *(CONFIG, RUN, "profiles.json", "checkpoint*.json", "baselines.json", "fallbacks.json", "result.json"),
+    *("report.html", "details.log*", "best.collage*", "study.db*", "worker-*.log"),
+    *("history.png", "parallel.png", "importance.png"),
+    *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", GIVEN),
+)
+"""Names of all that a run, a sweep or a tuning writes into its directory, as patterns."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
 RETIRED = ("final.turn_seconds",)
@@ -70,14 +79,44 @@ def start_run(
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
         return reopen_run(directory, _changes(directory, config))
     if used and overwrite:
-        if not (directory / CONFIG).is_file():
-            raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
-        shutil.rmtree(directory)
+        _require_overwritable(directory, config)
+        remove_run(directory)
     elif used:
         raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
     directory.mkdir(parents=True, exist_ok=True)
     save_run(directory, config, kind)
     return config
+
+
+def _require_overwritable(directory: Path, config: Config) -> None:
+    """Require that ``directory`` is a run's and holds nothing that the person or the new run needs.
+
+    Raises:
+        InputError: it is not, or it does; nothing was removed.
+    """
+    choose = "choose another --out"
+    if not directory.is_dir() or not (directory / RUN).is_file():
+        raise InputError(f"{directory} is not a run directory (no {RUN}), so it is not overwritten: {choose}")
+    kind_of_run(directory)
+    place, here = directory.resolve(), Path.cwd().resolve()
+    if here.is_relative_to(place):
+        raise InputError(f"{directory} contains the working directory, so it is not overwritten: {choose}")
+    for source in (config.model.source, config.data.source):
+        path = Path(source).resolve() if source else None
+        made_in_memory = path is not None and path.is_relative_to(place / GIVEN)
+        if path is not None and path.exists() and path.is_relative_to(place) and not made_in_memory:
+            raise InputError(f"{directory} contains {source}, which the run reads: move it, or {choose}")
+
+
+def remove_run(directory: Path) -> None:
+    """Remove what a run wrote into ``directory``, and the directory if nothing else is in it."""
+    for path in [found for name in MADE for found in directory.glob(name)]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 def _changes(directory: Path, asked: Config) -> dict[str, Any]:
@@ -160,7 +199,7 @@ def require_records(directory: Path) -> None:
 def discard_unbegun(directory: Path) -> None:
     """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
     if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
-        shutil.rmtree(directory)
+        remove_run(directory)
 
 
 def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:

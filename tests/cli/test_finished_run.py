@@ -132,6 +132,31 @@ def test_a_used_run_directory_is_left_alone(finished: Path, here: Here) -> None:
     assert (finished / "run" / "result.json").read_bytes() == before
 
 
+def test_overwrite_removes_only_what_a_run_made(finished: Path, here: Here) -> None:
+    run = finished / "again"
+    shutil.copytree(finished / "run", run)
+    (run / "notes.txt").write_text("mine")
+    refused(here("run", "missing.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished), "missing.onnx")
+    assert (run / "result.json").exists(), "a command that is refused removes nothing"
+    shutil.copy(finished / "tiny.onnx", run / "model.onnx")
+    refused(here("run", "again/model.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished), "contains")
+    refused(here("run", finished / "tiny.onnx", "--out", ".", "--overwrite", *FAST, cwd=run), "working directory")
+    (run / "sub").mkdir()
+    refused(here("run", finished / "tiny.onnx", "--out", "..", "--overwrite", *FAST, cwd=run / "sub"), "working")
+    assert (run / "result.json").exists()
+    done = here("run", "tiny.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_overwrite_refuses_a_foreign_folder_with_a_configuration(finished: Path, here: Here) -> None:
+    foreign = finished / "foreign"
+    foreign.mkdir()
+    (foreign / "config.yaml").write_text("theirs: true")
+    refused(here("run", "tiny.onnx", "--out", "foreign", "--overwrite", *FAST, cwd=finished), "not a run")
+    assert (foreign / "config.yaml").read_text() == "theirs: true"
+
+
 def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here) -> None:
     mine = finished / "mine"
     mine.mkdir()
