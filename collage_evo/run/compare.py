@@ -128,7 +128,7 @@ def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: f
 
 def _is_known(ratio: Ratio, at_least: float) -> bool:
     """Whether it is clear on which side of ``at_least`` a ratio is, or the ratio itself is known closely."""
-    return not ratio.low <= at_least <= ratio.high or math.log(ratio.high / ratio.low) <= 2 * CLOSE
+    return not ratio.low <= at_least <= ratio.high or ratio.high <= ratio.low * math.exp(2 * CLOSE)
 
 
 def _comparison(
