@@ -81,7 +81,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the directory.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Remove what the run in the directory made, and start anew.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Remove what the run in the directory made.")]
 
 STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--effort": ["effort"],
