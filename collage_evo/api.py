@@ -39,7 +39,6 @@ from collage_evo.report.summary import Finished, summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles
-from collage_evo.run.samples import model_file
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 
@@ -186,9 +185,11 @@ def optimize(
     try:
         settings |= {"model.source": given.source, "data.source": given.data or text_of(data)}
         chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
-        if overwrite and given.parsed is None and isinstance(model, str | os.PathLike):
-            model_file(chosen)  # a file that cannot be read removes no run
-        chosen = start_run(directory, chosen, resume=resume, overwrite=overwrite)
+        named = os.fspath(config) if isinstance(config, str | os.PathLike) else ""
+        written = given.in_memory
+        chosen = start_run(
+            directory, chosen, resume=resume, overwrite=overwrite, source=named, in_memory=written
+        )
         found = _run(given, directory, chosen, progress)
     except BaseException:
         if temporary:

@@ -114,6 +114,12 @@ class Given:
         """For ``data.source``."""
         return str(self._directory / "data") if self._samples else None
 
+    @property
+    def in_memory(self) -> tuple[str, ...]:
+        """Those of the paths that :meth:`write` writes."""
+        model = [self.source] if isinstance(self._model, bytes | onnx.ModelProto) else []
+        return (*model, *([self.data] if self.data else []))
+
     def write(self) -> None:
         if isinstance(self._model, bytes | onnx.ModelProto):
             self._directory.mkdir(exist_ok=True)

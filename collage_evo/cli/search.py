@@ -141,7 +141,8 @@ def _begin(
     require_said_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
-    return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
+    begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
+    return directory, begun
 
 
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.genome.search import checkpoint
+from collage_evo.graph.load import ModelFile
 from collage_evo.report.going_on import anew, goes_on
 from collage_evo.report.places import command
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
@@ -24,11 +25,13 @@ RUN = "run.json"
 """Says which of ``KINDS`` a run is."""
 Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_BUILT_IN = "builtin:"
 GIVEN = "given"
 """Folder with what was given in memory."""
 MADE = (
-    *(CONFIG, RUN, "profiles.json", "checkpoint*.json", "baselines.json", "fallbacks.json", "result.json"),
-    *("report.html", "details.log*", "best.collage*", "study.db*", "worker-*.log"),
+    *(CONFIG, RUN, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
+    *("result.json", "report.html", "details.log", "best.collage", ".best.collage.new", ".best.collage.before"),
+    *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),
     *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", GIVEN),
 )
@@ -62,9 +65,25 @@ def run_directory(config: Config, source: str, out: Path | None) -> Path:
 
 
 def start_run(
-    directory: Path, config: Config, *, resume: bool = False, overwrite: bool = False, kind: Kind = "run"
+    directory: Path,
+    config: Config,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    kind: Kind = "run",
+    source: str = "",
+    in_memory: Collection[str] = (),
 ) -> Config:
     """Make the run directory and save the configuration in it; returns the configuration to use.
+
+    Args:
+        directory: of the run.
+        config: of the run.
+        resume: continue the run that is there.
+        overwrite: remove the run that is there, once the new one's model and data were found.
+        kind: of the run.
+        source: path of the configuration file, if there is one.
+        in_memory: paths in the configuration that the caller writes later, from memory.
 
     Raises:
         InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, both were, or what
@@ -79,7 +98,7 @@ def start_run(
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
         return reopen_run(directory, _changes(directory, config))
     if used and overwrite:
-        _require_overwritable(directory, config)
+        _require_overwritable(directory, config, source, in_memory)
         remove_run(directory)
     elif used:
         raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
@@ -88,24 +107,31 @@ def start_run(
     return config
 
 
-def _require_overwritable(directory: Path, config: Config) -> None:
-    """Require that ``directory`` is a run's and holds nothing that the person or the new run needs.
+def _require_overwritable(directory: Path, config: Config, source: str, in_memory: Collection[str]) -> None:
+    """Require that ``directory`` is a run's and holds nothing that the new run reads, which must be there.
 
     Raises:
-        InputError: it is not, or it does; nothing was removed.
+        InputError: it is not, it does, or the model or the data cannot be read; nothing was removed.
     """
     choose = "choose another --out"
     if not directory.is_dir() or not (directory / RUN).is_file():
         raise InputError(f"{directory} is not a run directory (no {RUN}), so it is not overwritten: {choose}")
-    kind_of_run(directory)
+    read_json(directory / RUN, _Begun, choose)
     place, here = directory.resolve(), Path.cwd().resolve()
     if here.is_relative_to(place):
         raise InputError(f"{directory} contains the working directory, so it is not overwritten: {choose}")
-    for source in (config.model.source, config.data.source):
-        path = Path(source).resolve() if source else None
-        made_in_memory = path is not None and path.is_relative_to(place / GIVEN)
-        if path is not None and path.exists() and path.is_relative_to(place) and not made_in_memory:
-            raise InputError(f"{directory} contains {source}, which the run reads: move it, or {choose}")
+    for read in (source, config.model.source, config.data.source, config.search.like):
+        if not read or read in in_memory or read.startswith(_BUILT_IN):
+            continue
+        file = Path(read).expanduser()
+        if not file.exists() and ":" in read:  # a function in a file
+            file = Path(read.rpartition(":")[0]).expanduser()
+        if file.exists() and file.resolve().is_relative_to(place):
+            raise InputError(f"{directory} contains {read}, which the run reads: move it, or {choose}")
+        if read == config.data.source and not file.exists():
+            raise InputError(f"no data at {read}: give a file or a folder that exists")
+    if config.model.source not in in_memory:
+        _ = ModelFile(config.model.source, config.model.seed).declared  # raises where it cannot be read
 
 
 def remove_run(directory: Path) -> None:
@@ -115,7 +141,7 @@ def remove_run(directory: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    if not any(directory.iterdir()):
+    if not directory.is_symlink() and not any(directory.iterdir()):
         directory.rmdir()
 
 
