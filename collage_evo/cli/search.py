@@ -58,7 +58,7 @@ def run(
     from collage_evo.api import optimize
     from collage_evo.cli.shapes import shape_overrides
     from collage_evo.config import load_config
-    from collage_evo.run.directory import run_directory
+    from collage_evo.run.directory import require_outside, run_directory
     from collage_evo.run.samples import model_file
 
     given = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
@@ -70,6 +70,8 @@ def run(
     said += shape_overrides(shapes, file)
     config = load_config(source, said)
     directory = run_directory(config, source, out)
+    if overwrite:
+        require_outside(directory, Path(source))
     with resumable(directory):
         result = optimize(
             file,

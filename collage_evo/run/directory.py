@@ -126,12 +126,21 @@ def _require_overwritable(directory: Path, config: Config, source: str, in_memor
         file = Path(read).expanduser()
         if not file.exists() and ":" in read:  # a function in a file
             file = Path(read.rpartition(":")[0]).expanduser()
-        if file.exists() and file.resolve().is_relative_to(place):
-            raise InputError(f"{directory} contains {read}, which the run reads: move it, or {choose}")
+        require_outside(directory, file)
         if read == config.data.source and not file.exists():
             raise InputError(f"no data at {read}: give a file or a folder that exists")
     if config.model.source not in in_memory:
         _ = ModelFile(config.model.source, config.model.seed).declared  # raises where it cannot be read
+
+
+def require_outside(directory: Path, read: Path) -> None:
+    """Require that ``read``, which a new run reads, is not in the ``directory`` that it overwrites.
+
+    Raises:
+        InputError: it is.
+    """
+    if read.exists() and read.resolve().is_relative_to(directory.resolve()):
+        raise InputError(f"{directory} contains {read}, which the run reads: move it, or choose another --out")
 
 
 def remove_run(directory: Path) -> None:

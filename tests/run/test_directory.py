@@ -168,3 +168,43 @@ def test_nobody_is_told_to_go_on_with_a_run_that_does_not(tmp_path: Path) -> Non
     (tmp_path / "work").mkdir()
     with pytest.raises(InputError, match=r"an older version searched in .*: search again with another --out"):
         ended_run(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_overwriting_removes_all_that_a_run_made_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    start_run(run, config(), kind=kind)
+    made = [run / name for name in ("tune.db", "study.db", "checkpoint.prev.json", "result.json", "worker-0.log")]
+    own = [run / name for name in ("best.collage.zip", "checkpoint_mine.json", "notes.txt")]
+    for path in (*made, *own):
+        path.write_text("{}")
+    start_run(run, config(), overwrite=True, kind=kind)
+    assert not any(path.exists() for path in made)
+    assert all(path.exists() for path in own)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"source": "missing.onnx"}}, r"missing\.onnx"),
+        ({"model": {"source": "run/given/model.onnx"}}, "contains"),
+        ({"data": {"source": "missing.npz"}}, "no data at"),
+        ({"data": {"source": "run/feeds.py:samples"}}, "contains"),
+        ({"search": {"like": "run"}}, "contains"),
+    ],
+)
+def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("run")
+    start_run(run, config())
+    (run / "given").mkdir()
+    for name in ("given/model.onnx", "feeds.py", "result.json"):
+        (run / name).write_text("{}")
+    wanted = parse_config({"model": {"source": "builtin:squeezenet"}, **changes}, (), "test")
+    with pytest.raises(InputError, match=message):
+        start_run(run, wanted, overwrite=True)
+    with pytest.raises(InputError, match="contains"):
+        start_run(run, config(), overwrite=True, source="run/config.yaml")
+    assert (run / "result.json").exists()
