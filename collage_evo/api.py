@@ -186,9 +186,8 @@ def optimize(
         settings |= {"model.source": given.source, "data.source": given.data or text_of(data)}
         chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
         named = os.fspath(config) if isinstance(config, str | os.PathLike) else ""
-        written = given.in_memory
         chosen = start_run(
-            directory, chosen, resume=resume, overwrite=overwrite, source=named, in_memory=written
+            directory, chosen, resume=resume, overwrite=overwrite, source=named, in_memory=given.in_memory
         )
         found = _run(given, directory, chosen, progress)
     except BaseException:

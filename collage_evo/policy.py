@@ -33,7 +33,8 @@ class Policy:
     # fmt: off
     # Which libraries and precisions take part, by what each takes alone.
     single_give_up: float = _decides(
-        3.0, 1.01, 1000, "A library alone that is this many times as slow as the best before it is timed no further",
+        3.0, 1.01, 1000, "A library alone that is this many times as slow as the best before it is timed no further, "
+        "and with its defaults takes no part in the final comparison",
         "Seen: programs beside it made a library up to twice as slow")
     single_hopeless: float = _decides(
         10.0, 1.01, 1000, "A library alone that is this many times as slow as the best has no other variant tried")

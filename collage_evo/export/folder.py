@@ -26,6 +26,7 @@ from collage_evo.graph.elements import NUMPY
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.signature import Signature
+from collage_evo.target.processor import this_machine
 from collage_evo.target.target import Target
 
 SCHEMA = 1
@@ -67,9 +68,9 @@ def write_folder(answer: Answered, folder: Path) -> None:
         (folder / name).write_text(_template(name))
     told = _told(answer, pieces)
     (folder / "pipeline.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
-    (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", told, answer))
+    (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", told, program))
     _write_samples(answer, folder / "samples")
-    (folder / "README.md").write_text(_rendered("README.md.j2", told, answer))
+    (folder / "README.md").write_text(_rendered("README.md.j2", told, program))
 
 
 def plain_files(backend: str, variant: str) -> PlainFiles:
@@ -158,7 +159,7 @@ def _template(name: str) -> str:
     return resources.files("collage_evo.export").joinpath("deployed", name).read_text()
 
 
-def _rendered(name: str, told: Mapping[str, Any], answer: Answered) -> str:
+def _rendered(name: str, told: Mapping[str, Any], program: Program) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters["replace_open"] = lambda size: "?" if size < 0 else size
     environment.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
@@ -168,10 +169,10 @@ def _rendered(name: str, told: Mapping[str, Any], answer: Answered) -> str:
         for tensor, one in told["tensors"].items()
     }
     of_library = {}
-    for piece in answer.program.pieces:
+    for piece in program.pieces:
         text = (plain_files(piece.backend, piece.variant).code / "lines.md.j2").read_text()
         first = next(one for one in told["pieces"] if one["library"] == piece.backend)
         of_library[piece.backend] = environment.from_string(text).render(piece=first, told=told)
     source = environment.from_string(_template(name))
-    wide = not answer.target.machine.saturates_int8
+    wide = not this_machine().saturates_int8  # as the files' weights are written here, wherever the answer was made
     return source.render(told=told, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide)

@@ -13,7 +13,9 @@ from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.genome.search import checkpoint
+from collage_evo.graph.functions import names_function
 from collage_evo.graph.load import ModelFile
+from collage_evo.models.builtin import PREFIX
 from collage_evo.report.going_on import anew, goes_on
 from collage_evo.report.places import command
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
@@ -25,7 +27,6 @@ RUN = "run.json"
 """Says which of ``KINDS`` a run is."""
 Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_BUILT_IN = "builtin:"
 GIVEN = "given"
 """Folder with what was given in memory."""
 MADE = (
@@ -60,7 +61,7 @@ def run_directory(config: Config, source: str, out: Path | None) -> Path:
         return out
     if config.output.dir is not None:
         return Path(config.output.dir)
-    name = source.removeprefix("builtin:").partition("?")[0]
+    name = source.removeprefix(PREFIX).partition("?")[0]
     return Path("runs") / Path(name).stem
 
 
@@ -120,12 +121,10 @@ def _require_overwritable(directory: Path, config: Config, source: str, in_memor
     place, here = directory.resolve(), Path.cwd().resolve()
     if here.is_relative_to(place):
         raise InputError(f"{directory} contains the working directory, so it is not overwritten: {choose}")
-    for read in (source, config.model.source, config.data.source, config.search.like):
-        if not read or read in in_memory or read.startswith(_BUILT_IN):
+    for read in (source, config.model.source, config.data.source, config.accuracy.metric, config.search.like):
+        if not read or read in in_memory or read.startswith(PREFIX):
             continue
-        file = Path(read).expanduser()
-        if not file.exists() and ":" in read:  # a function in a file
-            file = Path(read.rpartition(":")[0]).expanduser()
+        file = Path(read.rpartition(":")[0] if names_function(read) else read).expanduser()
         require_outside(directory, file)
         if read == config.data.source and not file.exists():
             raise InputError(f"no data at {read}: give a file or a folder that exists")

@@ -149,20 +149,13 @@ def test_overwrite_removes_only_what_a_run_made(finished: Path, here: Here) -> N
     assert (run / "notes.txt").read_text() == "mine"
 
 
-def test_overwrite_refuses_a_foreign_folder_with_a_configuration(finished: Path, here: Here) -> None:
-    foreign = finished / "foreign"
-    foreign.mkdir()
-    (foreign / "config.yaml").write_text("theirs: true")
-    refused(here("run", "tiny.onnx", "--out", "foreign", "--overwrite", *FAST, cwd=finished), "not a run")
-    assert (foreign / "config.yaml").read_text() == "theirs: true"
-
-
-def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here) -> None:
-    mine = finished / "mine"
+@pytest.mark.parametrize("name", ["thesis.txt", "config.yaml"])
+def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here, name: str) -> None:
+    mine = finished / f"mine-{name}"
     mine.mkdir()
-    (mine / "thesis.txt").write_text("years of work")
-    refused(here("run", "tiny.onnx", "--out", "mine", "--overwrite", *FAST, cwd=finished), "not a run")
-    assert (mine / "thesis.txt").read_text() == "years of work"
+    (mine / name).write_text("years of work")
+    refused(here("run", "tiny.onnx", "--out", mine.name, "--overwrite", *FAST, cwd=finished), "not a run")
+    assert (mine / name).read_text() == "years of work"
 
 
 def test_resume_of_a_run_that_ended_keeps_its_answer_where_nothing_new_is_measured(finished: Path) -> None:

@@ -23,6 +23,7 @@ from collage_evo.export.folder import plain_files
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
+from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
 from tests.export.runs import TARGET, alone, placed, usable, with_fallback
 
@@ -216,6 +217,16 @@ def test_the_lines_of_the_readme_give_what_the_answer_gives(tmp_path: Path, back
     head = "import numpy as np\nfeeds = {'x': np.load('samples/0.in.0.npy')}\n"
     done = subprocess.run([sys.executable, "-c", head + lines + tail], cwd=tmp_path / "out", capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("saturates", [True, False])
+def test_the_readme_says_where_weights_of_8_bits_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saturates: bool
+) -> None:
+    machine = replace(this_machine(), features=frozenset({"avx2"} if saturates else {"avx2", "avx_vnni"}))
+    monkeypatch.setattr("collage_evo.export.folder.this_machine", lambda: machine)
+    export_plain(placed(tmp_path / "run", chain(2), [("onnxruntime", "default")]), tmp_path / "out")
+    assert ("weights have 8 bits" in (tmp_path / "out" / "README.md").read_text()) != saturates
 
 
 def test_the_readme_tells_java_and_c_plus_plus_the_same_settings(tmp_path: Path) -> None:
