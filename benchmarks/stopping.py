@@ -1,6 +1,6 @@
 """How often a race that stops when it is decided errs, and how many rounds it takes, on simulated noise.
 
-    python benchmarks/stopping.py [--races 5000] [--rounds 28] [--laps 14]
+    python benchmarks/stopping.py [--races 500] [--rounds 28] [--laps 14]
 
 For each machine and each true speedup: how often the candidate wins, how often the interval holds the truth, rounds
 in the mean and seldom; and how often it would win if at each look it was enough that an ordinary 95 % interval lay
@@ -32,7 +32,7 @@ SPEEDUPS = (0.97, 1.0, 1.01, 1.03, 1.1, 1.7)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--races", type=int, default=5000)
+    parser.add_argument("--races", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=28, help="for which there is time: 4 of a model of a second")
     parser.add_argument("--laps", type=int, default=14, help="in a round: 2 of a model of a second")
     options = parser.parse_args()

@@ -11,8 +11,8 @@ bursts are handed over. A crash of the one process does not say whose it was: th
 the race each is loaded once in a fresh process, which checks it and tells what serving takes.
 
 The race is over as soon as it is decided (``fitness/final/sequential.py``). Looks at an ordinary 95 % interval after
-3, 6, 10, 16, 22 and 28 rounds would let 8 % of equals win (``benchmarks/stopping.py``), so each look has a stricter
-one, in the manner of Pocock, and with several candidates stricter by their number: of equals one in a hundred wins.
+3, 6, 10, 16, 22 and 28 rounds would let 10 % of equals win (``benchmarks/stopping.py``), so each look has a stricter
+one, in the manner of Pocock, and with several candidates stricter by their number: of equals fewer than one in a hundred wins.
 The variance of the rounds is pooled with what laps let expect. What is printed is the mean that Student's interval
 belongs to, on a logarithmic scale.
 
