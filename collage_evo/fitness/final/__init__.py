@@ -12,9 +12,9 @@ the race each is loaded once in a fresh process, which checks it and tells what 
 
 The race is over as soon as it is decided (``fitness/final/sequential.py``). Looks at an ordinary 95 % interval after
 3, 6, 10, 16, 22 and 28 rounds would let 10 % of equals win (``benchmarks/stopping.py``), so each look has a stricter
-one, in the manner of Pocock, and with several candidates stricter by their number: of equals fewer than one in a hundred wins.
-The variance of the rounds is pooled with what laps let expect. What is printed is the mean that Student's interval
-belongs to, on a logarithmic scale.
+one, in the manner of Pocock, and with several candidates stricter by their number: of equals fewer than one in a
+hundred wins. The variance of the rounds is pooled with what laps let expect. What is printed is the mean that
+Student's interval belongs to, on a logarithmic scale.
 
 Two placements race against the two fastest baselines that were within 15 % of the best and the libraries with their
 defaults (``fitness/final/answer.py``: ``Standing``), all in one race. To be the answer a placement has to beat the
