@@ -23,6 +23,7 @@ from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.export.samples import StoredSamples
 from collage_evo.graph.elements import NUMPY
+from collage_evo.runtime import input_limits
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.signature import Signature
@@ -66,6 +67,7 @@ def write_folder(answer: Answered, folder: Path) -> None:
         shutil.copyfile(forms.code / "piece.hpp", folder / f"piece_{piece.backend}.hpp")
     for name in _DEPLOYED:
         (folder / name).write_text(_template(name))
+    shutil.copyfile(input_limits.__file__, folder / "input_limits.py")
     told = _told(answer, pieces)
     (folder / "pipeline.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
     (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", told, program))

@@ -31,8 +31,9 @@ def random_inputs(
 ) -> dict[str, Any]:
     """Random arrays for every input of ``model``, by name.
 
-    Floats are standard normal, bytes anything. Integers that are used as indices are below the smallest table they
-    index; other integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings are short.
+    Floats are standard normal, bytes anything. Numbers that are used as indices are whole and below the smallest
+    table they index; other integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings
+    are short.
 
     Args:
         model: whose inputs are asked for.
@@ -85,10 +86,10 @@ def _random_array(
 ) -> np.ndarray:
     if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
         raise MemoryError  # NumPy has errors of other kinds for what no machine could address
-    if "int" not in dtype.name and dtype.kind != "b":
-        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if bound is not None:
         return rng.integers(0, bound, shape).astype(dtype)
+    if "int" not in dtype.name and dtype.kind != "b":
+        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if dtype == np.uint8:
         return rng.integers(0, 256, shape).astype(dtype)
     mask = rng.integers(0, 2, shape)

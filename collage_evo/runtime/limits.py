@@ -3,13 +3,15 @@ that it would cut off."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from collage_evo.errors import InputError
+from collage_evo.errors import CollageError, InputError, one_line
 from collage_evo.graph.elements import IN_32_BITS
+from collage_evo.runtime.input_limits import first_outside
+
+_OF_AN_INDEX = re.compile(r"\bind(ex|ices)\b|out of (data )?(bounds|range)", re.IGNORECASE)
 
 
 def require_inside(feeds: Mapping[str, Any], limits: Mapping[str, tuple[int, int]]) -> None:
@@ -17,24 +19,32 @@ def require_inside(feeds: Mapping[str, Any], limits: Mapping[str, tuple[int, int
     library which computes with 32 bits gets no number that takes more.
 
     Args:
-        feeds: an array for each input.
+        feeds: an array for each input, in memory that nobody else writes to.
         limits: for some of them the least value, and one more than the greatest.
 
     Raises:
         InputError: one leads out, in ONNX Runtime's words; or it takes too many bits.
     """
     for name, (low, high) in limits.items():
-        value = feeds[name]
-        # A fraction is cut off towards zero where a float becomes an index, and NaN is in no range.
-        if value.size and not (low - 1 < value.min() and value.max() < high):
-            flat = np.asarray(value).reshape(-1)
-            wrong = flat[~((low - 1 < flat) & (flat < high))][0]
-            if (low, high) == IN_32_BITS:
-                raise InputError(
-                    f"input '{name}': {wrong} takes more than the 32 bits that a library here computes with: give "
-                    "smaller numbers, or search again without that library (backends.use)"
-                )
+        wrong = first_outside(feeds[name], low, high)
+        if wrong is None:
+            continue
+        if (low, high) == IN_32_BITS:
             raise InputError(
-                f"input '{name}': indices element out of data bounds, idx={wrong} must be within the inclusive range "
-                f"[{low},{high - 1}]"
+                f"input '{name}': {wrong} takes more than the 32 bits that a library here computes with: give "
+                "smaller numbers, or search again without that library (backends.use)"
             )
+        raise InputError(
+            f"input '{name}': indices element out of data bounds, idx={wrong} must be within the inclusive range "
+            f"[{low},{high - 1}]"
+        )
+
+
+def reraise_index_error(error: Exception) -> None:
+    """Raise an ``InputError`` for ``error`` if a library that checks indices itself raised it over an index.
+
+    Raises:
+        InputError: it did.
+    """
+    if not isinstance(error, CollageError) and _OF_AN_INDEX.search(str(error)):
+        raise InputError(f"a library cannot run the model on these inputs: {one_line(error)}") from error

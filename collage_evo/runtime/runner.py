@@ -25,7 +25,8 @@ from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
-from collage_evo.runtime.limits import require_inside
+from collage_evo.runtime.input_limits import MaskedValues, plain_array
+from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.pages import on_huge_pages
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
@@ -97,9 +98,14 @@ class Runner:
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Check what :func:`as_value` made of every input, and copy it into the buffers.
 
+        Inputs with limits are copied before the check: the caller's array may change until the run reads it. A
+        refused request leaves the buffers as they were.
+
         Raises:
             InputError: an input is of another dtype or shape, or an index leads out of what it is an index into.
         """
+        if self.program.limits:
+            feeds = {**feeds, **{name: np.array(feeds[name]) for name in self.program.limits}}
         for name in self.program.inputs:
             value, tensor = feeds[name], self.program.tensors[name]
             if tensor.dtype != OPAQUE:
@@ -120,12 +126,20 @@ class Runner:
             call()
 
     def execute_here(self) -> None:
-        """Run once, for a thread that may not have called before: some libraries start a pool for each that calls."""
-        if hasattr(self._caller, "known"):
-            self.execute()
-            return
-        with workers_apart(self._threads):
-            self.execute()
+        """Run once, for a thread that may not have called before: some libraries start a pool for each that calls.
+
+        Raises:
+            InputError: a library that checks indices itself found one out of bounds.
+        """
+        try:
+            if hasattr(self._caller, "known"):
+                self.execute()
+                return
+            with workers_apart(self._threads):
+                self.execute()
+        except Exception as error:  # each library has its own
+            reraise_index_error(error)
+            raise
         self._caller.known = True
 
     def read(self, name: str) -> Any:
@@ -161,22 +175,38 @@ class Runner:
             raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
         for name, array in given.items():
             require_fit(array, tensors[name])
-        on_host = {*work.route.host_inputs, *program.limits} if work and work.warm else program.inputs
+        on_host = set(work.route.host_inputs if work and work.warm else program.inputs).difference(program.limits)
         made = arrays_on(device, [tensors[name] for name in program.outputs])
         for name, array in given.items():
             require_place(name, array, next(iter(made.values())).place)
+        # The caller's array may change: pieces on the device, too, read what was checked.
+        checked = {name: np.empty(tensors[name].shape, tensors[name].dtype) for name in program.limits}
+        for name, copied in checked.items():
+            device.copy_out(copied, given[name])
+        if checked:
+            device.synchronise()
+            require_inside(checked, program.limits)
         for name, array in given.items():
-            if work and name in work.arrays:
-                device.copy(work.arrays[name], array)
+            there = work.arrays.get(name) if work else None
+            if name in checked:
+                np.copyto(self._buffers[name], checked[name])
+                if there is not None:
+                    device.copy_in(there, self._buffers[name])
+                continue
+            if there is not None:
+                device.copy(there, array)
             if name in on_host:
                 device.copy_out(self._buffers[name], array)
         if on_host:
             device.synchronise()
-            require_inside(self._buffers, program.limits)
-        if work is None or not work.warm:
-            self.execute()
-        if work:
-            work.execute_body()
+        try:
+            if work is None or not work.warm:
+                self.execute()
+            if work:
+                work.execute_body()
+        except Exception as error:  # each library has its own
+            reraise_index_error(error)
+            raise
         for name, array in made.items():
             if work and name in work.arrays:
                 device.copy(array, work.arrays[name])
@@ -262,11 +292,14 @@ class Runner:
 
 def as_value(given: Any, tensor: Tensor) -> Any:
     """What ONNX Runtime would take ``given`` for: a list is read as the model's type, an array keeps its own."""
-    if tensor.dtype == OPAQUE or isinstance(given, np.ndarray):
+    if tensor.dtype == OPAQUE or type(given) is np.ndarray:
         return given
-    numpy = getattr(given, "numpy", None)  # an OrtValue, a tensor of PyTorch
+    numpy = None if isinstance(given, np.ndarray) else getattr(given, "numpy", None)  # an OrtValue, a PyTorch tensor
     try:
-        return np.asarray(numpy() if callable(numpy) else given, tensor.dtype if isinstance(given, list) else None)
+        found = numpy() if callable(numpy) else given
+        return plain_array(found, tensor.dtype if isinstance(given, list) else None)
+    except MaskedValues as error:
+        raise InputError(f"input '{tensor.name}' {error}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 

@@ -22,6 +22,7 @@ from collage_evo.export import export_plain
 from collage_evo.export.folder import plain_files
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
@@ -181,6 +182,63 @@ def test_the_runner_refuses_indices_that_lead_out_of_their_table(tmp_path: Path)
     lines = "import numpy as np, pipeline; pipeline.Pipeline().run({'ids': np.full((1, 8), 50)})"
     done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path / "out", capture_output=True, text=True)
     assert "ids is to be from -50 to 49" in done.stderr
+
+
+def of_a_float_index() -> onnx.ModelProto:
+    text = "g (float[1, 3] i) => (float[1, 3, 2] y) <float[5, 2] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}>"
+    body = "{ k = Cast<to = 7>(i) e = Gather(w, k) y = Neg(e) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
+    return onnx.shape_inference.infer_shapes(model)
+
+
+GOES_ROUND = """
+import numpy as np, pipeline
+good, loaded = np.array([[0, 4, -5]], np.float32), pipeline.Pipeline()
+class Lying(np.ndarray):
+    def min(self, *_, **__): return 0
+    max = min
+    def __array_ufunc__(self, *_, **__): return np.ones(self.shape, bool)
+with_5 = np.where(good == 4, 5, good).astype(np.float32)
+wrong = [np.where(good == 4, x, good).astype(np.float32) for x in (np.nan, np.inf, -np.inf, 5, -6)]
+for given in (*wrong, with_5.view(Lying), np.ma.masked_array(with_5, mask=good == 4)):
+    try:
+        loaded.run({'i': given})
+    except ValueError as error:
+        print(error)
+    else:
+        print('ran on', np.asarray(given))
+first = loaded.run({'i': good})['y']
+fed, inner = good.copy(), loaded._input_limits.first_outside
+def check(*args):
+    found = inner(*args)
+    fed[...] = 5
+    return found
+loaded._input_limits.first_outside = check
+assert np.array_equal(loaded.run({'i': fed})['y'], first) and (fed == 5).all()
+print('done')
+"""
+
+
+def test_nothing_goes_round_the_check_of_the_runner(tmp_path: Path) -> None:
+    checked(placed(tmp_path / "run", of_a_float_index(), [("openvino", "default")]), tmp_path / "out")
+    ours = Path(input_limits.__file__)
+    assert (tmp_path / "out" / ours.name).read_text() == ours.read_text()
+    command = [sys.executable, "-c", GOES_ROUND]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, timeout=250)
+    *refused, last = done.stdout.splitlines()
+    assert last == "done", done.stdout + done.stderr
+    found = [line.removeprefix("i is to be from -5 to 4, not ") for line in refused]
+    masked = "i has masked values: fill them first (numpy.ma.filled)"
+    assert found == ["nan", "inf", "-inf", "5.0", "-6.0", "5.0", masked]
+
+
+def test_an_artifact_refuses_the_same_floats(tmp_path: Path) -> None:
+    run = placed(tmp_path / "run", of_a_float_index(), [("openvino", "default")])
+    session = load_artifact(run / "best.collage")
+    for value in (np.nan, np.inf, -np.inf, 5, -6):
+        with pytest.raises(InputError, match=r"^input 'i': ind(ex|ices) "):
+            session.run(None, {"i": np.array([[0, value, -5]], np.float32)})
+    assert session.run(None, {"i": np.array([[0, 4.75, -5.5]], np.float32)})[0].tolist()[0][1] == [-8, -9]
 
 
 def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -373,3 +373,26 @@ def test_indices_on_the_device_are_looked_at_before_anything_follows_them(
             host_view(given)[...] = [0, 1, 2, 3]
             with pytest.raises(InputError, match="idx=3 must be within"):
                 session.run_on_device({"i": given})
+
+
+@pytest.mark.parametrize("engines", [(DEVICE,), (HOST, DEVICE)])
+def test_pieces_on_the_device_read_the_indices_that_were_checked(
+    cache: Path, engines: tuple[Engine, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "g (int64[4] i) => (float[4, 1] y) <float[3, 1] w = {1, 2, 3}> { e = Gather(w, i) y = Neg(e) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text}')
+    program = placed(onnx.shape_inference.infer_shapes(model), cache, *engines[::-1])
+    given, copy_out = open_device("cuda").arena(4096)(0, (4,), "int64"), CudaDevice.copy_out
+
+    def change(device: CudaDevice, host: np.ndarray, array: DeviceArray) -> None:
+        if array is given:
+            device.synchronise()
+            host_view(given)[...] = [0, 2, 2, -3]
+        copy_out(device, host, array)
+
+    monkeypatch.setattr(CudaDevice, "copy_out", change)
+    with Session([program], CUDA) as session:
+        for _ in range(3):
+            host_view(given)[...] = 1
+            made = session.run_on_device({"i": given})["y"]
+            np.testing.assert_array_equal(host_view(made).ravel(), [-1, -3, -3, -1])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,8 +18,10 @@ from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Region
+from collage_evo.runtime import runner
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
-from collage_evo.runtime.limits import require_inside
+from collage_evo.runtime.limits import require_inside, reraise_index_error
+from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, alternating, whole
 
@@ -75,7 +79,7 @@ def test_what_the_caller_wrote_before_stays(tmp_path: Path) -> None:
 def test_who_raises_by_itself_is_not_checked_before(tmp_path: Path) -> None:
     program = whole(embedding(), tmp_path)
     assert not program.limits
-    with Session([program], TARGET) as session, pytest.raises(Exception, match="out of data bounds"):
+    with Session([program], TARGET) as session, pytest.raises(InputError, match="out of data bounds"):
         session.run(None, {"ids": IDS + ROWS})
 
 
@@ -171,11 +175,85 @@ def test_of_what_others_computed_from_an_input_nothing_is_known(tmp_path: Path) 
     assert alternating(computed, tmp_path, ("onnxruntime", "openvino", "onnxruntime")).limits == {}
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -6.0, 5.0])
-def test_a_float_that_becomes_an_index_is_cut_off_towards_zero(value: float) -> None:
-    require_inside({"i": np.array([-5.5, 4.9])}, {"i": (-5, 5)})
-    with pytest.raises(InputError):
-        require_inside({"i": np.array([0.0, value])}, {"i": (-5, 5)})
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -6.0, 5.0])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_float_index_is_cut_off_towards_zero_and_lies_within_the_limits(value: float, dtype: type) -> None:
+    require_inside({"i": np.array([-5.5, -0.0, 4.75], dtype)}, {"i": (-5, 5)})
+    with pytest.raises(InputError, match=r"^input 'i': ind(ex|ices) "):
+        require_inside({"i": np.array([0.0, value], dtype)}, {"i": (-5, 5)})
+
+
+class Lying(np.ndarray):
+    """Hides what it holds from every check that calls its methods."""
+
+    def min(self, *_: object, **__: object) -> int:  # type: ignore[override]
+        return 0
+
+    max = min  # type: ignore[assignment]
+
+    def __array_ufunc__(self, *_: object, **__: object) -> np.ndarray:
+        return np.ones(self.shape, bool)
+
+
+def test_a_masked_array_with_masked_values_is_refused(tmp_path: Path) -> None:
+    masked = np.ma.masked_array(IDS + ROWS, mask=[[False, True, False]])
+    hidden = np.ma.masked_array(np.where(IDS == 4, 2**40, IDS), mask=IDS == 4)
+    with Session([whole(embedding(), tmp_path, "tvm")], TARGET) as session:
+        for given in (masked, hidden):
+            with pytest.raises(InputError, match=r"^input 'ids' has masked values: fill them first") as raised:
+                session.run(None, {"ids": given})
+            assert "\n" not in str(raised.value)
+        np.testing.assert_array_equal(session.run(None, {"ids": np.ma.masked_array(IDS)})[0], expected(IDS))
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_a_subclass_cannot_hide_what_it_holds(size: int | str, tmp_path: Path) -> None:
+    with Session([limited(size, tmp_path)], TARGET) as session:
+        with pytest.raises(InputError, match="idx=5"):
+            session.run(None, {"ids": np.where(IDS == 4, 5, IDS).view(Lying)})
+        for given in (IDS.view(Lying), np.asmatrix(IDS), mapped(tmp_path / "ids")):
+            np.testing.assert_array_equal(session.run(None, {"ids": given})[0], expected(IDS))
+
+
+def mapped(path: Path) -> np.memmap:
+    found = np.memmap(path, IDS.dtype, "w+", shape=IDS.shape)
+    found[...] = IDS
+    return found
+
+
+def limited(size: int | str, cache: Path) -> Program:
+    """A program with limits; where ``size`` is open, its library reads arrays that are not in the arena."""
+    if size == 3:
+        return whole(embedding(), cache, "openvino")
+    return replace(whole(embedding(size), cache), limits={"ids": (-ROWS, ROWS)})
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_what_the_caller_changes_after_the_check_does_not_run(
+    size: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = IDS.copy()
+
+    def check(*args: Any) -> None:
+        require_inside(*args)
+        ids[...] = 5
+
+    monkeypatch.setattr(runner, "require_inside", check)
+    with Session([limited(size, tmp_path)], TARGET) as session:
+        np.testing.assert_array_equal(session.run(None, {"ids": ids})[0], expected(IDS))
+        assert (ids == 5).all()
+        with pytest.raises(InputError, match="idx=5"):
+            session.run(None, {"ids": ids})
+        session.execute()  # on what was fed last and let in
+        np.testing.assert_array_equal(session.read("y"), expected(IDS))
+
+
+def test_an_error_that_is_not_about_an_index_stays_what_it_is() -> None:
+    reraise_index_error(MemoryError("no room"))
+    reraise_index_error(RuntimeError("the reindexer stopped"))
+    for text in ("indices element out of data bounds, idx=9", "invalid index found, index = 9", "index out of range"):
+        with pytest.raises(InputError, match=text):
+            reraise_index_error(RuntimeError(text))
 
 
 def test_no_indices_at_all_lead_nowhere() -> None:

@@ -25,6 +25,7 @@ class Pipeline:
         for variable, value in told["environment"].items():  # libraries read it when they are first loaded
             os.environ.setdefault(variable, value)
         self.inputs, self.outputs, self._limits = told["inputs"], told["outputs"], told["limits"]
+        self._input_limits = importlib.import_module("input_limits")
         self._tensors = told["tensors"]
         memory = np.zeros(told["arena_bytes"] + ALIGNMENT, np.uint8)
         arena = memory[-memory.ctypes.data % ALIGNMENT :]
@@ -34,18 +35,8 @@ class Pipeline:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name, as arrays of the caller's own, for an array for each input."""
-        for name in self.inputs:
-            value, tensor = np.asarray(feeds[name]), self._tensors[name]
-            fits = len(value.shape) == len(tensor["shape"]) and all(
-                known in (-1, size) for known, size in zip(tensor["shape"], value.shape, strict=True)
-            )
-            if value.dtype != tensor["dtype"] or not fits:
-                wanted = f"{tensor['dtype']}{tensor['shape']}"
-                raise ValueError(f"{name} is {value.dtype}{list(value.shape)}, not {wanted}")
-            if name in self._limits and value.size:  # what is outside would read foreign memory, or be cut off
-                low, end = self._limits[name]
-                if value.min() < low or value.max() >= end:
-                    raise ValueError(f"{name} is to be from {low} to {end - 1}")
+        values = {name: self._checked(name, feeds[name]) for name in self.inputs}
+        for name, value in values.items():
             if name in self._static:
                 np.copyto(self._values[name], value)
             else:
@@ -57,6 +48,28 @@ class Pipeline:
         """Run on what the inputs held last."""
         for call in self._calls:
             call()
+
+    def _checked(self, name: str, given: Any) -> np.ndarray:
+        """``given`` as a plain array that fits. With limits it is copied first: the caller's may still change."""
+        tensor = self._tensors[name]
+        try:
+            value: np.ndarray = self._input_limits.plain_array(given)
+        except self._input_limits.MaskedValues as error:
+            raise ValueError(f"{name} {error}") from error
+        if name in self._limits:
+            value = np.array(value)
+        fits = len(value.shape) == len(tensor["shape"]) and all(
+            known in (-1, size) for known, size in zip(tensor["shape"], value.shape, strict=True)
+        )
+        if value.dtype != tensor["dtype"] or not fits:
+            wanted = f"{tensor['dtype']}{tensor['shape']}"
+            raise ValueError(f"{name} is {value.dtype}{list(value.shape)}, not {wanted}")
+        if name in self._limits:  # what is outside would read foreign memory, or be cut off
+            low, end = self._limits[name]
+            wrong = self._input_limits.first_outside(value, low, end)
+            if wrong is not None:
+                raise ValueError(f"{name} is to be from {low} to {end - 1}, not {wrong}")
+        return value
 
     def _call(self, folder: Path, told: Mapping[str, Any]) -> Callable[[], object]:
         piece = importlib.import_module(told["loader"]).Piece(folder, told)

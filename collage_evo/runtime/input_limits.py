@@ -1,0 +1,47 @@
+"""Plain arrays and index limits, in NumPy only: exported folders have a copy of this file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class MaskedValues(ValueError):
+    """A masked array has masked values, for which no library has a meaning."""
+
+    def __init__(self) -> None:
+        super().__init__("has masked values: fill them first (numpy.ma.filled)")
+
+
+def plain_array(given: Any, dtype: Any = None) -> np.ndarray:
+    """``given`` as a plain ``ndarray``, without a copy where possible; a subclass may override what a check calls.
+
+    Raises:
+        MaskedValues: it is a masked array that has some.
+    """
+    if type(given) is np.ndarray and dtype is None:
+        return given
+    if isinstance(given, np.ma.MaskedArray) and np.asarray(np.ma.getmask(given)).any():
+        raise MaskedValues
+    return np.asarray(given, dtype)
+
+
+def first_outside(value: np.ndarray, low: int, high: int) -> Any:
+    """The first number in ``value`` that is no index from ``low`` to ``high - 1``; None if there is none.
+
+    A fraction is cut off towards zero, as a Cast to a whole number does.
+
+    Check an array that nobody else can write to: what another thread or process changes afterwards is not checked.
+    """
+    value = np.asarray(value)
+    if not value.size:
+        return None
+    if value.dtype.kind in "biu":
+        if low <= int(value.min()) and int(value.max()) < high:
+            return None
+        inside = (value >= low) & (value < high)
+    else:  # NaN compares as false; float64 holds every narrower float and every index exactly
+        whole = np.trunc(value.astype(np.float64))
+        inside = (low <= whole) & (whole < high)
+    return None if inside.all() else value[~inside][0]
