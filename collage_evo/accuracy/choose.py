@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
@@ -27,14 +28,14 @@ def checked_name(text: str) -> str:
     return text
 
 
-def load_metric(text: str) -> Metric:
-    """What :func:`checked_name` allows; the relative error where it is empty.
+def load_metric(text: str, excused: Mapping[str, float] = MappingProxyType({})) -> Metric:
+    """What :func:`checked_name` allows; where it is empty, the relative error beyond what is ``excused``.
 
     Raises:
         InputError: see :func:`collage_evo.graph.functions.load_function`.
     """
     if not text:
-        return RelativeError()
+        return RelativeError(excused)
     return NAMED.get(text) or FunctionMetric(text)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from collage_evo.accuracy.budget import EXACT, Budget
 
 FRONT_FACTOR, LEAST_FRONT = 3.0, 0.1
 """Errors are measured up to so many times the budget, and up to so much at least, so that a person can pick another
 budget afterwards. Chosen."""
+
+
+def beyond(tolerance: float, explained: Mapping[str, float]) -> dict[str, float]:
+    """By output, what rounding explains where that is more than ``tolerance``."""
+    return {name: error for name, error in explained.items() if error > tolerance}
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,8 @@ class Limits:
         front: where the front of latency against error ends: what is further off in a lower precision is refused.
             0.0 where only float32 may answer.
         asked: the budget as a person wrote it.
-        noise: error of right results, the model's own: neither tolerance nor an error's budget is smaller.
+        excused: by output, the error that rounding alone explains where that is more than the tolerance. An output
+            that is off by no more counts as right, whatever the budget.
         by_metric: whether a person's metric judges.
         score: what the model itself reaches by it in float32; None where that is not known.
     """
@@ -33,7 +40,7 @@ class Limits:
     budget: float = 0.0
     front: float = 0.0
     asked: float | str = EXACT
-    noise: float = 0.0
+    excused: Mapping[str, float] = field(default_factory=dict, hash=False)
     by_metric: bool = False
     score: float | None = None
 
@@ -42,11 +49,13 @@ class Limits:
         cls,
         asked: float | str,
         tolerance: float,
-        noise: float = 0.0,
+        explained: Mapping[str, float] | None = None,
         by_metric: bool = False,
         score: float | None = None,
     ) -> Limits:
         """The limits for the budget that a person ``asked`` for, and the ``tolerance`` they have for float32.
+
+        ``explained``: by output, the largest error that rounding explains.
 
         Raises:
             ValueError: ``asked`` is no budget.
@@ -54,16 +63,33 @@ class Limits:
         value = Budget.read(asked).value
         if value is not None and not by_metric:
             tolerance = min(tolerance, value)  # float32 arithmetic has to keep the budget too
-        unbound = cls(max(tolerance, noise), noise=noise, by_metric=by_metric, score=score)
+        excused = beyond(tolerance, explained or {})
+        unbound = cls(tolerance, excused=excused, by_metric=by_metric, score=score)
         found = unbound.with_budget(asked)
         front = max(LEAST_FRONT, FRONT_FACTOR * found.budget, LEAST_FRONT * abs(score or 0.0))
         return replace(found, front=front if found.budget else 0.0)
 
     def with_budget(self, asked: float | str) -> Limits:
         """The same with another budget: what was measured stays as it is. Raises as :meth:`decide`."""
-        budget = Budget.read(asked)
-        least = 0.0 if self.by_metric or budget.exact else self.noise
-        return replace(self, budget=max(budget.largest(self.score), least), asked=asked)
+        return replace(self, budget=Budget.read(asked).largest(self.score), asked=asked)
+
+    def excuses(self, output: str, error: float) -> bool:
+        """Whether rounding explains that ``output`` is off by ``error``."""
+        return error <= self.excused.get(output, 0.0)
+
+    def notes(self) -> tuple[str, ...]:
+        """Which outputs no library can be expected to give within the tolerance, or the budget."""
+        budget = f", whatever the budget of {self.budget:.2g}" if self.budget and not self.by_metric else ""
+        return tuple(
+            f"Rounding alone moves output {name!r} by up to {error:.1e}: errors up to that count as none{budget}"
+            for name, error in self.excused.items()
+            if math.isfinite(error)
+        )
+
+    @property
+    def of_pieces(self) -> float:
+        """The largest error of a right piece in float32 arithmetic: any output may be the one that it makes."""
+        return max(self.tolerance, *self.excused.values(), 0.0)
 
     @property
     def accepted(self) -> float:

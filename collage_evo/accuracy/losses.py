@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -39,9 +40,13 @@ class Losses:
     gains: bool = False
     adds_up: bool = True
 
+    def by_output(self) -> np.ndarray:
+        """The error of each output over all samples."""
+        return self._errors(self.differences.sum(axis=0), self.references.sum(axis=0))
+
     def together(self) -> float:
         """The error over all samples."""
-        whole = self._errors(self.differences.sum(axis=0), self.references.sum(axis=0))
+        whole = self.by_output()
         return float(whole.max(initial=-math.inf)) if whole.size else 0.0
 
     def singles(self) -> np.ndarray:
@@ -80,7 +85,7 @@ class Losses:
         """-1, 0 or 1 for each sample, of the output that loses most; None where samples are not one decision each."""
         if not self.differences.size or not np.isfinite(self.differences).all():
             return None
-        worst = int(self._errors(self.differences.sum(axis=0), self.references.sum(axis=0)).argmax())
+        worst = int(self.by_output().argmax())
         lost, whole = self.differences[:, worst], self.references[:, worst]
         decides = self.counted[worst] and (whole == 1.0).all() and np.isin(lost, (-1.0, 0.0, 1.0)).all()
         return lost if decides else None
@@ -92,10 +97,11 @@ class Losses:
             return np.sign(ratios) * np.abs(ratios) ** (1.0 / self.powers)
 
 
-def relative_losses(pairs: Pairs) -> Losses:
+def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyType({})) -> Losses:
     """Of each output the squared 2-norms of difference and reference; of labels how many differ of how many.
 
-    Each output is in units of its largest sample, so that squares of large numbers do not overflow.
+    Each output is in units of its largest sample, so that squares of large numbers do not overflow. An output whose
+    error is no more than it is ``excused`` loses nothing.
     """
     names = list(pairs[0][0].expected) if pairs else []
     labels = [holds_labels([sample.expected[name] for sample, _ in pairs]) for name in names]
@@ -111,9 +117,11 @@ def relative_losses(pairs: Pairs) -> Losses:
     largest = table[..., 1].max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)
     whole = np.where(labels, 1.0, scale)
-    return Losses(
+    losses = Losses(
         (table[..., 0] / whole) ** powers, (table[..., 1] / whole) ** powers, powers, np.array(labels, dtype=bool)
     )
+    right = losses.by_output() <= np.array([excused.get(name, 0.0) for name in names])
+    return replace(losses, differences=np.where(right, 0.0, losses.differences))
 
 
 def _joined(parts: Sequence[Distance]) -> tuple[float, float]:

@@ -72,15 +72,22 @@ class SummedMetric(Metric):
 
 
 class RelativeError(SummedMetric):
-    """The 2-norm of the difference over that of the reference; of labels the share that differs."""
+    """The 2-norm of the difference over that of the reference; of labels the share that differs.
+
+    Args:
+        excused: by output, the largest error that counts as none: rounding explains it.
+    """
 
     name = ""
+
+    def __init__(self, excused: Mapping[str, float] | None = None) -> None:
+        self._excused = excused or {}
 
     def reference(self, samples: Sequence[Sample]) -> float | None:
         return None
 
     def losses(self, pairs: Pairs) -> Losses:
-        return relative_losses(pairs)
+        return relative_losses(pairs, self._excused)
 
     def score(self, error: float, reference: float | None) -> float | None:
         return None

@@ -24,6 +24,7 @@ class Variant:
         quantisers: where they stand in the piece; None if there are none.
         everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
+        last_resort: whether it runs whole models only, and those where nothing before it gives right results.
     """
 
     name: str = "default"
@@ -33,6 +34,7 @@ class Variant:
     quantisers: Quantisers | None = None
     everything: bool = False
     built_as: str = ""
+    last_resort: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)

@@ -97,7 +97,7 @@ class Accuracy:
     Attributes:
         metric: its name or ``file.py:function``; empty for the relative 2-norm error of the outputs.
         budget: the largest error or drop allowed, as it was asked for, or ``exact``: float32 throughout.
-        largest: the error that this comes to; larger where the model's own noise is; None where none is a bound.
+        largest: the error that this comes to; None where none is a bound.
         error_search: the answer's, on the samples that the search saw; None where it could not be compared.
         error_held_out: on samples that the search never saw; None where there were none.
         interval: 95 % interval of ``error_held_out``, None where one cannot be told, as of a worst sample's.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
-from collage_evo.accuracy.limits import Limits
+from collage_evo.accuracy.limits import Limits, beyond
 from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
@@ -91,7 +91,9 @@ def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, P
         with Lookout(machine_directory(), place.name, reporter.say):
             with place.stage("model"):
                 model, samples = _prepared(place, subject)
-            run = RunContext.at(place, Limits(BROKEN))  # how wrong it is, is measured, whatever it is
+            excused = beyond(subject.config.verify.tolerance, model.excused)
+            limits = Limits(BROKEN, excused=excused)  # how wrong it is, is measured, whatever it is
+            run = RunContext.at(place, limits)
             try:
                 yield run, model, samples
             finally:
@@ -167,7 +169,7 @@ def _comparison(
 def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: Judgement | None) -> Limits:
     """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
     metric, score = bool(subject.config.accuracy.metric), told.reference_score if told else None
-    return Limits.decide(asked, subject.config.verify.tolerance, model.tolerance(0.0), metric, score)
+    return Limits.decide(asked, subject.config.verify.tolerance, model.excused, metric, score)
 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:

@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 
 from collage_evo.accuracy.judge import Quality
-from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Ratio
@@ -86,7 +85,7 @@ class Ended:
                 "sha256": model.digest,
                 "nodes": len(model.original.graph.node),
                 "normalisation_error": None,
-                "noise": finite(model.noise),
+                "noise": finite(max(model.noise.values(), default=0.0)),
             },
             target={
                 "device": run.target.device,
@@ -181,7 +180,7 @@ class Ended:
                 "held_out": 0 if judged is None else judged.samples,
             },
             random=sampled.random,
-            notes=(*_noise_notes(limits), *_processor_notes(self.run), *broken, *held_out.notes),
+            notes=(*limits.notes(), *_processor_notes(self.run), *broken, *held_out.notes),
             over=self.run.setting.over,
             held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
             over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
@@ -250,13 +249,6 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) 
 def _finite(found: Quality) -> Quality:
     """``found`` as JSON can have it: None for what is infinite."""
     return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
-
-
-def _noise_notes(limits: Limits) -> tuple[str, ...]:
-    """That a budget is less than how far right results may be from each other, if it is."""
-    if not isinstance(limits.asked, float) or limits.budget <= limits.asked:
-        return ()
-    return (f"Libraries differ on this model in float32 too, so errors up to {limits.budget:.1e} keep the budget",)
 
 
 def _processor_notes(run: RunContext) -> tuple[str, ...]:

@@ -6,9 +6,12 @@ import json
 import math
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.accuracy.metric import RelativeError
+from collage_evo.accuracy.samples import Sample
 
 TOLERANCE = 1e-3
 
@@ -31,11 +34,24 @@ def test_float32_keeps_a_small_budget_too_unless_that_is_a_metric_s() -> None:
     assert Limits.decide(1e-5, TOLERANCE, by_metric=True, score=0.5).tolerance == TOLERANCE
 
 
-def test_no_limit_is_smaller_than_the_model_s_own_noise() -> None:
-    noisy = Limits.decide(1e-3, 1e-4, noise=0.05)
-    assert (noisy.tolerance, noisy.budget, noisy.asked) == (0.05, 0.05, 1e-3)
-    assert Limits.decide(0.01, 1e-4, noise=0.05, by_metric=True).budget == 0.01, "a drop is no error"
-    assert Limits.decide(0.01, 1e-4, noise=math.inf).allows(None, exact=False)
+def test_rounding_excuses_its_own_output_and_widens_neither_tolerance_nor_budget() -> None:
+    noisy = Limits.decide(1e-3, 1e-4, {"noisy": 0.05, "calm": 1e-5})
+    assert (noisy.tolerance, noisy.budget, noisy.of_pieces) == (1e-4, 1e-3, 0.05)
+    assert noisy.excuses("noisy", 0.05)
+    assert not noisy.excuses("noisy", 0.051)
+    assert not noisy.excuses("calm", 1e-5), "less than the tolerance needs no excuse"
+    (note,) = noisy.notes()
+    assert note == (
+        "Rounding alone moves output 'noisy' by up to 5.0e-02: errors up to that count as none, "
+        "whatever the budget of 0.001"
+    )
+
+
+def test_of_several_outputs_the_one_that_rounding_moves_counts_for_nothing() -> None:
+    sample = Sample({}, expected={"noisy": np.ones(4, np.float32), "calm": np.ones(4, np.float32)})
+    given = {"noisy": np.full(4, 1.04, np.float32), "calm": np.full(4, 1.001, np.float32)}
+    for excused, error in (({}, 0.04), ({"noisy": 0.05}, 0.001), ({"noisy": 0.03}, 0.04)):
+        assert RelativeError(excused).scores([(sample, given)]).error == pytest.approx(error, rel=1e-3)
 
 
 def test_another_budget_leaves_what_was_measured() -> None:
@@ -47,5 +63,5 @@ def test_another_budget_leaves_what_was_measured() -> None:
 
 
 def test_they_travel_as_plain_values() -> None:
-    for limits in (Limits.decide("1%", TOLERANCE, score=3.0), Limits.decide(0.1, TOLERANCE, noise=math.inf)):
+    for limits in (Limits.decide("1%", TOLERANCE, score=3.0), Limits.decide(0.1, TOLERANCE, {"y": math.inf})):
         assert Limits(**json.loads(json.dumps(asdict(limits)))) == limits

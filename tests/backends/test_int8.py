@@ -19,7 +19,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
 from tests.quantise import nets
@@ -94,7 +94,9 @@ def test_variants_are_offered_where_they_differ(
 ) -> None:
     graph = net(make)
     for backend, expected in zip(BACKENDS, (onnxruntime, openvino), strict=True):
-        assert {name for name in names(backend, graph) if "int8" in name} == expected
+        in_float32 = backend.name == "openvino" and make is nets.attention and this_machine().saturates_int8
+        found = {name for name in names(backend, graph) if "int8" in name}
+        assert found == (set() if in_float32 else expected), "products of two activations stay in float32 there"
 
 
 def test_a_light_operator_is_no_int8_piece_unless_it_can_stand_between_quantisers() -> None:

@@ -22,6 +22,7 @@ from collage_evo.run.saved_costs import read_costs
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
+from tests.export.runs import gives_the_same
 from tests.support.quick import QUICK, QUICK_ALL_CORES, options
 
 BUDGET = 0.02
@@ -120,7 +121,7 @@ def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here
 
 def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, here: Here) -> None:
     done = collage("export", "run", "--to", "plain", cwd=finished)
-    assert "equal to the bit" in done.stdout
+    assert gives_the_same(done.stdout)
     assert (finished / "plain" / "README.md").exists()
     refused(here("export", "run", "--to", "plain", cwd=finished), "there already")
     refused(here("export", "run", cwd=finished), "--to", "--onnx")
@@ -210,9 +211,7 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path, here: H
     refused(here("exec", copy, cwd=tmp_path), "outside the artifact")
 
 
-def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(
-    finished: Path, here: Here
-) -> None:
+def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(finished: Path, here: Here) -> None:
     place = finished / "run"
     graph = build_graph(read_model(place / "work" / "normalised.onnx"))
     costs = read_costs(place / "work" / "costs.json", None, graph, {})

@@ -135,6 +135,15 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
     assert best_single(found).name == "quick"
 
 
+@pytest.mark.parametrize("error", [1e-6, None])
+def test_a_last_resort_runs_where_nothing_else_is_right(monkeypatch: pytest.MonkeyPatch, error: float | None) -> None:
+    processes = Processes({"right": 1.0} if error else {})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("resort", True, DEFAULT, Variant("slow", last_resort=True)), backend("right")]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    assert [one.name for one in found] == ["resort", "right", *([] if error else ["resort/slow"])]
+
+
 def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = Processes({"quick": 1.0})
     monkeypatch.setattr(module, "Sandbox", processes)

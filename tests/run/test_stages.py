@@ -1,6 +1,7 @@
 """What a backend does to a run's own process: nothing, wherever it is asked to compile. How long a search takes."""
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,10 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search.settings import Budget
+from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import load_model
 from collage_evo.graph.prepare import SearchableModel
+from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
@@ -35,9 +38,10 @@ from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
-from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain, tiny_convnet
+from tests.support import misoptimised
 from tests.support.faults import install_faulty
 from tests.support.quick import QUICK, nested
 
@@ -154,3 +158,17 @@ def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answe
     assert NOTHING_FINITE in result.notes
     assert (result.accuracy.error_search, result.accuracy.error_held_out) == (None, None)
     assert all(point.exact for point in result.front)
+
+
+@pytest.mark.parametrize("make", [misoptimised.fused_wrongly, misoptimised.fails_when_fused])
+def test_a_library_that_optimises_wrongly_is_no_answer(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    onnx.save(make(), tmp_path / "m.onnx")
+    given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "m.onnx")}
+    config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
+    result = evaluate(start_run(tmp_path / "run", config), tmp_path / "run", LineReporter(), Flow.result)
+    failed = {one.name for one in result.baselines if one.reason}
+    assert "onnxruntime" in failed
+    assert "onnxruntime/unoptimised" not in failed
+    feeds = random_inputs(make(), seed=5)
+    (found,) = load_artifact(tmp_path / "run" / "best.collage").run(None, feeds)
+    assert relative_error(found, reference_outputs(make(), feeds)[0]).relative < 1e-5

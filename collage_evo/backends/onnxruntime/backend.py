@@ -31,7 +31,7 @@ from collage_evo.backends.checks import (
     written_variants,
 )
 from collage_evo.backends.onnxruntime import cuda
-from collage_evo.backends.onnxruntime.plain import OnnxRuntimePlain, session_settings
+from collage_evo.backends.onnxruntime.plain import UNOPTIMISED, OnnxRuntimePlain, session_settings
 from collage_evo.backends.onnxruntime.plain.piece import session_options
 from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
@@ -66,7 +66,9 @@ class OnnxRuntimeBackend(Backend):
     """Sessions with all graph optimisations, sequential, with ``target.threads`` threads inside an operator.
 
     The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at
-    the border of a piece. The variant ``nchw`` stops one level before it. Between quantisers convolutions and
+    the border of a piece. The variant ``nchw`` stops one level before it, ``unoptimised`` changes nothing, for models
+    on which an optimisation is wrong (as the fusion of a layer normalisation written out with ``keepdims=0`` is in
+    ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and
     products run in int8; the variant ``int8-dynamic`` is for products whose ranges are found at run time,
     ``int8-blocks`` for those that are bounded by reading their weights.
 
@@ -87,6 +89,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH, everything=True),
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
         Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
+        UNOPTIMISED,
         *cuda.VARIANTS,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
@@ -161,9 +164,7 @@ class OnnxRuntimeBackend(Backend):
     def plain_files(self) -> PlainFiles:
         return OnnxRuntimePlain(_FILES)
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.graph.files import save_model
 
         if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):

@@ -77,7 +77,8 @@ def measure_baselines(
     it made (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as
     the best in float32, or of any precision that keeps the budget for one in a lower precision. After ``seconds``
     only those that run most models well are tried, and another that is not done by then is ended, unless nothing ran
-    yet. What is known to be ``far`` behind is not tried, for that reason.
+    yet. A last resort is measured where nothing before it is right in float32. What is known to be ``far`` behind is
+    not tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -85,6 +86,8 @@ def measure_baselines(
     on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.undisturbed() as cores:
         for backend, variant in _in_turn(backends, setting):
+            if variant.last_resort and any(b.exact and b.outcome.ok for b in found):
+                continue
             before, turn = turn, _turn(backend, variant, setting.target.device)
             if found and turn != before:
                 on_turn(found)
@@ -169,7 +172,7 @@ def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backen
 
 def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
     """The group of a variant where ``device`` is the target: groups come in the order of these."""
-    return not backend.runs_any_model(variant), variant.device != device, not variant.exact
+    return variant.last_resort, not backend.runs_any_model(variant), variant.device != device, not variant.exact
 
 
 def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:

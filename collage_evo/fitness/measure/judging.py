@@ -21,7 +21,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.references import Reference, read_references
 from collage_evo.graph.nonfinite import lost
-from collage_evo.graph.reference import Error, counted_distances, holds_labels, relative_error
+from collage_evo.graph.reference import Error, counted_distances, holds_labels
 from collage_evo.graph.values import identical, plain
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import read_infos
@@ -66,7 +66,7 @@ class Judge:
 
     @cached_property
     def metric(self) -> Metric:
-        return load_metric(self._setting.metric)
+        return load_metric(self._setting.metric, self._limits.excused)
 
     @cached_property
     def _reference_score(self) -> float | None:
@@ -79,14 +79,16 @@ class Judge:
 
     def bound(self, exact: bool) -> float:
         """The largest relative error of a piece that is not broken."""
-        return self._limits.tolerance if exact else max(self._limits.tolerance, BROKEN)
+        return self._limits.of_pieces if exact else max(self._limits.of_pieces, BROKEN)
 
     def whole_bound(self, exact: bool) -> float:
         """The same for the model's own outputs, where in a lower precision a metric alone says what is broken.
 
         It may be the number of things found that differs, and with it the shape of an output.
         """
-        return self.bound(exact) if exact or not self._setting.metric else math.inf
+        if exact:
+            return self._limits.tolerance
+        return math.inf if self._setting.metric else max(self._limits.tolerance, BROKEN)
 
     def late_bound(self, exact: bool, first: Error) -> float:
         """The same for a result after many runs whose first one was off by ``first``."""
@@ -96,7 +98,7 @@ class Judge:
         """The largest errors over ``references``; or what is wrong with the session."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
-            error = _apart(plain(session.run(list(expected), feeds)), list(expected.values()), exact)
+            error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
                 return failure
@@ -114,14 +116,12 @@ class Judge:
     def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
         """What is wrong with what the last of many runs left, on inputs whose first run was off by ``first``."""
         feeds, expected = reference
-        last = _apart([plain(session.read(name)) for name in expected], list(expected.values()), exact)
+        last = self._apart([plain(session.read(name)) for name in expected], expected, exact)
         return self.fault(session, feeds, last, self.late_bound(exact, first))
 
     def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
         """Why the run that gave ``error`` does not count; None if it does."""
-        if math.isinf(self._limits.tolerance):
-            pass  # the model's own outputs differ from run to run
-        elif not math.isfinite(error.relative) and math.isfinite(bound):
+        if not math.isfinite(error.relative) and math.isfinite(bound):
             return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
         elif error.relative > bound:
             return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
@@ -129,6 +129,17 @@ class Judge:
             if not all(identical(held, given) for held in session.copies(name)):
                 return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
         return None
+
+    def _apart(self, given: Sequence[Any], expected: Mapping[str, Any], exact: bool) -> Error:
+        """The largest errors of any output beyond what rounding explains; of labels in a lower precision how many
+        differ, not by how much."""
+        found = [
+            one.error
+            for made, (name, right) in zip(given, expected.items(), strict=True)
+            for one in counted_distances(made, right, not exact and holds_labels([right]))
+            if not self._limits.excuses(name, one.error.relative)
+        ]
+        return Error(*(max((getattr(one, name) for one in found), default=0.0) for name in ("relative", "max_abs")))
 
     def over_samples(self, session: Session, exact: bool, most: int | None = None) -> float | Failure | None:
         """What the budget bounds, over all samples of the search; None where nothing is judged by it.
@@ -224,18 +235,6 @@ class Awake:
         before, self._asked = self._asked, (time.monotonic(), time.process_time())
         self._seconds += min(now - then for now, then in zip(self._asked, before, strict=True))
         return self._seconds
-
-
-def _apart(given: Sequence[Any], expected: Sequence[Any], exact: bool) -> Error:
-    """The largest errors of any output; of labels in a lower precision how many differ, not by how much."""
-    if exact:
-        return relative_error(given, expected)
-    found = [
-        one.error
-        for made, right in zip(given, expected, strict=True)
-        for one in counted_distances(made, right, holds_labels([right]))
-    ]
-    return Error(*(max((getattr(one, name) for one in found), default=0.0) for name in ("relative", "max_abs")))
 
 
 def all_exact(placement: Placement) -> bool:

@@ -28,4 +28,7 @@ def _decided(place: Workplace, model: PreparedModel) -> Limits:
     score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     if score is not None:
         place.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
-    return Limits.decide(asked, config.verify.tolerance, model.tolerance(0.0), bool(metric), score)
+    limits = Limits.decide(asked, config.verify.tolerance, model.excused, bool(metric), score)
+    for note in limits.notes():
+        place.reporter.say(note)
+    return limits

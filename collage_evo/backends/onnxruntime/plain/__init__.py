@@ -12,6 +12,10 @@ from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
 from collage_evo.target.target import CPU
 
+UNOPTIMISED = Variant("unoptimised", last_resort=True)
+_LEVELS = {"nchw": "ORT_ENABLE_EXTENDED", UNOPTIMISED.name: "ORT_DISABLE_ALL"}
+"""How far a variant's graph is optimised, where not as far as the library can."""
+
 
 @dataclass(frozen=True)
 class OnnxRuntimePlain:
@@ -41,6 +45,6 @@ def session_settings(threads: int, variant: Variant) -> dict[str, str]:
         "intra_op_num_threads": str(threads),
         "inter_op_num_threads": "1",
         "execution_mode": "ORT_SEQUENTIAL",
-        "graph_optimization_level": "ORT_ENABLE_EXTENDED" if variant.name == "nchw" else "ORT_ENABLE_ALL",
+        "graph_optimization_level": _LEVELS.get(variant.name, "ORT_ENABLE_ALL"),
         "session.force_spinning_stop": "1",
     }
