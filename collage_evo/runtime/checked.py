@@ -23,6 +23,8 @@ class CheckedFile:
     path: Path
     digest: str
     stamp: Stamp
+    root: Path | None = None
+    """The directory that it belongs to, all of it or nothing."""
 
 
 def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
@@ -49,16 +51,26 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
 def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
     """What is loaded from ``files`` in this context is what was checked.
 
+    Directories are held to it as well: one that was exchanged for another and put back has been renamed.
+
     Raises:
         InputError: one of them was changed since, or meanwhile.
     """
+    around = {file: [_stamp_of(place) for place in _directories(file)] for file in files}
     before = [_held(file) for file in files]
     try:
         yield
     finally:
         for file, stamp in zip(files, before, strict=True):
-            if _stamp_of(file.path) != stamp:
+            if _stamp_of(file.path) != stamp or [_stamp_of(place) for place in _directories(file)] != around[file]:
                 raise _changed(file)
+
+
+def _directories(file: CheckedFile) -> list[Path]:
+    """Those from the root to the one that has the file."""
+    if file.root is None:
+        return [file.path.parent]
+    return [place for place in file.path.parents if place == file.root or file.root in place.parents]
 
 
 def _held(file: CheckedFile) -> Stamp:

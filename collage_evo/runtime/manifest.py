@@ -364,7 +364,7 @@ def _check_files(
         one = path.lstat()
         if (one.st_dev, one.st_ino) not in seen:  # a file under several names is read once
             seen[one.st_dev, one.st_ino] = check_file(path, sizes[name] if sizes is not None else None)
-        checked[name] = replace(seen[one.st_dev, one.st_ino], path=path)
+        checked[name] = replace(seen[one.st_dev, one.st_ino], path=path, root=directory)
         if checked[name].digest != digest:
             raise InputError(f"{name} in {directory} was changed: {_MEND}")
     if extra := known - files.keys() - {MANIFEST}:

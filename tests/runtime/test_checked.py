@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import collage_evo
 from collage_evo.backends.base import Executable
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
+from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, sums, whole
@@ -92,6 +95,58 @@ def test_a_swap_between_hashing_and_loading_is_seen(
     monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
     with pytest.raises(InputError, match="was changed since its artifact was opened"):
         collage_evo.load(artifact)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_directory_that_is_exchanged_while_it_is_loaded_and_put_back_is_seen(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    (tmp_path / "other").mkdir()
+    other, load = deployed(tmp_path / "other", scale=-1), OnnxRuntimeBackend.load
+
+    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
+        theirs = other / workdir.relative_to(artifact)
+        ours, foreign = (p if not level else p.parents[level - 1] for p in (workdir, theirs))
+        ours.rename(tmp_path / "ours")
+        foreign.rename(ours)
+        made = load(self, workdir, *rest)
+        ours.rename(foreign)
+        (tmp_path / "ours").rename(ours)
+        return made  # type: ignore[return-value]
+
+    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    with pytest.raises(InputError, match="was changed since its artifact was opened"):
+        collage_evo.load(artifact)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn", "tvm", "torch"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_who_loads_another_model_at_the_same_path_runs_it(tmp_path: Path, backend: str, replaced: bool) -> None:
+    """Whether the files are replaced or written into; and who runs the first model goes on with it."""
+    if not get_backend(backend).probe().available:
+        pytest.skip(f"{backend} is not installed")
+
+    def model(factor: float) -> onnx.ModelProto:
+        b = Builder("scaled")
+        return b.model(b.op("Mul", b.input("x", (1, 4)), b.const(np.full((1, 4), factor, np.float32)), output="y"))
+
+    places = []
+    for factor in (2.0, 3.0):
+        places.append(tmp_path / str(factor) / "a.collage")
+        places[-1].parent.mkdir()
+        write_artifact(places[-1], [Profile(whole(model(factor), tmp_path / "pieces", backend))], TARGET)
+    feeds, seen = {"x": np.ones((1, 4), np.float32)}, []
+    with collage_evo.load(places[0]) as first:
+        seen.append(first.run(None, feeds)[0][0, 0])
+        if replaced:
+            places[0].rename(tmp_path / "old")
+            places[1].rename(places[0])
+        else:
+            for path in (path for path in places[0].rglob("*") if path.is_file()):
+                path.write_bytes((places[1] / path.relative_to(places[0])).read_bytes())
+        with collage_evo.load(places[0]) as second:
+            seen += [second.run(None, feeds)[0][0, 0], first.run(None, feeds)[0][0, 0]]
+    assert seen == [2.0, 3.0, 2.0]
 
 
 def test_files_of_the_same_content_may_be_touched_and_linked(artifact: Path) -> None:

@@ -30,6 +30,7 @@ from collage_evo.backends.tvm.cuda.build import FILES, build_files
 from collage_evo.backends.tvm.cuda.compiler import unusable
 from collage_evo.backends.tvm.cuda.load import CudaExecutable
 from collage_evo.backends.tvm.plain import TvmPlain
+from collage_evo.backends.tvm.plain.piece import load_library
 from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
@@ -166,7 +167,7 @@ class _Loaded:
         from tvm import relax
 
         self._tvm = tvm
-        self._machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+        self._machine = relax.VirtualMachine(load_library(path), tvm.cpu())
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         function = self._machine["main"]

@@ -14,6 +14,7 @@ import numpy as np
 from collage_evo.backends.tvm.cuda.build import HOST, KERNELS, PROGRAM, WEIGHTS
 from collage_evo.backends.tvm.cuda.compiler import find_runtime
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program, View
+from collage_evo.backends.tvm.plain.piece import load_library
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
 from collage_evo.errors import InputError, UnavailableError
@@ -76,7 +77,7 @@ class CudaExecutable:
     def _load_kernels(self, folder: Path) -> Any:
         """TVM asks for its kernels to be compiled as it loads them: it is given what was compiled ahead."""
         with kernels_compiled_by(lambda source: (folder / KERNELS).read_bytes()):
-            return self._tvm.runtime.load_module(str(folder / HOST))
+            return load_library(folder / HOST)
 
 
 def load_runtime() -> Any:

@@ -5,6 +5,10 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
 #include "tensors.hpp"
 
 struct TvmPiece : Piece {
@@ -19,10 +23,20 @@ struct TvmPiece : Piece {
             for (int core = 0; core < threads; ++core) cores.push_back(std::to_string(core));
             Function::GetGlobalRequired("runtime.config_threadpool")(-3, threads, cores);  // the system places them
         }
-        const Module library = Module::LoadFromFile(folder + "/" + told.files[0]);
+        const Module library = loaded(folder + "/" + told.files[0]);
         machine = library->GetFunction("vm_load_executable").value()().cast<Module>();
         machine->GetFunction("vm_initialization").value()(int(kDLCPU), 0, 2);  // pooled memory
         main = machine->GetFunction("main").value();
+    }
+
+    // The system gives whoever loads a path again what it loaded first: a copy has a name that nothing else gets.
+    static tvm::ffi::Module loaded(const std::string& path) {
+        std::string folder = (std::filesystem::temp_directory_path() / "collage_evo-XXXXXX").string();
+        if (!mkdtemp(folder.data())) throw std::runtime_error("no temporary directory for " + path);
+        struct Removed { std::string folder; ~Removed() { std::error_code e; std::filesystem::remove_all(folder, e); } } removed{folder};
+        const std::string copy = folder + "/model.so";
+        std::filesystem::copy_file(path, copy);
+        return tvm::ffi::Module::LoadFromFile(copy);
     }
 
     static tvm::ffi::Tensor view(Tensor& tensor) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,13 +30,24 @@ class Piece:
             cores = [str(core) for core in range(threads)]
             tvm.get_global_func("runtime.config_threadpool")(SHARE_ALL_CORES, threads, cores)
         self._tensor = tvm.runtime.from_dlpack
-        library = tvm.runtime.load_module(str(folder / told["files"][0]))
-        self._machine = relax.VirtualMachine(library, tvm.cpu())
+        self._machine = relax.VirtualMachine(load_library(folder / told["files"][0]), tvm.cpu())
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
         """A call that reads and writes these arrays in place."""
         arguments, results = ([self._tensor(array) for array in side] for side in (inputs, outputs))
         return partial(_run, self._machine["main"], arguments, results)
+
+
+def load_library(path: Path) -> Any:
+    """The module in a shared library.
+
+    The system gives whoever loads a path again what it loaded first, though another file may have replaced it, and
+    what is written into a loaded file changes the code that runs. So a copy is loaded, whose name nothing else gets.
+    """
+    import tvm
+
+    with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
+        return tvm.runtime.load_module(shutil.copyfile(path, os.path.join(folder, path.name)))
 
 
 def _run(function: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]) -> None:
