@@ -41,7 +41,7 @@ from collage_evo.run.samples import kept_profiles, model_file
 from collage_evo.run.saved_costs import read_costs
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
-from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_shares
 from collage_evo.run.stages.samples import SAMPLES, Sampled
 from collage_evo.run.store import Store
@@ -113,6 +113,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_answered(at.path),
     "checkpoint*.json": search,
+    "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),

@@ -13,6 +13,7 @@ import pytest
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
+from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
@@ -143,8 +144,8 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
     tiny = load_model(str(tmp_path / "tiny.onnx")).original
     tiny.graph.node[0].name = "another"
     onnx.save(tiny, tmp_path / "tiny.onnx")
-    with pytest.raises(TypeError):
-        begun()  # of another file nothing is known
+    with pytest.raises(InputError, match=r"is another model than the run in .* began with: put that one back"):
+        begun()
 
 
 def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answers(tmp_path: Path) -> None:

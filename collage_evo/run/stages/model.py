@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collage_evo.config import Config
+from collage_evo.errors import InputError
 from collage_evo.fitness.measure.references import (
     RECORDED,
     nonfinite_references,
@@ -26,6 +27,8 @@ from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
 
 NORMALISED = "normalised"
+BEGUN = "model"
+"""Under this the digest of the model is kept."""
 ALL_RULES = "all"
 NOTHING_FINITE = (
     "for these inputs the model gives NaN or infinity alone, so no error can be told and only float32 may answer: "
@@ -40,6 +43,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
         own = own_samples(place, file)
         feeds = [sample.feeds for sample in own.search[: config.verify.inputs]] if own else ()
         model = run_once(config, file, feeds, config.verify.inputs)
+        _require_same(place, model)
         if not tells_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
         lay_out(place, model)
@@ -50,6 +54,20 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, own)
     return model
+
+
+def _require_same(place: Workplace, model: PreparedModel) -> None:
+    """Require that ``model`` is the one that the run began with, on which all that it measured is based.
+
+    Raises:
+        InputError: it is another.
+    """
+    begun = place.store.once(BEGUN, str, lambda: model.digest)
+    if begun != model.digest:
+        raise InputError(
+            f"{place.config.model.source} is another model than the run in {place.directory} began with: put that "
+            "one back to go on, or start over with run CONFIG --overwrite"
+        )
 
 
 def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: int = 1) -> PreparedModel:
