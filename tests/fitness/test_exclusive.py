@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,8 +212,9 @@ def test_a_measuring_process_that_waits_its_turn_does_not_hang(
     other = Person(machine_directory())
     other.may_time.set()
     assert other.times.wait(LONG_S)
-    lines = Lines(sandbox._lines, 60.0, other.may_end.set)
-    monkeypatch.setattr(sandbox, "_lines", lines)
+    running = sandbox._started()
+    lines = Lines(running.lines, 60.0, other.may_end.set)
+    monkeypatch.setattr(sandbox, "_running", replace(running, lines=lines))  # type: ignore[arg-type]
     monkeypatch.setattr(sandbox_module, "time", lines)
     assert sandbox.call(cost_job(3), 60.0).times_ms
     assert lines.monotonic() > 2 * 60.0
@@ -236,8 +238,9 @@ class Halted:
 
 
 def test_time_for_which_a_job_is_halted_is_none_of_its_own(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = Halted(sandbox._lines, 3)
-    monkeypatch.setattr(sandbox, "_lines", lines)
+    running = sandbox._started()
+    lines = Halted(running.lines, 3)
+    monkeypatch.setattr(sandbox, "_running", replace(running, lines=lines))  # type: ignore[arg-type]
     monkeypatch.setattr(sandbox_module, "time", lines)
     monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_STOPPED)
     assert isinstance(sandbox.call(cost_job(3), 60.0), Measured)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx
@@ -15,7 +16,7 @@ import pytest
 
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, Measured
 from collage_evo.fitness.measure.jobs import CostJob, Job, PlacementJob
 from collage_evo.fitness.measure.process import _answer
@@ -112,6 +113,23 @@ def _temporary_of(process: subprocess.Popen[str]) -> Path:
     place = Path(psutil.Process(process.pid).environ()["TMPDIR"])
     (place / "unpacked").mkdir()
     return place
+
+
+def test_threads_that_close_a_sandbox_at_once_while_another_calls_leave_no_process(tmp_path: Path) -> None:
+    for pause_s in (0.0, 0.05, 0.2, 1.0):
+        sandbox = Sandbox(make_setting(tmp_path), (), 2**31)
+        process = sandbox.start()
+        with ThreadPoolExecutor() as threads:
+            answer = threads.submit(sandbox.call, cost_job(1), 60.0)
+            time.sleep(pause_s)
+            closed = [threads.submit(sandbox.close) for _ in range(8)]
+            assert [one.result(60.0) for one in closed] == [None] * 8
+            found = answer.result(60.0)
+        assert isinstance(found, Measured) or found.fault is Fault.CLOSED
+        assert process.poll() is not None
+        again = sandbox.call(cost_job(1), 60.0)
+        assert isinstance(again, Failure)
+        assert again.fault is Fault.CLOSED, "nothing starts again"
 
 
 def test_what_a_killed_process_left_in_its_temporary_directory_is_removed(tmp_path: Path) -> None:

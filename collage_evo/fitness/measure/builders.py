@@ -90,8 +90,6 @@ class Builders:
             sandbox.close()
         for threads in (self._quick, self._slow):
             threads.shutdown()
-        for sandbox in self._sandboxes:
-            sandbox.close()  # one whose job crashed with its process may have been started again meanwhile
 
     def __enter__(self) -> Builders:
         return self

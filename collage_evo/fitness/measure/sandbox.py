@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, cast
@@ -35,8 +36,11 @@ RECYCLE_SHARE_ON_DEVICE = 0.75
 """The same where a device takes part: its libraries alone take gigabytes of the host, and seconds to start."""
 
 
+_CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
+
+
 class Sandbox:
-    """One measuring process, started when first needed and again after it died. Not for several threads.
+    """One measuring process, started when first needed and again after it died. One thread calls it at a time.
 
     Args:
         setting: what all its jobs share.
@@ -48,9 +52,10 @@ class Sandbox:
         self._setting = setting
         self._cores = cores
         self._memory = memory_bytes
-        self._process: subprocess.Popen[str] | None = None
-        self._scratch: tempfile.TemporaryDirectory[str]  # the process's own
-        self._lines: queue.Queue[str] = queue.Queue()
+        self._running: _Running | None = None
+        self._changing = threading.Lock()
+        """Held while ``_running`` is changed: whoever takes a process out of it is the one to end it."""
+        self._closed = False
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
@@ -67,7 +72,7 @@ class Sandbox:
         try:
             return self._exchange(job, timeout_s, inherited)
         except _Died as death:
-            if not inherited or death.failure.fault is Fault.FAR_BEHIND:
+            if not inherited or death.failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
                 return death.failure
         cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
         for key in inherited:
@@ -84,32 +89,33 @@ class Sandbox:
             _Died: the process ended by itself.
             InputError: as for :meth:`call`.
         """
-        process = self.start()
+        running = self._started()
+        process = running.process
         assert process.stdin is not None
         try:
             process.stdin.write(to_json(job, Job) + "\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            raise _Died(self._died()) from None
+        except (BrokenPipeError, ValueError):  # it died, or was closed
+            raise _Died(self._died(running)) from None
         deadline = time.monotonic() + timeout_s
         while True:
             looked = time.monotonic()
             try:
-                line = self._lines.get(timeout=0.25)
+                line = running.lines.get(timeout=0.25)
             except queue.Empty:
                 if _halted(process.pid):
                     deadline += time.monotonic() - looked
                     if not any(note.doing is Doing.TIMES for note in present(machine_directory())):
                         os.killpg(process.pid, signal.SIGCONT)  # who halted it was killed together with its run
                 if time.monotonic() > deadline:
-                    self.close()
+                    self._end()
                     return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
                 if _resident(process.pid) > self._memory:
-                    self.close()
+                    self._end()
                     return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
                 continue
             if not line:
-                raise _Died(self._died())
+                raise _Died(self._died(running))
             answer = from_json(line, Said)
             if isinstance(answer, Waits):
                 deadline = time.monotonic() + timeout_s
@@ -121,7 +127,7 @@ class Sandbox:
                 raise InputError(answer.message)
             kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
             if not kept or self._spoilt(answer):
-                self.close()
+                self._end()
             return cast(A | Failure, answer)
 
     @property
@@ -136,18 +142,16 @@ class Sandbox:
         return answer.fault in (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 
     def close(self) -> None:
-        """Kill the process, if there is one."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            self._process = None
-            self._scratch.cleanup()
-            go_on(machine_directory())  # it may have been timing, with others halted
+        """Kill the process, if there is one, and start none again. Any thread may close it, while another calls."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        """Kill the process, if there is one, and remove what it left."""
+        with self._changing:
+            running, self._running = self._running, None
+        if running is not None:
+            running.end()
 
     def __enter__(self) -> Sandbox:
         return self
@@ -158,16 +162,31 @@ class Sandbox:
         self.close()
 
     def start(self) -> subprocess.Popen[str]:
-        """The process, started if need be; that it reads its modules is not waited for."""
-        if self._process is not None and self._process.poll() is None:
-            return self._process
-        self.close()
+        """The process, started if need be; that it reads its modules is not waited for.
+
+        Raises:
+            _Died: the sandbox is closed.
+        """
+        return self._started().process
+
+    def _started(self) -> _Running:
+        with self._changing:
+            if self._running is not None and self._running.process.poll() is None:
+                return self._running
+        self._end()
+        with self._changing:
+            if self._closed:
+                raise _Died(_CLOSED)
+            self._running = self._new()
+            return self._running
+
+    def _new(self) -> _Running:
         # What libraries leave in TMPDIR when they are killed (PyTorch unpacks its archives there) goes with it.
-        self._scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
+        scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
         # A group of its own: Ctrl-C reaches only the process the person sees, which then ends this one. In the same
         # session, so that where that one is killed while this one is halted, the system ends this one too.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid()), self._scratch.name],
+        process = subprocess.Popen(
+            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid()), scratch.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -176,20 +195,21 @@ class Sandbox:
             env={
                 **os.environ,
                 "OPENBLAS_NUM_THREADS": "1",
-                "TMPDIR": self._scratch.name,
+                "TMPDIR": scratch.name,
                 SHARED: str(shared_temporary()),
             },
         )
-        self._lines = queue.Queue()
-        threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
-        assert self._process.stdin is not None
-        self._process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
-        return self._process
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
+        assert process.stdin is not None
+        process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
+        return _Running(process, scratch, lines)
 
-    def _died(self) -> Failure:
-        process = self._process
-        code = process.wait() if process is not None else 0
-        self.close()
+    def _died(self, running: _Running) -> Failure:
+        code = running.process.wait()
+        if self._closed:
+            return _CLOSED
+        self._end()
         if code == -signal.SIGALRM:
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
         if code == -signal.SIGKILL:  # not by this program, which would not ask
@@ -199,6 +219,26 @@ class Sandbox:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return Failure(Fault.CRASH, f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}")
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A process, its temporary directory and what it said: whoever takes it out of the sandbox ends it."""
+
+    process: subprocess.Popen[str]
+    scratch: tempfile.TemporaryDirectory[str]
+    lines: queue.Queue[str]
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.scratch.cleanup()
+        go_on(machine_directory())  # it may have been timing, with others halted
 
 
 class _Died(Exception):

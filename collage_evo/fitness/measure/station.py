@@ -73,6 +73,8 @@ class Station:
         self._slot: Slot | None = None
         self._sandbox: Sandbox | None = None
         self._reference: tuple[PlacementJob, Measured | Failure] | None = None
+        self._changing = threading.Lock()
+        """Held while what it has is given to it or taken from it: it is closed by another thread than uses it."""
 
     def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Reply[Any] | LeftOut:
         """The reply to ``job``; or, after a pause, that this station may not measure, and why."""
@@ -83,9 +85,10 @@ class Station:
             return self._left_out("no timing slot is free on this machine")
         if expected is None:
             return Reply(sandbox.call(job, equipment.timeout_s), self.name)
-        if self._reference is None or self._reference[0] != expected.job:
-            self._reference = (expected.job, sandbox.call(expected.job, equipment.timeout_s))
-        reference = self._reference[1]
+        known = self._reference
+        if known is None or known[0] != expected.job:
+            known = self._reference = (expected.job, sandbox.call(expected.job, equipment.timeout_s))
+        reference = known[1]
         if isinstance(reference, Failure):
             return self._left_out(str(reference))
         took = statistics.median(reference.times_ms)
@@ -98,16 +101,19 @@ class Station:
     @property
     def name(self) -> str:
         """Machine, cores and process."""
-        cores = self._slot.cores if self._slot is not None else ()
+        slot = self._slot  # which another thread may close
+        cores = slot.cores if slot is not None else ()
         return f"{socket.gethostname()}/{','.join(map(str, cores))}/{os.getpid()}"
 
     def close(self) -> None:
         """End the process and let others have the cores."""
-        if self._sandbox is not None:
-            self._sandbox.close()
-        if self._slot is not None:
-            self._slot.release()
-        self._equipment = self._slot = self._sandbox = self._reference = None
+        with self._changing:
+            sandbox, slot = self._sandbox, self._slot
+            self._equipment = self._slot = self._sandbox = self._reference = None
+        if sandbox is not None:
+            sandbox.close()
+        if slot is not None:
+            slot.release()
 
     def _left_out(self, why: str, took: float | None = None) -> LeftOut:
         time.sleep(REFUSAL_REST_S)
@@ -118,17 +124,19 @@ class Station:
         if self._sandbox is None or self._equipment != equipment:
             self.close()
             patience_s = 0.0 if self._waited_for == equipment.slots else self._patience_s
-            self._slot = acquire_slot(
+            slot = acquire_slot(
                 equipment.slots, equipment.setting.run, patience_s, self._closing, equipment.setting.target.device
             )
-            if self._slot is None:
+            if slot is None:
                 self._waited_for = equipment.slots
                 return None
-            self._sandbox = Sandbox(equipment.setting, self._slot.cores, equipment.memory_bytes)
-            self._equipment = equipment
+            made = Sandbox(equipment.setting, slot.cores, equipment.memory_bytes)
+            with self._changing:
+                self._slot, self._sandbox, self._equipment = slot, made, equipment
             if self._closing.is_set():  # by a thread that came before the cores did
                 self.close()
                 return None
+            return made
         return self._sandbox
 
 
