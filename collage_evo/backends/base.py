@@ -106,6 +106,9 @@ class DynamicExecutable(Executable, Protocol):
         ...
 
 
+UNCHECKED = "no input was found that takes both of its branches, so results are not checked in one"
+
+
 class Backend(ABC):
     """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
 
@@ -126,6 +129,8 @@ class Backend(ABC):
 
     A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
     """
+    gives_reference: ClassVar[bool] = False
+    """Whether it is the library whose results all others are checked against."""
     tells_borders: ClassVar[bool] = False
     """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
 
@@ -140,6 +145,15 @@ class Backend(ABC):
     @abstractmethod
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
+
+    def known_wrong(self, graph: Graph, node: Node) -> str:
+        """Why results of this operator would be wrong; empty if nothing is known against it.
+
+        Asked of every operator of a whole model, in bodies too, before the library is handed the model: a check runs
+        with some inputs, and reaches neither every branch nor every number. Of shapes that are not known a tensor
+        has -1, or no sizes.
+        """
+        return ""
 
     def guards(self, variant: Variant) -> bool:
         """Whether pieces of ``variant`` raise where ONNX Runtime does over an index that leads out of a tensor.
@@ -159,6 +173,8 @@ class Backend(ABC):
     def takes(self, graph: Graph, node: Node) -> Support:
         """Whether this operator can be part of a piece: it is supported, and stays inside its tensors."""
         verdict = self.supports_node(graph, node)
+        if verdict and graph.has_unchecked_branches and not self.gives_reference and _branches(node):
+            return no(UNCHECKED)
         if not verdict or any(map(self.guards, self.variants)):
             return verdict
         from collage_evo.graph.indices import stray_index  # serving does without
@@ -261,3 +277,7 @@ class Backend(ABC):
         Raises:
             InputError: ``inputs`` or ``outputs`` are not what the piece was built for, as far as the library tells.
         """
+
+
+def _branches(node: Node) -> bool:
+    return any(proto.op_type == "If" for proto in node.protos)

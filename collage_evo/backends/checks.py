@@ -94,6 +94,40 @@ def over_several_axes(graph: Graph, node: Node) -> bool:
     return graph.opset < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
+def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -> str:
+    """Why a Log of what ``vanishing`` operators give comes out as minus infinity; empty if ``node`` is in none.
+
+    Such libraries give zero for the smallest numbers of float32, which counts for nothing anywhere else.
+    """
+    if _beside(graph, node, vanishing, "Log"):
+        return f"{node.op_type}: of the smallest numbers, which it takes for zero, the logarithm is lost"
+    return ""
+
+
+def inexact_near_zero(graph: Graph, node: Node, functions: Collection[str]) -> str:
+    """Why a quotient of what ``functions`` give near zero comes out wrong; empty if ``node`` is in none."""
+    if _beside(graph, node, functions, "Div"):
+        return f"{node.op_type}: near zero it is not exact enough to be divided by as small a number"
+    return ""
+
+
+def slopes_by_channel(graph: Graph, node: Node) -> str:
+    """Why a library that takes one row of slopes for those of channels must not run a PRelu; empty if it may."""
+    if node.op_type != "PRelu":
+        return ""
+    rank, slopes = (len(graph.tensors[name].shape) for name in node.inputs[:2])
+    return "PRelu: one row of slopes is for the last axis" if slopes == 1 and rank != 2 else ""
+
+
+def _beside(graph: Graph, node: Node, makers: Collection[str], reader: str) -> bool:
+    """Whether ``node`` is one of ``makers`` before a ``reader`` of its output, or such a reader."""
+    if node.op_type in makers:
+        readers = (graph.nodes[index] for index in graph.consumers.get(node.outputs[0], ()))
+        return any(one.op_type == reader and one.inputs[0] == node.outputs[0] for one in readers)
+    maker = graph.producer.get(node.inputs[0]) if node.op_type == reader and node.inputs else None
+    return maker is not None and graph.nodes[maker].op_type in makers
+
+
 def fails_to_pass_through(model: onnx.ModelProto) -> str:
     """Why ``model`` cannot be a compiled piece: an output that no node computes. Empty if there is none."""
     made = {name for node in model.graph.node for name in node.output}

@@ -18,6 +18,8 @@ _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze"
 """Operators behind which an index is still the same index."""
 _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+_COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
+_MOST_COMPARED = 64
 _READ_LIMIT = 64
 _LARGEST_ELEMENT = 16
 _WORDS = ("a", "word", "some text")
@@ -32,8 +34,8 @@ def random_inputs(
     """Random arrays for every input of ``model``, by name.
 
     Floats are standard normal, bytes anything. Numbers that are used as indices are whole and below the smallest
-    table they index; other integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings
-    are short.
+    table they index; others that are compared with constants are 0, 1, these constants, or next to one; other
+    integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings are short.
 
     Args:
         model: whose inputs are asked for.
@@ -70,7 +72,9 @@ def random_inputs(
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
-            feeds[value.name] = _random_array(rng, shape, dtype, bounds.of(value.name))
+            feeds[value.name] = _random_array(
+                rng, shape, dtype, bounds.of(value.name), bounds.compared_with(value.name)
+            )
         except MemoryError:
             raise InputError(f"input {value.name!r} of shape {list(shape)} does not fit into memory") from None
     return feeds
@@ -82,7 +86,7 @@ def _is_static(value: onnx.ValueInfoProto) -> bool:
 
 
 def _random_array(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None, compared: Sequence[int]
 ) -> np.ndarray:
     if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
         raise MemoryError  # NumPy has errors of other kinds for what no machine could address
@@ -92,6 +96,9 @@ def _random_array(
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if dtype == np.uint8:
         return rng.integers(0, 256, shape).astype(dtype)
+    if dtype.kind in "iu" and compared:
+        limits = np.iinfo(dtype)
+        return rng.choice([one for one in compared if limits.min <= one <= limits.max] or [0], shape).astype(dtype)
     mask = rng.integers(0, 2, shape)
     if mask.size and shape:
         mask[..., 0] = 1
@@ -108,6 +115,13 @@ class _IndexBounds:
             tensor.name: [int(numpy_helper.to_array(tensor).reshape(-1)[0])]
             for tensor in proto.initializer
             if list(tensor.dims) in ([], [1]) and tensor.data_type in _INTEGERS
+        }
+        self._constants = {tensor.name: tensor for tensor in proto.initializer}
+        self._constants |= {
+            node.output[0]: attribute.t
+            for node in nodes
+            for attribute in node.attribute
+            if node.op_type == "Constant" and attribute.name == "value"
         }
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
         for node in nodes:
@@ -128,6 +142,29 @@ class _IndexBounds:
                     seen.add(node.output[0])
                     queue.append(node.output[0])
         return min(found, default=None)
+
+    def compared_with(self, name: str) -> list[int]:
+        """0, 1, the whole numbers that ``name`` is compared with, and their neighbours; nothing if it is not."""
+        found: set[int] = set()
+        queue, seen = [name], {name}
+        while queue and len(seen) <= _READ_LIMIT:
+            for node, position in self._readers.get(queue.pop(), []):
+                if node.op_type in _COMPARISONS and len(node.input) == 2:
+                    found.update(self._whole(node.input[1 - position]))
+                elif node.op_type in _RELAYS and node.output[0] not in seen:
+                    seen.add(node.output[0])
+                    queue.append(node.output[0])
+        if not found - {0, 1}:
+            return []  # a mask
+        return sorted({0, 1} | {one + step for one in found for step in (-1, 0, 1)})
+
+    def _whole(self, name: str) -> list[int]:
+        tensor = self._constants.get(name)
+        if tensor is None or math.prod(tensor.dims) > _MOST_COMPARED:
+            return []
+        values = numpy_helper.to_array(tensor).reshape(-1)
+        usual = values.dtype.kind in "iuf" and bool(np.isfinite(values).all())
+        return [int(value) for value in values if int(value) == value] if usual else []
 
     def _entries(self, node: onnx.NodeProto) -> list[int]:
         shape = self._shapes.get(node.input[0])

@@ -21,6 +21,8 @@ NodeSet = Annotated[int, As(lambda nodes: f"{nodes:x}", lambda text: nodes_from(
 numbers in decimal Python reads no more than 4300 digits."""
 
 OPAQUE = "opaque"
+UNCHECKED_BRANCHES = "collage_evo.unchecked_branches"
+"""Key of a normalised model's metadata that is there if no check takes both branches of some If."""
 COMPOSITE = "collage_evo.composite"
 """The domain of nodes that stand for operators with bodies, or for several with open shapes between them."""
 
@@ -129,6 +131,11 @@ class Graph:
         """The version of ONNX's own operators; 0 where the model imports none of them."""
         versions = (entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx"))
         return int(next(versions, 0))
+
+    @cached_property
+    def has_unchecked_branches(self) -> bool:
+        """Whether no check takes both branches of some If."""
+        return any(entry.key == UNCHECKED_BRANCHES for entry in self.model.metadata_props)
 
     @cached_property
     def memo(self) -> dict[str, Any]:

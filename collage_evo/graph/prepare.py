@@ -11,9 +11,10 @@ import onnx
 from onnx import TensorProto
 
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.graph.branches import taking_each_branch
 from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import COMPOSITE, Graph
+from collage_evo.graph.ir import COMPOSITE, UNCHECKED_BRANCHES, Graph
 from collage_evo.graph.load import LoadedModel, ModelFile
 from collage_evo.graph.observe import observe, record
 from collage_evo.graph.origin import Origin, name_nodes
@@ -44,7 +45,8 @@ class PreparedModel:
     ``original`` has its inputs' shapes fixed, and its outputs' where they hold for all inputs; ``dynamic`` is the
     file before that, None for one that was static. ``references`` pairs inputs with the outputs that ONNX Runtime
     gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
-    alone explains: infinite where two runs have nothing in common. ``notes`` tell what was assumed.
+    alone explains: infinite where two runs have nothing in common. ``notes`` tell what was assumed. ``unchecked`` has
+    the Ifs of which no reference takes one branch, by name.
     """
 
     name: str
@@ -55,6 +57,7 @@ class PreparedModel:
     noise: Mapping[str, float]
     types: StaticTypes
     notes: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
     @property
     def excused(self) -> dict[str, float]:
@@ -104,7 +107,9 @@ def prepare_model(
     loaded = file.load(known, any_shapes)
     model, unfixed = _loaded(loaded, threads)
     reference = Reference(model, threads, patience_s=patience_s)  # first: it says what is wrong with a file
-    given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
+    given = list(feeds or (random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)))
+    more, unchecked = taking_each_branch(loaded.original, given, threads, patience_s)
+    given += more
     names = [value.name for value in model.graph.output]
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     del reference  # large models are not loaded twice at the same time
@@ -116,7 +121,8 @@ def prepare_model(
     pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *drawn, *remarks)
-    return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes)
+    notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
+    return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes, unchecked)
 
 
 def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:
@@ -224,6 +230,8 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         if error <= max(NORMALISED, _roundoff(model.types), *model.excused.values()):
             origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
+            if model.unchecked:
+                normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
             graph = build_graph(normalised)
             return SearchableModel(graph, error, rules.value, _recorded(graph, feeds, threads), origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")

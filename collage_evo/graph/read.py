@@ -127,7 +127,7 @@ def _nodes(
                 domain=first.domain,
                 inputs=tuple(first.input),
                 outputs=tuple(first.output),
-                attributes={attribute.name: _attribute(attribute) for attribute in first.attribute},
+                attributes={attribute.name: attribute_value(attribute) for attribute in first.attribute},
                 protos=(first,),
             )
 
@@ -150,7 +150,7 @@ def _unique_names(protos: Sequence[onnx.NodeProto]) -> list[str]:
     return names
 
 
-def _attribute(attribute: onnx.AttributeProto) -> Any:
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
     """The attribute's value: str for bytes, numpy array for tensors, protobuf for subgraphs only."""
     value = helper.get_attribute_value(attribute)
     if isinstance(value, bytes):

@@ -60,6 +60,11 @@ class Reference:
                 raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
 
     @property
+    def outputs(self) -> list[str]:
+        """The names of what a run gives, in its order."""
+        return [value.name for value in self._session.get_outputs()]
+
+    @property
     def optional(self) -> set[str]:
         """The outputs that may hold nothing."""
         return {value.name for value in self._session.get_outputs() if value.type.startswith("optional(")}

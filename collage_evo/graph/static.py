@@ -158,6 +158,13 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
 
 def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
     """What ONNX's shape inference finds of the tensors of ``model`` from the inputs alone."""
+    found = inferred_model(model)
+    return (*found.graph.value_info, *found.graph.output) if found is not None else ()
+
+
+def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """``model`` with what ONNX's shape inference finds from the inputs alone, in bodies too, and large weights as
+    inputs; None where it fails."""
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     bare.graph.CopyFrom(
         onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
@@ -170,10 +177,9 @@ def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
         elif tensor.name not in given:  # of weights the shape is all that matters
             bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
-        found = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
+        return onnx.shape_inference.infer_shapes(bare, data_prop=True)
     except Exception:  # InferenceError, or what C++ raises: one of two witnesses, with nothing to say on such a model
-        return ()
-    return (*found.value_info, *found.output)
+        return None
 
 
 def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

@@ -1,13 +1,14 @@
 """Between which bounds integers of a model lie, whatever its inputs hold: takes its operators, gives ranges.
 
-Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Clip, Min, Max and Mod are not
-looked through: libraries that compute with 32 bits clip other numbers than a request holds.
+Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Where indices are judged, Clip,
+Min, Max and Mod are not looked through: libraries that compute with 32 bits clip other numbers than a request holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -32,10 +33,22 @@ class Values:
     Args:
         model: with its functions inlined.
         declared: types and shapes of its tensors beside those of its inputs and outputs.
+        given: what inputs hold, by name, where it is less than their type allows.
+        around: of the model around, if this one is a body in it.
+        exact: whoever computes with these ranges computes whole numbers exactly, so that all operators are looked
+            through.
     """
 
-    def __init__(self, model: onnx.ModelProto, declared: Iterable[onnx.ValueInfoProto]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        declared: Iterable[onnx.ValueInfoProto],
+        given: Mapping[str, Range] = MappingProxyType({}),
+        around: Values | None = None,
+        exact: bool = False,
+    ) -> None:
         graph = model.graph
+        self._around, self._rules = around, {**_RULES, **_EXACT} if exact else _RULES
         self.nodes = tuple(graph.node)
         self.maker = {name: node for node in self.nodes for name in node.output if name}
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -44,7 +57,7 @@ class Values:
         """Whether all inputs have one shape, so that what is settled is the same in every run."""
         types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
         self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
-        self._ranges: dict[str, Range | None] = {}
+        self._ranges: dict[str, Range | None] = dict(given)
         self._follow()
 
     def constant(self, name: str) -> np.ndarray | None:
@@ -52,6 +65,8 @@ class Values:
         if name in self._initializers:
             return np.asarray(numpy_helper.to_array(self._initializers[name]))
         node = self.maker.get(name)
+        if node is None and name not in self.inputs and self._around is not None:
+            return self._around.constant(name)
         if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
             return None
         found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
@@ -65,6 +80,8 @@ class Values:
         if name in self._initializers:
             return tuple(self._initializers[name].dims)
         tensor = self._types.get(name)
+        if tensor is None and self._around is not None:
+            return self._around.shape(name)
         return tensor.shape if tensor is not None and tensor.dtype != OPAQUE else None
 
     def dtype(self, name: str) -> str:
@@ -72,11 +89,13 @@ class Values:
         if name in self._initializers:
             return str(helper.tensor_dtype_to_np_dtype(self._initializers[name].data_type).name)
         tensor = self._types.get(name)
+        if tensor is None and self._around is not None:
+            return self._around.dtype(name)
         return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
 
     def settled(self, name: str) -> bool:
         """Whether a tensor's values follow from constants and from shapes alone."""
-        return name in self._settled
+        return name in self._settled or self._settled_around(name)
 
     @cached_property
     def _settled(self) -> set[str]:
@@ -85,13 +104,20 @@ class Values:
             by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
             if node.op_type in NONDETERMINISTIC or any(bodies(node)):
                 continue
-            if by_shape or all(name in found for name in node.input if name):
+            if by_shape or all(name in found or self._settled_around(name) for name in node.input if name):
                 found.update(filter(None, node.output))
         return found
+
+    def _settled_around(self, name: str) -> bool:
+        outside = name not in self.maker and name not in self.inputs
+        return outside and self._around is not None and self._around.settled(name)
 
     def range(self, name: str) -> Range | None:
         """The values that a tensor of integers may have; None where it may hold floats."""
         if name not in self._ranges:
+            outside = name not in self.maker and name not in self.inputs and name not in self._initializers
+            if outside and self._around is not None:
+                return self._around.range(name)
             values = self.constant(name) if _widest(self.dtype(name)) else None
             found = (int(values.min()), int(values.max())) if values is not None and values.size else None
             self._ranges[name] = found or _widest(self.dtype(name))
@@ -100,7 +126,9 @@ class Values:
     def _follow(self) -> None:
         """Find the ranges of what operators make; in their order, so that what goes in is known."""
         for node in self.nodes:
-            rule = _RULES.get(node.op_type) if node.domain in STANDARD else None
+            if node.op_type == "Constant" and node.domain in STANDARD:
+                continue  # its own value says more
+            rule = self._rules.get(node.op_type) if node.domain in STANDARD else None
             for name in node.output[1:] if node.op_type == "TopK" else node.output:
                 widest = _widest(self.dtype(name))
                 made = rule(self, node) if rule and widest else None
@@ -159,3 +187,103 @@ _RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
     **dict.fromkeys(("Shape", "Size"), _sizes),
 }
+
+
+def _negated(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (-found[1], -found[0]) if found else None
+
+
+def _magnitude(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (0 if found[0] <= 0 <= found[1] else min(map(abs, found)), max(map(abs, found))) if found else None
+
+
+def _relu(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (max(found[0], 0), max(found[1], 0)) if found else None
+
+
+def _extreme(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in node.input]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    pick = max if node.op_type == "Max" else min
+    return pick(low for low, _ in known), pick(high for _, high in known)
+
+
+def _clipped(values: Values, node: onnx.NodeProto) -> Range | None:
+    found, *bounds = (values.range(name) if name else None for name in (*node.input, "", "")[:3])
+    if found is None:
+        return None
+    least, most = (one or found for one in bounds)
+    return min(max(found[0], least[0]), most[1]), max(min(found[1], most[1]), least[0])
+
+
+def _quotient(values: Values, node: onnx.NodeProto) -> Range | None:
+    """What is divided is nowhere smaller than the quotient; and so it is with what is left of a division."""
+    found, by = map(values.range, node.input)
+    if found is None or by is None:
+        return None
+    if by[0] > 0:
+        if node.op_type == "Mod":
+            fmod = any(attribute.name == "fmod" and attribute.i for attribute in node.attribute)
+            return (-(by[1] - 1) if fmod and found[0] < 0 else 0), by[1] - 1
+        pairs = [abs(a) // b * (1 if a >= 0 else -1) for a in found for b in by]
+        return min(pairs), max(pairs)
+    most = max(map(abs, (*found, *by)))
+    return -most, most
+
+
+def _reduced(values: Values, node: onnx.NodeProto) -> Range | None:
+    found, shape = values.range(node.input[0]), values.shape(node.input[0])
+    if found is None or node.op_type in ("ReduceMax", "ReduceMin", "ReduceMean"):
+        return found
+    count = int(np.prod(shape)) if shape is not None and min(shape, default=0) >= 0 else 0
+    return (min(found[0] * count, 0), max(found[1] * count, 0)) if count else None
+
+
+def _scattered(values: Values, node: onnx.NodeProto) -> Range | None:
+    added = any(attribute.name == "reduction" and attribute.s != b"none" for attribute in node.attribute)
+    found = [values.range(node.input[index]) for index in (0, 2)]
+    known = [one for one in found if one is not None]
+    return None if added or len(known) < 2 else (min(low for low, _ in known), max(high for _, high in known))
+
+
+def _padded(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    added = values.range(node.input[2]) if len(node.input) > 2 and node.input[2] else (0, 0)
+    return (min(found[0], added[0]), max(found[1], added[1])) if found and added else None
+
+
+def _counted(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in node.input[:2]]
+    known = [one for one in found if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == 2 else None
+
+
+def _known(values: Values, node: onnx.NodeProto) -> bool:
+    return min(values.shape(node.input[0]) or (-1,)) >= 0
+
+
+def _of_values(values: Values, node: onnx.NodeProto) -> Range | None:
+    return values.range(node.input[2])
+
+
+_EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
+    "Neg": _negated,
+    "Abs": _magnitude,
+    "Sign": lambda values, node: (-1, 1),
+    "Relu": _relu,
+    **dict.fromkeys(("Max", "Min"), _extreme),
+    "Clip": _clipped,
+    **dict.fromkeys(("Div", "Mod"), _quotient),
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "CumSum"), _reduced),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), _scattered),
+    "Pad": _padded,
+    "Range": _counted,
+    "OneHot": _of_values,
+    "NonZero": lambda values, node: (0, max(values.shape(node.input[0]) or (0,))) if _known(values, node) else None,
+}
+"""Beside those that hold for all libraries."""

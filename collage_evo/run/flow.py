@@ -9,13 +9,13 @@ again has it at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.backends.base import Backend
+from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.errors import NotSearchable
@@ -96,9 +96,18 @@ class Flow:
             if any(baseline.keeps(budget) for baseline in found):
                 deliver_first(run, best_single(found, budget), delivery)
 
-        found = measure_baselines(run, self.backends, deliver_best, self.earlier.far if self.earlier else {})
+        found = measure_baselines(run, self.backends, deliver_best, self._not_measured)
         deliver_first(run, best_single(found, budget), delivery)
         return found
+
+    @property
+    def _not_measured(self) -> Mapping[tuple[str, str], str]:
+        """Why some are not measured on the whole model, by backend and variant."""
+        far = dict(self.earlier.far) if self.earlier else {}
+        if not self.model.unchecked:
+            return far
+        others = (backend for backend in self.backends if not backend.gives_reference)
+        return {**far, **{(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}}
 
     def on_threads_that_pay(self) -> Flow:
         """The same on fewer threads than the configuration allows, if as many do not pay."""

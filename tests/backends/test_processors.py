@@ -37,7 +37,7 @@ def documented() -> dict[tuple[str, str], set[str]]:
 
 
 def on_the_cpu(backend: Backend) -> list[str]:
-    return [variant.name for variant in backend.variants if variant.device == "cpu"]
+    return [variant.name for variant in backend.variants if variant.device == "cpu" and not variant.last_resort]
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -19,7 +19,7 @@ from collage_evo.backends.ncnn.frames_run import LoadedFrames
 from collage_evo.backends.ncnn.plain import NcnnPlain
 from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
-from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
+from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, known_wrong, on_frames
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.codec import to_json
@@ -64,6 +64,9 @@ class NcnnBackend(Backend):
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node)
+
+    def known_wrong(self, graph: Graph, node: Node) -> str:
+        return known_wrong(graph, node)
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         verdict = super().supports(graph, nodes)

@@ -114,6 +114,9 @@ class OpenVinoBackend(Backend):
         offered += tuple(v for v in self.variants if v.base == v.name and _rounds(v, graph, nodes))
         return tuple(v for v in self.variants if v in offered)
 
+    def known_wrong(self, graph: Graph, node: Node) -> str:
+        return refusal(graph, node)
+
     def bits(self, variant: Variant) -> int:
         return 32  # whatever the type says, inside of its CPU plugin
 
@@ -217,8 +220,14 @@ def _composite(graph: Graph, node: Node) -> Support:
         tensor = graph.tensors[name]
         if tensor.dtype not in _DTYPES:
             return no(f"tensor {name} is {tensor.dtype}; only {', '.join(sorted(_DTYPES))} are taken")
-    foreign = sorted({proto.domain for proto in node.protos} - {"", "ai.onnx"})
-    return no(f"operators of the domain {foreign[0]} are not taken") if foreign else YES
+    from collage_evo.graph.scopes import inner_operators  # serving does without
+
+    for inside, inner in inner_operators(graph, node):
+        if inner.domain not in ("", "ai.onnx"):
+            return no(f"operators of the domain {inner.domain} are not taken")
+        if reason := refusal(inside, inner):
+            return no(reason)
+    return YES
 
 
 class _Loaded:

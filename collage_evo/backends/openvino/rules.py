@@ -8,22 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from collage_evo.backends.checks import constant, over_several_axes, present
+import numpy as np
+
+from collage_evo.backends.checks import (
+    constant,
+    inexact_near_zero,
+    over_several_axes,
+    present,
+    slopes_by_channel,
+    takes_small_for_zero,
+)
 from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import spatial_pads
 
 _WHOLE: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
+    "Hardmax": "of equal values it may take another than the first",
+    "LpNormalization": "of small numbers it comes out wrong",
     "DFT": "differs by up to 2e-4, and on some axes altogether",
     "RotaryEmbedding": "comes out wrong",
 }
+_VANISHING = ("Exp", "Sigmoid", "Softplus", "Softmax")
 _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def refusal(graph: Graph, node: Node) -> str:
     """Why the plugin must not run ``node``; empty if nothing is known against it."""
+    from collage_evo.backends.openvino.whole_numbers import inexact  # serving does without
+
     if node.op_type == "Where" and _mends_softmax(graph, node):
         return "Where: what it puts in place of a Softmax's NaN is lost"
+    if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Erf",)):
+        return reason
+    if reason := slopes_by_channel(graph, node):
+        return reason
+    if node.op_type == "NonMaxSuppression" and not (present(node, 3) and np.all(constant(graph, node, 3))):
+        return "NonMaxSuppression: where boxes may not overlap at all, those that touch are lost"
     if node.op_type in _RECURRENT and _mixes_samples(graph, node):
         return f"{node.op_type}: in one direction, several samples over several steps come out mixed up"
     if node.op_type == "AveragePool" and _counts_too_much(graph, node):
@@ -33,7 +53,7 @@ def refusal(graph: Graph, node: Node) -> str:
     if node.op_type == "Pad" and present(node, 2) and constant(graph, node, 2) is None:
         return "Pad: a value that is computed is taken for zero"
     rule = _RULES.get(node.op_type)
-    reason = rule(node) if rule else _WHOLE.get(node.op_type)
+    reason = (rule(node) if rule else _WHOLE.get(node.op_type)) or inexact(graph, node)
     return f"{node.op_type}: {reason}" if reason else ""
 
 
@@ -49,8 +69,8 @@ def _mixes_samples(graph: Graph, node: Node) -> bool:
     Where a Transpose before it brings the steps to the second axis they come out right, but that may be in
     another region.
     """
-    steps, batch = graph.tensors[node.inputs[0]].shape[:2]
-    return steps > 1 and batch > 1 and node.attributes.get("direction", "forward") != "bidirectional"
+    steps, batch, *_ = (*graph.tensors[node.inputs[0]].shape, -1, -1)  # what is not known may be any
+    return steps != 1 and batch != 1 and node.attributes.get("direction", "forward") != "bidirectional"
 
 
 def _counts_too_much(graph: Graph, node: Node) -> bool:
@@ -58,6 +78,8 @@ def _counts_too_much(graph: Graph, node: Node) -> bool:
     if not node.attributes.get("ceil_mode", 0) or not node.attributes.get("count_include_pad", 0):
         return False
     kernel, sizes = node.attributes["kernel_shape"], graph.tensors[node.inputs[0]].shape[2:]
+    if len(sizes) != len(kernel) or min(sizes) < 0:
+        return True  # not known
     strides, pads = node.attributes.get("strides", [1] * len(kernel)), spatial_pads(graph, node, kernel)
     axes = zip(sizes, kernel, strides, *pads, strict=True)
     return any((size + before + after - extent) % stride for size, extent, stride, before, after in axes)

@@ -96,7 +96,10 @@ class TvmBackend(Backend):
             return no(f"{node.op_type} is not among the operators that TVM was found to compute right")
         verdict = plain(graph, node, _DTYPES)
         reason = refusal(graph, node) if verdict else ""
-        return no(f"{node.op_type}: {reason}") if reason else verdict
+        return no(reason) if reason else verdict
+
+    def known_wrong(self, graph: Graph, node: Node) -> str:
+        return refusal(graph, node)
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
         return threads == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from collage_evo.backends.checks import by_whole_numbers
+from collage_evo.backends.checks import by_whole_numbers, inexact_near_zero, takes_small_for_zero
 from collage_evo.graph.ir import Graph, Node
 
 Rule = Callable[[Graph, Node], str]
@@ -16,8 +16,14 @@ Rule = Callable[[Graph, Node], str]
 
 def refusal(graph: Graph, node: Node) -> str:
     """Why TVM must not compile ``node``; empty if nothing is known against it."""
+    if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",)):
+        return reason
     rule = _RULES.get(node.op_type)
-    return rule(graph, node) if rule else ""
+    reason = rule(graph, node) if rule else ""
+    return f"{node.op_type}: {reason}" if reason else ""
+
+
+_VANISHING = ("Sigmoid", "Softplus", "Softmax")
 
 
 def _pool(graph: Graph, node: Node) -> str:
@@ -29,6 +35,8 @@ def _pool(graph: Graph, node: Node) -> str:
 def _resize(graph: Graph, node: Node) -> str:
     if node.attributes.get("mode", "nearest") != "nearest":
         return "other than nearest was not found right"
+    if not all(graph.tensors[name].static for name in (node.inputs[0], node.outputs[0])):
+        return "its sizes are not known"
     if not by_whole_numbers(graph, node):
         return "other than to whole multiples comes out wrong"
     before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
@@ -48,4 +56,6 @@ _RULES: Mapping[str, Rule] = {
     "Resize": _resize,
     "ConvTranspose": _conv_transpose,
     **dict.fromkeys(("BatchNormalization", "LayerNormalization"), _first_output_only),
+    **dict.fromkeys(("IsNaN", "IsInf"), lambda graph, node: "NaN and infinity are not told apart from numbers"),
+    **dict.fromkeys(("ArgMax", "ArgMin"), lambda graph, node: "among infinities it gives -1"),
 }

@@ -31,6 +31,7 @@ from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
+from collage_evo.graph.scopes import operators
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.quantise.rules import Ranges
@@ -120,6 +121,9 @@ class Compiler:
         indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
             return BuildFailure(f"{backend}: {indices.stray}")
+        for graph, node in operators(model):
+            if reason := engine.known_wrong(graph, node):
+                return BuildFailure(f"{backend}: {reason}")
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built

@@ -1,0 +1,89 @@
+"""Where OpenVINO's CPU plugin computes other whole numbers than ONNX asks for: takes a node, gives the reason.
+
+It has 32 bits for whole numbers of 64, and computes many operators on them in float32, which is exact to 24 bits.
+Found by running each operator on numbers around 2^24 and 2^31 (OpenVINO 2026.4.1; openvino #37766, #35829, #35830).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from collage_evo.graph.elements import IN_32_BITS
+from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.scopes import exact_values
+from collage_evo.graph.value_ranges import Range, Values
+
+_WHOLE = ("int32", "int64")
+_IN_24_BITS = -(2**24) + 1, 2**24
+"""Whole numbers of which each is a float32, and of no other number the rounded one; the end is one beyond."""
+_FIRST = (0,)
+_MOVES: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Cast"), _FIRST),
+    **dict.fromkeys(("Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND", "TopK"), _FIRST),
+    **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "CumSum", "Neg", "Abs", "Sign", "BitwiseNot"), _FIRST),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2)),
+    **dict.fromkeys(("Add", "Sub", "Mul", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Range", "Where"), (0, 1, 2)),
+    "OneHot": (2,),
+}
+"""Operators that are exact in 32 bits, and which of their inputs hold such numbers."""
+_ANY_NUMBER = ("Max", "Min", "Concat", "Sum")
+"""The same of those that take any number of them."""
+_NARROW = ("int8", "uint8", "int16", "uint16")
+_WRAPS = ("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Div", "Mod", "Sum", "CumSum", "ReduceSum", "BitShift")
+_COMPARISONS = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+_ROUNDED = ("ReduceMean", "Mean", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+_NOT_COMPUTED = ("Shape", "Size", "Constant", "ConstantOfShape", "If", "Loop", "Scan", "EyeLike", "NonMaxSuppression")
+"""What these give is no result of arithmetic on whole numbers; bodies are looked into."""
+_OTHER_DATA: Mapping[str, tuple[int, ...]] = {
+    "Pad": (0, 2),
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSumSquare"), _FIRST),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _FIRST),
+}
+"""Of operators that it computes in float32, the inputs that hold such numbers, where not all do."""
+
+
+def inexact(graph: Graph, node: Node) -> str:
+    """Why whole numbers come out wrong, for some inputs of the model; empty where none do."""
+    if node.op_type in _NOT_COMPUTED:
+        return ""
+    values = exact_values(graph)
+    if values.fixed and all(values.settled(name) for name in node.outputs if name):
+        return ""  # these are the same in every run, and were right in the one that was checked
+    read = tuple(_data(node))
+    narrow = next((name for name in read if values.dtype(name) in _NARROW), None)
+    if narrow is not None and node.op_type in _WRAPS:
+        return f"{narrow} is {values.dtype(narrow)}, which does not wrap around"
+    if not any(values.dtype(name) in _WHOLE for name in (*read[:1], *node.outputs[:1])):
+        return ""  # whole numbers that others read are sizes and axes
+    whole = [name for name in (*read, *node.outputs[:1]) if name and values.dtype(name) in _WHOLE]
+    if node.op_type in _ROUNDED:
+        return "a mean or a power of whole numbers is rounded otherwise"
+    if node.op_type in (*_MOVES, *_ANY_NUMBER):
+        return _beyond(values, whole, IN_32_BITS, "it computes with 32 bits")
+    if node.op_type in _COMPARISONS and any(_within(values.range(name), _IN_24_BITS) for name in read):
+        return _beyond(values, whole, IN_32_BITS, "it computes with 32 bits")  # exact where one side is small
+    if node.op_type == "Clip" and _clips_to_24_bits(values, node):
+        return _beyond(values, whole, IN_32_BITS, "it computes with 32 bits")
+    return _beyond(values, whole, _IN_24_BITS, "it computes in float32, which has 24 bits")
+
+
+def _data(node: Node) -> Iterator[str]:
+    """The inputs whose numbers go into what it gives."""
+    places = _MOVES.get(node.op_type) or _OTHER_DATA.get(node.op_type)
+    for place, name in enumerate(node.inputs):
+        if name and (places is None or place in places):
+            yield name
+
+
+def _beyond(values: Values, names: list[str], within: Range, why: str) -> str:
+    wide = next((name for name in names if not _within(values.range(name), within)), None)
+    return f"{wide} may hold more, and {why}" if wide is not None else ""
+
+
+def _within(found: Range | None, within: Range) -> bool:
+    return found is not None and within[0] <= found[0] and found[1] < within[1]
+
+
+def _clips_to_24_bits(values: Values, node: Node) -> bool:
+    bounds = [values.range(name) if name else None for name in (*node.inputs[1:], "", "")[:2]]
+    return all(_within(found, _IN_24_BITS) for found in bounds)

@@ -1,0 +1,54 @@
+"""No library answers wrongly on models of public bug reports: it is right, declines, or a run's check refuses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import CollageError
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.rounding import moved_by_rounding
+from collage_evo.graph.values import plain
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET
+from tests.support.reports import REPORTS, Report
+
+TOLERANCE = 1e-3
+
+
+def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> float:
+    """How far ``program`` is off on ``feeds``, in units of what it may be off."""
+    model = report.model()
+    names = [one.name for one in model.graph.output]
+    expected = dict(zip(names, plain(reference_outputs(model, feeds)), strict=True))
+    with Session([program], TARGET) as session:
+        made = plain(session.run(list(expected), feeds))
+    allowed = {name: 2 * moved for name, moved in moved_by_rounding(model, feeds, expected, 1, None).items()}
+    found = zip(made, expected.items(), strict=True)
+    return max(relative_error(got, right).relative / max(TOLERANCE, allowed[name]) for got, (name, right) in found)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_path: Path) -> None:
+    if not get_backend(backend).probe().available:
+        pytest.skip(f"{backend} is not installed")
+    report = REPORTS[name]
+    model = report.model()
+    program = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, backend, "default")
+    if isinstance(program, BuildFailure):
+        assert backend != "onnxruntime", program.reason
+        return
+    try:
+        refused = off_by(program, report, random_inputs(model, seed=1000)) > 1.0
+    except (CollageError, RuntimeError):  # it cannot run it
+        return
+    assert refused or off_by(program, report, dict(report.feeds)) <= 1.0
