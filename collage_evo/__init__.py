@@ -45,6 +45,7 @@ def __getattr__(name: str) -> Any:
         from collage_evo import api
     except ModuleNotFoundError as error:
         from collage_evo.errors import UnavailableError
+        from collage_evo.extras import install
 
-        raise UnavailableError(f'{error.name} is missing: pip install "collage-evo[search]"') from error
+        raise UnavailableError(f"{error.name} is missing: {install('search')}") from error
     return getattr(api, name)

@@ -8,7 +8,9 @@ def run() -> None:
     try:
         from collage_evo.cli import main
     except ModuleNotFoundError as error:
-        print(f'error: {error.name} is missing: pip install "collage-evo[search]"', file=sys.stderr)
+        from collage_evo.extras import install
+
+        print(f"error: {error.name} is missing: {install('search')}", file=sys.stderr)
         sys.exit(3)
     main()
 

@@ -180,7 +180,9 @@ def test_what_is_missing_for_the_search_is_named() -> None:
         "try:\n    collage_evo.optimize\nexcept collage_evo.errors.CollageError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert 'pip install "collage-evo[search]"' in done.stdout
+    assert 'is missing: pip install "onnx>=' in done.stdout
+    assert '"pydantic>=' in done.stdout
+    assert "collage-evo[" not in done.stdout, "it is on no index"
 
 
 def test_a_search_needs_no_library_but_one_and_no_cluster() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
+from collage_evo.extras import install
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.quantise.rules import Ranges
 from collage_evo.target.gpu import gpu_capability
@@ -206,25 +207,25 @@ def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]
 
 
 @functools.cache
-def probe_distribution(distribution: str, mend: str) -> Probe:
+def probe_distribution(distribution: str, extra: str) -> Probe:
     """Whether a Python distribution is installed with all its native libraries.
 
     Nothing is imported: that would take up to a second and start the library's threads. Looked for once.
 
     Args:
         distribution: its name on PyPI.
-        mend: the command that installs it.
+        extra: of this package, with which it is installed; empty where it is one of several.
     """
     try:
         installed = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return Probe(False, reason=f"{distribution} is not installed: {mend}")
+        return Probe(False, reason=f"{distribution} is not installed: {install(extra)}")
     # Not by its 'files': making thousands of them took a twentieth of what starting a measuring process takes.
     listed = (row[0] for row in csv.reader((installed.read_text("RECORD") or "").splitlines()) if row)
     natives = [Path(name) for name in listed if _NATIVE.search(name)]
     missing = [path.name for path in natives if not Path(str(installed.locate_file(path))).exists()]
     if missing:
-        reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {mend}"
+        reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {install(extra)}"
         return Probe(False, installed.version, reason=reason)
     return Probe(True, installed.version)
 

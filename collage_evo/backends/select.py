@@ -11,6 +11,7 @@ from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.extras import install
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
@@ -66,7 +67,7 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
     found = (get_backend(name) for name, probe in probes if probe.available)
     usable = tuple(b for b in found if not isinstance(b, StandsOnOthers) or threads >= b.least_threads)
     if all(isinstance(backend, StandsOnOthers) for backend in usable):
-        raise UnavailableError('no backend is usable here: install some with pip install "collage-evo[cpu]"')
+        raise UnavailableError(f"no backend is usable here: {install('cpu')}")
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
     _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
     return tuple(_on_threads(b, threads) for b in usable if any(serves(variant, device) for variant in b.variants))

@@ -154,7 +154,7 @@ def _write_samples(answer: Answered, folder: Path) -> None:
         names = (answer.program.inputs, answer.program.outputs)
         for side, values, order in zip(("in", "out"), pair, names, strict=True):
             for k, name in enumerate(order):
-                np.save(folder / f"{number}.{side}.{k}.npy", np.ascontiguousarray(values[name]), allow_pickle=False)
+                np.save(folder / f"{number}.{side}.{k}.npy", np.asarray(values[name], order="C"), allow_pickle=False)
 
 
 def _template(name: str) -> str:

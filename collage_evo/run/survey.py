@@ -200,7 +200,10 @@ class Survey:
     @cached_property
     def _shape(self) -> Sequence[float]:
         """What nodes take on the fastest engine whose profile tells of all; what is guessed where none does."""
-        full = [e for e, parts in self._told.items() if len(parts) == 1 and e in self._whole_ms]
+        # An engine that ran the whole model may have been profiled in a part of it only, where parts do not meet.
+        count = len(self._graph.nodes)
+        complete = (one for one, parts in self._told.items() if len(parts) == 1 and len(parts[0].ms) == count)
+        full = [engine for engine in complete if engine in self._whole_ms]
         if not full:
             return guessed_ms(self._graph)
         ms = self._told[min(full, key=lambda engine: (self._whole_ms[engine], engine))][0].ms

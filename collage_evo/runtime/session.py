@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -53,6 +54,8 @@ class Session:
         self._signature = signature or signature_of_program(first)
         self._target = target
         self._lock = threading.Lock()
+        self._runs_in: int | None = None
+        """The thread that holds the lock."""
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
         self._runners = {program.shapes: Runner(program, target, load) for program in programs}
         self._fallback = fallback
@@ -104,18 +107,51 @@ class Session:
         for name in names:
             if name not in self._outputs:
                 raise InputError(f"no output '{name}': this model gives {', '.join(self._outputs)}")
+        values = self._values(input_feed)  # converting a tensor may run anything, this session too
+        self._require_not_inside()
         with self._lock:
-            self.feed(input_feed)
-            self._current.execute_here()
-            return [self._current.read(name) for name in names]
+            self._runs_in = threading.get_ident()
+            try:
+                self._feed(values)
+                self._current.execute_here()
+                return [self._current.read(name) for name in names]
+            finally:
+                self._runs_in = None
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Choose the program for the shapes of ``feeds``, and copy them into its input buffers."""
+        self._feed(self._values(feeds))
+
+    def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self._require_names(feeds)
-        values = {name: as_value(feeds[name], self._tensors[name]) for name in self._inputs}
+        return {name: as_value(feeds[name], self._tensors[name]) for name in self._inputs}
+
+    def _feed(self, values: Mapping[str, Any]) -> None:
+        if self._closed:
+            closed()
         runner = self._runner(values)
         runner.feed(values)
         self._current = runner
+
+    def _require_not_inside(self) -> None:
+        """Require that this thread is not inside of a run, from which a signal handler or the like asks for another.
+
+        Raises:
+            InputError: it is; waiting for the end of that run it would wait for ever.
+        """
+        if self._runs_in == threading.get_ident():
+            raise InputError("this session is at work in this thread already: use another session there")
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        """The session to this thread alone. Raises as :meth:`_require_not_inside`."""
+        self._require_not_inside()
+        with self._lock:
+            self._runs_in = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._runs_in = None
 
     def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, DeviceArray]:
         """Outputs by name on the target's device, as arrays of the caller's own, for inputs that lie there.
@@ -132,7 +168,7 @@ class Session:
         """
         if self._target.device == CPU:
             raise InputError("this artifact was made for the CPU: call run")
-        with self._lock:
+        with self._running():
             self._require_names(feeds)
             device = open_device(self._target.device)
             with exclusive(device):  # who gives an array has our stream wait for it: in no capture of another thread
@@ -189,11 +225,11 @@ class Session:
 
     def forked(self) -> None:
         """Nobody in this process holds the lock, whoever held it in the one before."""
-        self._lock = threading.Lock()
+        self._lock, self._runs_in = threading.Lock(), None
 
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
-        with self._lock:
+        with self._running():
             self._closed = True
             for runner in (*self._runners.values(), *([self._open] if self._open else [])):
                 runner.close()

@@ -21,6 +21,7 @@ from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
+from collage_evo.extras import install
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -88,7 +89,7 @@ def check_backend(
     if not probe.available:
         raise UnavailableError(f"backend {backend.name!r} cannot be used: {probe.reason}")
     if importlib.util.find_spec("hypothesis") is None:
-        raise UnavailableError('the conformance suite needs hypothesis: pip install "collage-evo[testing]"')
+        raise UnavailableError(f"the conformance suite needs hypothesis: {install('testing')}")
     from collage_evo.testing.randomised import random_findings
 
     effort = effort or Effort()

@@ -150,11 +150,11 @@ def test_outputs_are_written_in_place_and_programs_are_read_back() -> None:
 def test_without_a_compiler_the_reason_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "find_compiler", lambda: None)
     backend = TvmBackend()
-    assert "collage-evo[cuda]" in backend.declines(backend.variant("cuda"))
+    assert "nvidia-cuda-nvrtc" in backend.declines(backend.variant("cuda"))
     assert backend.declines(backend.variant("default")) == ""
     built = backend.build(CASES["relu"](), gpu("9.0"), backend.variant("cuda"), tmp_path)
     assert isinstance(built, BuildFailure)
-    assert "collage-evo[cuda]" in built.reason
+    assert "nvidia-cuda-nvrtc" in built.reason
 
 
 def test_a_capability_that_the_compiler_has_dropped_is_declined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,18 @@ def test_threads_that_close_a_sandbox_at_once_while_another_calls_leave_no_proce
         assert again.fault is Fault.CLOSED, "nothing starts again"
 
 
+def test_a_measuring_process_imports_nothing_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("statistics.py", "numpy.py", "random.py"):
+        (tmp_path / name).write_text("raise SystemExit('imported from the working directory')")
+    (tmp_path / "work").mkdir()
+    setting = make_setting(tmp_path / "work")
+    monkeypatch.chdir(tmp_path)
+    with Sandbox(setting, (), 2**31) as sandbox:
+        assert isinstance(sandbox.call(cost_job(1), 60.0), Measured)
+
+
 def test_what_a_killed_process_left_in_its_temporary_directory_is_removed(tmp_path: Path) -> None:
     with Sandbox(make_setting(tmp_path), (), 2**31) as sandbox:
         first = sandbox.start()

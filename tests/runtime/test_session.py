@@ -181,3 +181,32 @@ def test_a_session_that_was_closed_says_so_when_it_is_read(cache: Path) -> None:
     for ask in (session.read, session.copies):
         with pytest.raises(InputError, match="this session is closed"):
             ask("y")
+
+
+def test_a_tensor_whose_conversion_runs_the_session_is_converted_before(session: Session) -> None:
+    class Tensor:
+        def numpy(self) -> np.ndarray:
+            session.run(None, image(1))
+            return image(0)["x"]
+
+    np.testing.assert_allclose(session.run(None, {"x": Tensor()})[0], expected(image(0)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("ask", [lambda session: session.run(None, image(1)), lambda session: session.close()])
+def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
+    session: Session, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Session], object]
+) -> None:
+    execute, told = session._current.execute_here, []
+
+    def interrupted() -> None:
+        with pytest.raises(InputError, match="at work in this thread already") as raised:
+            ask(session)
+        told.append(raised.value)
+        execute()
+
+    monkeypatch.setattr(session._current, "execute_here", interrupted)
+    np.testing.assert_allclose(session.run(None, image(0))[0], expected(image(0)), rtol=1e-5, atol=1e-6)
+    assert len(told) == 1
+    monkeypatch.undo()
+    np.testing.assert_allclose(session.run(None, image(1))[0], expected(image(1)), rtol=1e-5, atol=1e-6)

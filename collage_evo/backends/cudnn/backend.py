@@ -21,6 +21,7 @@ from collage_evo.backends.cudnn.attention import find_attention
 from collage_evo.backends.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError, one_line
+from collage_evo.extras import install
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.gpu import gpu_capability
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collage_evo.backends.cudnn.plan import Plan
     from collage_evo.patterns.language import Pattern
 
-_MEND = 'pip install "collage-evo[cudnn]"'
 _FRONTEND, _OLDEST = "nvidia-cudnn-frontend", (1, 32)
 _LIBRARIES = {"nvidia-cudnn-cu13": (7, 5), "nvidia-cudnn-cu12": (5, 0)}
 """cuDNN as packages, and the least compute capability that each has kernels for."""
@@ -69,12 +69,13 @@ class CudnnBackend(Backend):
     pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
-        frontend = probe_distribution(_FRONTEND, _MEND)
+        frontend = probe_distribution(_FRONTEND, "cudnn")
         if not frontend.available:
             return frontend
+        mend = install("cudnn")
         if release_of(frontend.version) < _OLDEST:
             wanted = ".".join(map(str, _OLDEST))
-            return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {wanted}: {_MEND}")
+            return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {wanted}: {mend}")
         for library, least in _LIBRARIES.items():
             try:
                 found = f"{frontend.version}, cuDNN {version(library)}"
@@ -82,7 +83,7 @@ class CudnnBackend(Backend):
                 continue
             reason = lacks_gpu(least, library)
             return Probe(not reason, found, reason)
-        return Probe(False, frontend.version, f"cuDNN itself is not installed: {_MEND}")
+        return Probe(False, frontend.version, f"cuDNN itself is not installed: {mend}")
 
     def declines(self, variant: Variant) -> str:
         return lacks_arithmetic(variant.arithmetic)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _STEM = "model"
 _PARAM, _BIN, _PLAN = f"{_STEM}.ncnn.param", f"{_STEM}.ncnn.bin", f"{_STEM}.ncnn.json"
 _FILES = (_PARAM, _BIN, _PLAN)
-_MEND = 'pip install "collage-evo[ncnn]"'
 _CONVERT_SECONDS = 300
 
 
@@ -51,7 +50,7 @@ class NcnnBackend(Backend):
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("sgemm", built_as=DEFAULT.name))
 
     def probe(self) -> Probe:
-        found = probe_distribution("ncnn", _MEND)
+        found = probe_distribution("ncnn", "ncnn")
         if found.available and _converter() is None:
             mend = "pip install --no-deps pnnx"
             return Probe(False, found.version, reason=f"ncnn's converter pnnx is not installed: {mend}")

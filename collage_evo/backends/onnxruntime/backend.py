@@ -104,7 +104,7 @@ class OnnxRuntimeBackend(Backend):
         return type(self)(cores)
 
     def probe(self) -> Probe:
-        found = probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
+        found = probe_distribution("onnxruntime", "onnxruntime")
         with_gpu = probe_distribution("onnxruntime-gpu", "")
         return found if found.available or not with_gpu.available else with_gpu
 

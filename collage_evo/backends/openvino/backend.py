@@ -95,7 +95,7 @@ class OpenVinoBackend(Backend):
     tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
-        return probe_distribution("openvino", 'pip install "collage-evo[openvino]"')
+        return probe_distribution("openvino", "openvino")
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import general_patterns  # serving does without

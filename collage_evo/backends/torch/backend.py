@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern
 
 _COMPILED, _EXPORTED = "model.pt2", "eager.pt2"
-_MEND = 'pip install "collage-evo[torch]"'
 _EAGER = Variant("eager")
 _ARITHMETICS = {
     "": Arithmetic.FLOAT32,
@@ -69,7 +68,7 @@ class TorchBackend(Backend):
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER, *_CUDA_EAGER, *_CUDA_AOTI)
 
     def probe(self) -> Probe:
-        found = probe_distribution("torch", _MEND)
+        found = probe_distribution("torch", "torch")
         if found.available and not shutil.which("g++"):
             return Probe(False, found.version, reason="Inductor compiles C++: install g++")
         return found

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern
 
 _FILE = "model.so"
-_MEND = 'pip install "collage-evo[tvm]"'
 _COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _OPERATORS = frozenset(
@@ -78,7 +77,7 @@ class TvmBackend(Backend):
     pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
-        found = probe_distribution("apache-tvm", _MEND)
+        found = probe_distribution("apache-tvm", "tvm")
         if found.available and _compiler() is None:
             reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
             return Probe(False, found.version, reason=reason)

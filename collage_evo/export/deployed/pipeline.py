@@ -40,7 +40,7 @@ class Pipeline:
             if name in self._static:
                 np.copyto(self._values[name], value)
             else:
-                self._values[name] = np.ascontiguousarray(value)
+                self._values[name] = np.asarray(value, order="C")
         self.execute()
         return {name: self._values[name].copy() for name in self.outputs}
 

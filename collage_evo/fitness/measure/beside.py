@@ -19,6 +19,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.measure.bursts import Burst, burst
 from collage_evo.fitness.measure.references import read_references
 from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.modules import module_command, module_environment
 from collage_evo.runtime.artifact import load_artifact
 
 
@@ -51,7 +52,8 @@ class Beside:
     def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
         # In the group of this process: who kills that one kills both.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "collage_evo.fitness.measure.beside"],
+            module_command("collage_evo.fitness.measure.beside"),
+            env=module_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

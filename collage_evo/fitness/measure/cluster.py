@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collage_evo.errors import UnavailableError, one_line
+from collage_evo.extras import install
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import LeftOut, Reply
 from collage_evo.fitness.measure.jobs import Job
@@ -17,9 +18,7 @@ from collage_evo.fitness.measure.jobs import Job
 try:
     import distributed
 except ImportError:
-    raise UnavailableError(
-        "fitness.executor is dask, which is not installed: pip install 'collage-evo[cluster]'"
-    ) from None
+    raise UnavailableError(f"fitness.executor is dask, which is not installed: {install('cluster')}") from None
 
 CONNECT_S = "10s"
 Call = Callable[[Job], Reply[Any] | LeftOut]

@@ -7,7 +7,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +24,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Answer, Asks, Inherits, Said, Waits
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import Begin, Job, RaceJob, Setting
+from collage_evo.modules import module_command, module_environment
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import SHARED, machine_directory, shared_temporary
 from collage_evo.target.target import CPU
@@ -186,14 +186,14 @@ class Sandbox:
         # A group of its own: Ctrl-C reaches only the process the person sees, which then ends this one. In the same
         # session, so that where that one is killed while this one is halted, the system ends this one too.
         process = subprocess.Popen(
-            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid()), scratch.name],
+            [*module_command("collage_evo.fitness.measure.process"), str(os.getpid()), scratch.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,
             process_group=0,
             env={
-                **os.environ,
+                **module_environment(),
                 "OPENBLAS_NUM_THREADS": "1",
                 "TMPDIR": scratch.name,
                 SHARED: str(shared_temporary()),

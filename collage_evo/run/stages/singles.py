@@ -44,7 +44,10 @@ def measure_baselines(
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
     device, largest = run.setting.target.device, run.limits.measured
-    variants = {backend.name: len(whole_variants(backend, device, largest)) for backend in backends}
+    variants = {  # a last resort is measured seldom, and then comes on top
+        backend.name: sum(not variant.last_resort for variant in whole_variants(backend, device, largest))
+        for backend in backends
+    }
     if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):

@@ -19,12 +19,17 @@ from pathlib import Path
 
 from collage_evo.backends.checks import lacks_gpu
 from collage_evo.errors import UnavailableError
+from collage_evo.extras import install
 
-MEND = 'pip install "collage-evo[cuda]", or install a CUDA 13 toolkit and set CUDA_PATH'
 _NVRTC, _RUNTIME = "libnvrtc.so.13", "libcudart.so.13"
 _HEADERS = ("cuda_fp16.h", "crt/mma.h", "cccl/cuda/std/cstdint")
 """What generated code includes: of nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl."""
 _LIBRARY_FOLDERS = ("lib64", "lib")
+
+
+def mend() -> str:
+    """What brings a compiler of CUDA C, in words."""
+    return f"{install('cuda')}, or install a CUDA 13 toolkit and set CUDA_PATH"
 
 
 @dataclass(frozen=True)
@@ -102,16 +107,16 @@ def compile_kernels(source: str, arch: str) -> bytes:
     """
     compiler = find_compiler()
     if compiler is None:
-        raise UnavailableError(f"no CUDA compiler: {MEND}")
+        raise UnavailableError(f"no CUDA compiler: {mend()}")
     return compiler.compile(source, arch)
 
 
 def unusable() -> str:
     """Why kernels can be neither compiled nor loaded here, whatever GPU there is; empty if they can."""
     if find_compiler() is None:
-        return f"TVM needs a CUDA compiler: {MEND}"
+        return f"TVM needs a CUDA compiler: {mend()}"
     if find_runtime() is None and not _loads(_RUNTIME):
-        return f"TVM needs {_RUNTIME}: {MEND}"
+        return f"TVM needs {_RUNTIME}: {mend()}"
     return lacks_gpu(oldest_served(), "the CUDA compiler here")
 
 
