@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from collage_evo.graph.load import ModelFile
 from collage_evo.models.builtin import PREFIX
 from collage_evo.report.going_on import anew, goes_on
 from collage_evo.report.places import command
+from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
@@ -94,6 +96,8 @@ def start_run(
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite deletes it: give one of the two")
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    if used and (resume or overwrite):
+        require_idle(directory)
     if used and resume:
         if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
@@ -232,8 +236,10 @@ def require_records(directory: Path) -> None:
 
 def discard_unbegun(directory: Path) -> None:
     """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
-    if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
-        remove_run(directory)
+    with contextlib.suppress(InputError):  # somebody else is at work there
+        require_idle(directory)
+        if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
+            remove_run(directory)
 
 
 def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:

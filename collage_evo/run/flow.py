@@ -30,6 +30,7 @@ from collage_evo.report.finished import result_in
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
+from collage_evo.run.at_work import at_work
 from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import MODEL, OBJECTIVE, Delivery
@@ -265,8 +266,9 @@ def evaluate(
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    config, file = settled(config, directory), file or model_file(config)
-    backends = chosen_backends(config)
-    config, earlier = begin_like(config, reporter, file)
-    with open_run(config, directory, reporter, file) as (run, model):
-        return end(Flow(run, model, backends, earlier))
+    with at_work(directory):
+        config, file = settled(config, directory), file or model_file(config)
+        backends = chosen_backends(config)
+        config, earlier = begin_like(config, reporter, file)
+        with open_run(config, directory, reporter, file) as (run, model):
+            return end(Flow(run, model, backends, earlier))

@@ -15,6 +15,7 @@ from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.summary import Finished
 from collage_evo.report.words import told_shapes
+from collage_evo.run.at_work import at_work
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
@@ -38,6 +39,13 @@ def run_profiles(
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
+    with at_work(directory):
+        return _searched(config, directory, reporter, parsed)
+
+
+def _searched(
+    config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None
+) -> tuple[Finished, ...]:
     own = model_file(config)
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
     profiles = kept_profiles(config, directory, file)

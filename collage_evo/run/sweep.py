@@ -27,6 +27,7 @@ from collage_evo.genome.hyper.ranges import check_range, grid_values, suggest
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.study import Trials, read_trials, write_plots
+from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import move_run, start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.target.slots import usable_cores
@@ -49,7 +50,13 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
 
     Raises:
         ConfigError: the search space names keys or values that do not exist.
+        InputError: somebody else is at work in ``directory``.
     """
+    with at_work(directory):
+        return _swept(config, directory, reporter)
+
+
+def _swept(config: Config, directory: Path, reporter: Reporter) -> Trials:
     _check(config)
     shares = _shares(config)
     up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE

@@ -9,6 +9,7 @@ from collage_evo.config import Config
 from collage_evo.genome.hyper.tuning import open_study
 from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
+from collage_evo.run.at_work import at_work
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.stages.evolve import tuning_storage
 from collage_evo.run.store import Store
@@ -25,10 +26,11 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     """
     # A population's worth of placements is measured end to end: what is learned from them makes the targets.
     # So many stay enough where it goes on: the population in the configuration is then the one that was chosen.
-    count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
-    measured = {"tune": True, "evaluations": count, "seconds": math.inf}
-    config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
-    evaluate(config, directory, reporter, Flow.search)
-    study = open_study(tuning_storage(directory))
-    write_plots(study, directory)
-    return read_trials(study)
+    with at_work(directory):
+        count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
+        measured = {"tune": True, "evaluations": count, "seconds": math.inf}
+        config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
+        evaluate(config, directory, reporter, Flow.search)
+        study = open_study(tuning_storage(directory))
+        write_plots(study, directory)
+        return read_trials(study)

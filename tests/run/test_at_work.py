@@ -1,0 +1,68 @@
+"""One run at a time works in a directory; a second command beside it is refused before it touches anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import onnx
+import pytest
+
+from collage_evo.config import parse_config
+from collage_evo.errors import InputError
+from collage_evo.run.at_work import at_work, require_idle
+from collage_evo.run.directory import discard_unbegun, start_run
+from collage_evo.testing.models import chain
+from tests.cli.commands import collage
+from tests.support.quick import QUICK, nested, options
+
+HOLDS = """
+import sys
+from pathlib import Path
+from collage_evo.run.at_work import at_work
+with at_work(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
+    told: list[InputError] = []
+
+    def other() -> None:
+        try:
+            require_idle(tmp_path)
+        except InputError as error:
+            told.append(error)
+
+    with at_work(tmp_path), at_work(tmp_path / "." / ""):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        require_idle(tmp_path / "another")
+    require_idle(tmp_path)
+    (error,) = told
+    assert "a run is at work in" in str(error)
+
+
+@pytest.mark.parametrize("how", ["--overwrite", "--resume"])
+def test_beside_a_run_at_work_nothing_is_removed_and_nothing_goes_on(tmp_path: Path, how: str) -> None:
+    onnx.save(chain(1), tmp_path / "tiny.onnx")
+    given = {**QUICK, "model.source": str(tmp_path / "tiny.onnx")}
+    config = parse_config(nested(given), (), "test")
+    start_run(tmp_path / "run", config)
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        before = sorted(tmp_path.rglob("*"))
+        done = collage("run", "tiny.onnx", "--out", "run", how, *options(QUICK), cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert f"a run is at work in {tmp_path / 'run'} (process {holder.pid})" in done.stderr
+        discard_unbegun(tmp_path / "run")
+        assert sorted(tmp_path.rglob("*")) == before
+        holder.kill()
+    start_run(tmp_path / "run", config, overwrite=True)
