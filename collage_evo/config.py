@@ -10,9 +10,18 @@ from typing import Annotated, Any, Literal
 
 import platformdirs
 import yaml
-from pydantic import AfterValidator, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+    with_config,
+)
 
-from collage_evo.accuracy.budget import checked_budget
+from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.choose import checked_name
 from collage_evo.accuracy.judge import Over
 from collage_evo.config_errors import explain
@@ -87,6 +96,13 @@ class AccuracyConfig(Section):
         "time at the end.",
     )
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
+
+    @model_validator(mode="after")
+    def _is_no_percentage(self) -> AccuracyConfig:
+        value = Budget.read(self.budget).value
+        if value is not None and value > 1.0 and not self.metric:
+            raise ValueError(f"budget {self.budget} is an error of {value:.0%}: 2 % is 0.02, or 2%")
+        return self
 
 
 def _distinct(cores: list[int]) -> list[int]:

@@ -95,3 +95,12 @@ def test_yaml_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path, text: s
         load_config(str(tmp_path / "c.yaml"))
     with pytest.raises(ConfigError, match="the value is not YAML"):
         load_config("builtin:bert", (f"data.source={text}",))
+
+
+@pytest.mark.parametrize("budget", [2, "200%", 1.5])
+def test_a_budget_of_more_than_everything_is_taken_for_a_slip(budget: float | str) -> None:
+    given = {"model": {"source": "builtin:squeezenet"}, "accuracy": {"budget": budget}}
+    with pytest.raises(ConfigError, match=r"2 % is 0\.02, or 2%"):
+        parse_config(given, (), "test")
+    given["accuracy"]["metric"] = "psnr"  # whose drop may be of any size
+    parse_config(given, (), "test")
