@@ -113,6 +113,25 @@ def _parse(path: Path) -> onnx.ModelProto:
     return model
 
 
+def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
+    """Read a weight from a file that has several names, as content stores and ``cp -al`` make them: ``onnx`` refuses
+    these.
+
+    Raises:
+        ValueError: the file is shorter than the model says.
+    """
+    told = external_data_helper.ExternalDataInfo(tensor)
+    begin, size = told.offset or 0, file.stat().st_size
+    length = size - begin if told.length is None else told.length
+    if not 0 <= begin <= begin + length <= size:
+        raise ValueError(f"weight {tensor.name!r} is not in {file.name}, which has {size} bytes")
+    with file.open("rb") as source:
+        source.seek(begin)
+        tensor.raw_data = source.read(length)
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
 def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     """``model`` itself with its external weights read in, every weight being as large as its shape says."""
     with reading(path, _AGAIN):
@@ -127,6 +146,8 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
             if file.is_symlink() and file.resolve().parent == real:  # as a download cache links to where both lie
                 folder = real
                 next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
+            if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):
+                _read_linked(tensor, file)
         external_data_helper.load_external_data_for_model(model, str(folder))
         for tensor in weights(model.graph):
             if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,35 @@ def test_a_download_caches_links_to_a_model_and_its_weights_are_followed(tmp_pat
     (blobs / "decaf").rename(tmp_path / "elsewhere")
     (snapshot / weights.name).symlink_to(tmp_path / "elsewhere")
     assert "is damaged" in refusal(snapshot / "net.onnx")
+
+
+def test_weights_with_several_names_are_read_as_others_are(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    os.link(weights, tmp_path / "in a content store")
+    loaded = load_model(str(path)).original
+    assert [w.raw_data for w in loaded.graph.initializer] == [w.raw_data for w in tiny_convnet().graph.initializer]
+    os.truncate(weights, 100)
+    assert f"which has {100} bytes" in refusal(path)
+    weights.unlink()
+    weights.symlink_to("/etc/hostname")
+    assert "is damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize(
+    ("key", "value"), [("offset", "-1"), ("offset", "999999999"), ("length", "-5"), ("length", "999999999")]
+)
+def test_no_record_reads_beyond_the_weights(tmp_path: Path, key: str, value: str, linked: bool) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    if linked:
+        os.link(weights, tmp_path / "another name")
+    model = onnx.load(path, load_external_data=False)
+    record = {entry.key: entry for entry in model.graph.initializer[0].external_data}
+    record[key].value = value
+    path.write_bytes(model.SerializeToString())
+    assert str(path) in refusal(path)
 
 
 def test_missing_external_weights_are_named(tmp_path: Path) -> None:
