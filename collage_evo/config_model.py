@@ -66,7 +66,7 @@ def _count(name: str, given: Any) -> int:
     """How many shapes ``given`` is."""
     several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
     for shape in given if several else [given]:
-        if not (isinstance(shape, list) and all(type(size) is int and 0 < size <= LARGEST for size in shape)):
+        if not (isinstance(shape, list) and all(type(size) is int and 0 <= size <= LARGEST for size in shape)):
             raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
     return len(given) if several else 1
 

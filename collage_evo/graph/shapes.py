@@ -71,7 +71,7 @@ def written(value: onnx.ValueInfoProto) -> str:
 
 def _check(value: onnx.ValueInfoProto, given: list[int]) -> None:
     if not all(isinstance(size, int) and size >= 0 for size in given):
-        raise InputError(f"model.shapes gives {value.name!r} the shape {given}: use positive integers only")
+        raise InputError(f"model.shapes gives {value.name!r} the shape {given}: use whole numbers from 0 on")
     tensor = value.type.tensor_type
     if not is_tensor(value) or not tensor.HasField("shape"):
         return

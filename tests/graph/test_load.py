@@ -215,7 +215,7 @@ def test_an_input_of_unknown_rank_takes_any_shape(tmp_path: Path) -> None:
         ({"imag": [1, 3, 8, 8]}, "did you mean image?"),
         ({"image": [1, 3, 8]}, "3 dimensions [1, 3, 8], but the model has 4: [batch, 3, h, w]"),
         ({"image": [1, 4, 8, 8]}, "the model has [batch, 3, h, w]"),
-        ({"image": [1, 3, -1, 8]}, "positive integers"),
+        ({"image": [1, 3, -1, 8]}, "whole numbers from 0 on"),
     ],
 )
 def test_shapes_that_contradict_the_model_are_refused(

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from collage_evo.config_model import ModelConfig
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.ir import COMPOSITE, OPAQUE
@@ -289,3 +290,13 @@ def test_a_persons_own_inputs_fix_shapes_and_are_the_references(tmp_path: Path) 
     assert found.references[0][0] is mine
     assert plain(found.references[0][1]["y"]).shape == (2, 7)
     assert not any("random" in note for note in found.notes)
+
+
+def test_a_past_of_no_steps_is_a_shape_like_any_other(tmp_path: Path) -> None:
+    model = parsed("""g (float[1, 2, past, 4] before, float[1, 2, 1, 4] k) => (float[1, 2, all, 4] after) {
+        after = Concat<axis = 2>(before, k) }""")
+    shapes = ModelConfig.model_validate({"source": "m.onnx", "shapes": {"before": [1, 2, 0, 4]}}).one_profile()
+    found = prepared(model, tmp_path, shapes=shapes)
+    (feeds, expected), *_ = found.references
+    assert (feeds["before"].shape, expected["after"].shape) == ((1, 2, 0, 4), (1, 2, 1, 4))
+    assert searchable(found, 1).graph.tensors["after"].shape == (1, 2, 1, 4)
