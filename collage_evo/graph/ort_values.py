@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _DTYPES = {f"tensor({element.name})": dtype for dtype, element in EXTENDED.items()}
 
 
+def all_numpy(session: ort.InferenceSession) -> bool:
+    """Whether all inputs and outputs of a session are of types that NumPy has."""
+    return not any(value.type in _DTYPES for value in (*session.get_inputs(), *session.get_outputs()))
+
+
 def run_session(
     session: ort.InferenceSession, feeds: Mapping[str, Any], options: ort.RunOptions | None = None
 ) -> list[Any]:

@@ -151,7 +151,8 @@ class Runner:
         if name in self._buffers:
             return self._buffers[name].copy()
         if name in self._values:
-            return copy.deepcopy(self._values[name])
+            value = self._values[name]
+            return value.copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
         if self._regions == (closed,):
             closed()
         raise InputError(f"{name!r} holds nothing: it is no tensor of the program that runs, or nothing ran yet")
@@ -324,6 +325,8 @@ def require_fit(value: np.ndarray | DeviceArray, tensor: Tensor) -> None:
         InputError: ``value`` is of another dtype or shape than the input ``tensor``.
     """
     shape = tensor.shape
+    if value.shape == shape and value.dtype == tensor.dtype:
+        return  # most requests
     fits = (
         np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
         and len(value.shape) == len(shape)

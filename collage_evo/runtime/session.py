@@ -61,6 +61,9 @@ class Session:
         self._fallback = fallback
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
+        static = all(tensor.static for tensor in self._tensors.values())
+        self._only = self._current if static and fallback is None and len(self._runners) == 1 else None
+        """The runner of all requests, where there is one: it says itself which shapes do not fit."""
         self._closed = False
         LINEAGE.tell(self)
 
@@ -253,6 +256,8 @@ class Session:
                 raise InputError(f"input '{name}' is missing")
 
     def _runner(self, values: Mapping[str, Any]) -> Runner:
+        if self._only is not None and not self._closed:
+            return self._only
         shapes = tuple(
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )

@@ -42,7 +42,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
-from collage_evo.graph.ort_values import run_session
+from collage_evo.graph.ort_values import all_numpy, run_session
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
@@ -223,6 +223,7 @@ class _Loaded:
         self._session = session
         self._inputs = [value.name for value in session.get_inputs()]
         self._outputs = [value.name for value in session.get_outputs()]
+        self._usual = all_numpy(session)
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         binding = self._session.io_binding()
@@ -236,7 +237,10 @@ class _Loaded:
         return partial(_run_packed, run, into, out_of) if into or out_of else run
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        return run_session(self._session, dict(zip(self._inputs, inputs, strict=True)))
+        feeds = dict(zip(self._inputs, inputs, strict=True))
+        if self._usual:  # found once: the library makes a list of its outputs anew each time that it is asked
+            return list(self._session.run(None, feeds))
+        return run_session(self._session, feeds)
 
 
 def _type_of(value: Any) -> tuple[str, list[int] | None]:
