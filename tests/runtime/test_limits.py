@@ -133,21 +133,23 @@ FITS = np.array([[2**31 - 1, 0, -(2**31)]])
 BEYOND = (2**31, -(2**31) - 1, 2**63 - 1)
 
 
-def sums(first: str = "k = Reshape(i, s)") -> onnx.ModelProto:
-    """Three whole numbers, and 1 more than the middle one."""
+def sums(first: str = "k = Reshape(i, s)", last: str = "Add") -> onnx.ModelProto:
+    """Three whole numbers, and 1 more than the middle one; or where it is ``Max``, none below 0, 1 and 0."""
     text = "g (int64[1, 3] i) => (int64[3] y) <int64[1] s = {3}, int64[3] one = {0, 1, 0}>"
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {{ {first} y = Add(k, one) }}')
+    body = f"{{ {first} y = {last}(k, one) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
     return onnx.shape_inference.infer_shapes(model)
 
 
 @pytest.mark.parametrize("backends", [("openvino",), ("onnxruntime", "openvino")])
 def test_who_computes_with_32_bits_is_given_nothing_larger(backends: tuple[str, ...], tmp_path: Path) -> None:
-    program = whole(sums(), tmp_path, *backends) if len(backends) == 1 else alternating(sums(), tmp_path, backends)
+    model = sums(last="Max")
+    program = whole(model, tmp_path, *backends) if len(backends) == 1 else alternating(model, tmp_path, backends)
     with Session([program], TARGET) as session:
         for value in BEYOND:
             with pytest.raises(InputError, match=f"input 'i': {value} takes more than the 32 bits"):
                 session.run(None, {"i": np.where(FITS == 0, value, FITS)})
-            np.testing.assert_array_equal(session.run(None, {"i": FITS})[0], FITS[0] + [0, 1, 0])
+            np.testing.assert_array_equal(session.run(None, {"i": FITS})[0], [2**31 - 1, 1, 0])
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "tvm"])
