@@ -37,6 +37,10 @@ def load(path: str | Path, strict: bool = False) -> Session:
     return load_artifact(Path(path), strict)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_THE_SEARCH})
+
+
 def __getattr__(name: str) -> Any:
     """What only the search needs is imported when it is asked for: where an artifact only runs, it is not there."""
     if name not in _OF_THE_SEARCH:

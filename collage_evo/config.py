@@ -384,6 +384,15 @@ def cache_directory(config: Config) -> Path:
     return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).resolve()
 
 
+_TORCH = "torch.onnx.export(model, inputs, 'model.onnx')"
+_OF_OTHERS = {
+    **dict.fromkeys((".pt", ".pth", ".pt2", ".bin", ".safetensors"), _TORCH),
+    **dict.fromkeys((".pb", ".h5", ".keras", ".tflite"), "tf2onnx"),
+    ".pkl": "skl2onnx",
+}
+"""What writes an ONNX file of models in other forms."""
+
+
 def read_config(source: str) -> dict[str, Any]:
     """The keys of a YAML file, or those that name a model, as plain values. Raises as :func:`load_config`."""
     if source.startswith("builtin:") or source.endswith(".onnx"):
@@ -393,6 +402,8 @@ def read_config(source: str) -> dict[str, Any]:
         raise InputError(f"{source} is a directory: give a YAML configuration or an ONNX file")
     if not path.exists():
         raise InputError(f"no such file: {source}")
+    if path.suffix in _OF_OTHERS:
+        raise InputError(f"{source} is no ONNX file: write one with {_OF_OTHERS[path.suffix]}, and give that")
     with reading(path, "give a YAML configuration or an ONNX file", wrong="is neither YAML nor named .onnx"):
         try:
             data = load_yaml(path.read_text())

@@ -104,3 +104,9 @@ def test_a_budget_of_more_than_everything_is_taken_for_a_slip(budget: float | st
         parse_config(given, (), "test")
     given["accuracy"]["metric"] = "psnr"  # whose drop may be of any size
     parse_config(given, (), "test")
+
+
+def test_a_model_of_another_kind_is_told_how_it_becomes_an_onnx_file(tmp_path: Path) -> None:
+    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match=r"net\.pt is no ONNX file: write one with torch\.onnx\.export"):
+        load_config(str(tmp_path / "net.pt"))

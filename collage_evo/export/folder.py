@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -161,10 +162,31 @@ def _template(name: str) -> str:
     return resources.files("collage_evo.export").joinpath("deployed", name).read_text()
 
 
+def _quoted(text: str) -> str:
+    """``text`` as a literal of C++, in which nothing shows otherwise than it is."""
+    return '"' + "".join(_escaped(letter) if letter not in '"\\' else f"\\{letter}" for letter in text) + '"'
+
+
+def _cell(text: str) -> str:
+    """``text`` as code in a cell of a Markdown table."""
+    shown = "".join(map(_escaped, text)).replace("|", "\\|")
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    room = " " if len(fence) > 1 else ""
+    return f"{fence}{room}{shown}{room}{fence}"
+
+
+def _escaped(letter: str) -> str:
+    """A letter, or in place of one that prints nothing, ends a line or turns the direction of writing its number."""
+    number = ord(letter)
+    if letter.isprintable() and not 0xD800 <= number < 0xE000:
+        return letter
+    return f"\\{number:03o}" if number < 0x20 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
 def _rendered(name: str, told: Mapping[str, Any], program: Program) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters["replace_open"] = lambda size: "?" if size < 0 else size
-    environment.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
+    environment.filters["quoted"], environment.filters["cell"] = _quoted, _cell
     libraries = list(dict.fromkeys(piece["library"] for piece in told["pieces"]))
     numbers = {
         tensor: (helper.np_dtype_to_tensor_dtype(np.dtype(one["dtype"])), np.dtype(one["dtype"]).itemsize)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from collage_evo.backends.base import Target
+from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
@@ -66,6 +67,12 @@ class Session:
         """The runner of all requests, where there is one: it says itself which shapes do not fit."""
         self._closed = False
         LINEAGE.tell(self)
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{one.name} {one.type}{one.shape}" for one in self._signature.inputs)
+        runs = " + ".join(dict.fromkeys(engine_name(piece.backend, piece.variant) for piece in self.program.pieces))
+        name = self._signature.meta.graph_name or "a model"
+        return f"<Session of {name}: {takes} -> {', '.join(self._outputs)}; {runs}>"
 
     @property
     def program(self) -> Program:

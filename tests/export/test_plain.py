@@ -241,6 +241,27 @@ def test_an_artifact_refuses_the_same_floats(tmp_path: Path) -> None:
     assert session.run(None, {"i": np.array([[0, 4.75, -5.5]], np.float32)})[0].tolist()[0][1] == [-8, -9]
 
 
+def test_names_of_a_model_act_neither_on_its_readme_nor_on_code_to_copy(tmp_path: Path) -> None:
+    odd = 'x`|"\\<b>\u202e\n"]; system("x'
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    model = onnx.parser.parse_model(text)
+    model.graph.input[0].name = model.graph.node[0].input[0] = odd
+    export_plain(alone(tmp_path / "run", model, "onnxruntime"), tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "\u202e" not in text
+    (row,) = (line for line in text.splitlines() if "| input |" in line)
+    assert row.replace("\\|", "").count("|") == 5
+    literal = '"x`|\\"\\\\<b>\\u202e\\012\\"]; system(\\"x"'
+    assert f"std::memcpy(pipeline[{literal}].data" in text
+    assert gives_the_same(check(tmp_path / "out").stdout)
+
+
+def test_a_scalar_stays_one(tmp_path: Path) -> None:
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (float[2] x, float s) => (float[2] y) { y = Mul(x, s) }'
+    model = onnx.parser.parse_model(text)
+    assert gives_the_same(checked(alone(tmp_path / "run", model, "onnxruntime"), tmp_path / "out"))
+
+
 def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:
     run = placed(tmp_path / "run", tiny_convnet(), [("openvino", "default")])
     with pytest.raises(InputError, match="is there already"):

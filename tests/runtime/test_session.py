@@ -210,3 +210,7 @@ def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     assert len(told) == 1
     monkeypatch.undo()
     np.testing.assert_allclose(session.run(None, image(1))[0], expected(image(1)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_session_says_what_it_takes_and_what_runs(session: Session) -> None:
+    assert repr(session).endswith("x tensor(float)[1, 3, 16, 16] -> y; onnxruntime + openvino>")
