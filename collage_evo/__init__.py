@@ -32,8 +32,11 @@ def load(path: str | Path, strict: bool = False) -> Session:
     that it was made on, a warning of the class :class:`collage_evo.errors.OtherProcessor` says so; with ``strict``
     that is an error.
     """
+    from collage_evo.errors import InputError
     from collage_evo.runtime.artifact import load_artifact
 
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} has a NUL character, which no name of a file has")
     return load_artifact(Path(path), strict)
 
 

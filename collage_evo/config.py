@@ -32,7 +32,7 @@ from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.yaml_values import GivenTwice, Overrides, by_key, load_yaml, override_key
+from collage_evo.yaml_values import Overrides, Refused, by_key, load_yaml, override_key
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -407,7 +407,7 @@ def read_config(source: str) -> dict[str, Any]:
     with reading(path, "give a YAML configuration or an ONNX file", wrong="is neither YAML nor named .onnx"):
         try:
             data = load_yaml(path.read_text())
-        except GivenTwice as error:
+        except Refused as error:
             raise ConfigError(f"{source}: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")

@@ -14,8 +14,12 @@ Overrides = Sequence[str] | Mapping[str, Any]
 """Values in place of others: each as ``key=value``, or by key."""
 
 
-class GivenTwice(yaml.YAMLError):
-    """One of two values would be lost; the message says where."""
+MOST_VALUES = 100_000
+"""Values in one file, each as often as an alias stands for it. Chosen: a few lines of aliases can stand for 2^64."""
+
+
+class Refused(yaml.YAMLError):
+    """Values that no configuration has; the message says where and what is wrong."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -26,7 +30,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise GivenTwice(f"line {line}: the key {key.value!r} is given a second time: remove one of the two")
+                raise Refused(f"line {line}: the key {key.value!r} is given a second time: remove one of the two")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -35,10 +39,37 @@ def load_yaml(text: str) -> Any:
     """The plain values that ``text`` is.
 
     Raises:
-        GivenTwice: a key has two values.
+        Refused: a key has two values, one holds itself or a NUL character, or aliases stand for too many.
         yaml.YAMLError: it is no YAML for another reason.
     """
-    return yaml.load(text, _Loader)  # a kind of safe loader
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count(node, {})
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values ``node`` is; ``known`` has those that were counted, and 0 for those that are being counted."""
+    line = node.start_mark.line + 1
+    if id(node) in known:
+        if not known[id(node)]:
+            raise Refused(f"line {line}: a value that holds itself: write out what it is meant to hold")
+        return known[id(node)]
+    known[id(node)] = 0
+    parts = node.value if isinstance(node, yaml.CollectionNode) else []
+    inner = [part for pair in parts for part in pair] if isinstance(node, yaml.MappingNode) else parts
+    count = 1 + sum(_count(part, known) for part in inner)
+    if count > MOST_VALUES:
+        raise Refused(f"line {line}: more than {MOST_VALUES:,} values, by aliases of aliases: write fewer")
+    if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
+        raise Refused(f"line {line}: a value with a NUL character, which no name of a file has: remove it")
+    known[id(node)] = count
+    return count
 
 
 def read_override(override: str) -> tuple[str, Any]:
@@ -52,7 +83,7 @@ def read_override(override: str) -> tuple[str, Any]:
         raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
     try:
         return key, load_yaml(text)
-    except GivenTwice as error:
+    except Refused as error:
         raise ConfigError(f"-s {override}: {error}") from None
     except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
         raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None

@@ -1,5 +1,6 @@
 """The configuration: shapes of profiles, and one clear line for what is not allowed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,28 @@ def test_a_model_of_another_kind_is_told_how_it_becomes_an_onnx_file(tmp_path: P
     (tmp_path / "net.pt").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match=r"net\.pt is no ONNX file: write one with torch\.onnx\.export"):
         load_config(str(tmp_path / "net.pt"))
+
+
+BOMB = "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k in range(1, 40))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("model: &m\n  source: builtin:squeezenet\n  shapes: *m\n", "line 1: a value that holds itself"),
+        ("sweep: {space: &s [*s]}\n", "line 1: a value that holds itself"),
+        (BOMB, "more than 100,000 values, by aliases of aliases"),
+        ('output: {dir: "a\\0b"}\n', "line 1: a value with a NUL character"),
+    ],
+)
+def test_values_that_no_configuration_has_are_refused_in_a_line(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(why)) as raised:
+        load_config(str(tmp_path / "c.yaml"))
+    assert "\n" not in str(raised.value)
+
+
+def test_aliases_as_people_use_them_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("model: {source: builtin:bert, shapes: {a: &s [1, 8], b: *s}}\n")
+    assert load_config(str(tmp_path / "c.yaml")).model.shapes == {"a": [1, 8], "b": [1, 8]}

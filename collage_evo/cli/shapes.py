@@ -12,7 +12,7 @@ from collage_evo.config_model import ModelConfig
 from collage_evo.errors import ConfigError
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.shapes import dynamic_inputs, written
-from collage_evo.yaml_values import GivenTwice, load_yaml
+from collage_evo.yaml_values import Refused, load_yaml
 
 AUTO = "auto"
 
@@ -45,7 +45,7 @@ def _read(text: str) -> object:
     stripped = text.strip()
     try:
         found = load_yaml(stripped if stripped.startswith(("{", "[")) else f"{{{stripped}}}")
-    except GivenTwice as error:
+    except Refused as error:
         raise ConfigError(f"--shapes {text!r}: {error}") from None
     except yaml.YAMLError:
         found = None
