@@ -116,8 +116,9 @@ def slopes_by_channel(graph: Graph, node: Node) -> str:
     """Why a library that takes one row of slopes for those of channels must not run a PRelu; empty if it may."""
     if node.op_type != "PRelu":
         return ""
-    rank, slopes = (len(graph.tensors[name].shape) for name in node.inputs[:2])
-    return "PRelu: one row of slopes is for the last axis" if slopes == 1 and rank != 2 else ""
+    values, slopes = (graph.tensors[name].shape for name in node.inputs[:2])
+    row = len(slopes) == 1 and slopes != (1,) and len(values) != 2
+    return "PRelu: one row of slopes is for the last axis" if row else ""
 
 
 def _beside(graph: Graph, node: Node, makers: Collection[str], reader: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner, version_converter
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, one_line
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
 
@@ -58,7 +58,7 @@ def _moved(model: ModelProto) -> ModelProto:
             made = version_converter.convert_version(made, _LEAST_OPSET)
         inferred = onnx.shape_inference.infer_shapes(made)
     except Exception as error:  # the checker, the inliner and the converter have no common base class
-        raise InputError(f"the model cannot be run with other rounding: {error}") from error
+        raise InputError(f"the model cannot be run with other rounding: {one_line(error)}") from error
     _Mover().write(inferred.graph)
     return inferred
 
