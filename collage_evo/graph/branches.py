@@ -33,9 +33,9 @@ def taking_each_branch(
         threads: that a run may use.
         patience_s: a run that takes longer is ended.
     """
-    known = Values(model, inferred(model))
-    ifs = (node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD)
-    decided = [node for node in ifs if not known.settled(node.input[0])]
+    ifs = [node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD]
+    known = Values(model, inferred(model)) if ifs else None  # of a large model it takes a while
+    decided = [node for node in ifs if known is not None and not known.settled(node.input[0])]
     if not decided:
         return [], ()
     reference = Reference(_only(model, sorted({node.input[0] for node in decided})), threads, patience_s=patience_s)
