@@ -10,7 +10,7 @@ import pytest
 from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Ratio, Stopping, mean_interval, nominal_significance
 from tests.support.races import Noise, logs_of, race_over, wins
 
-RACES = 1500
+RACES = 600
 QUIET = Noise(layout=0.005, lap=0.01)
 BUSY = Noise(layout=0.005, lap=0.04, hit=0.15, hard=10.0)
 STOPPING = Stopping()
