@@ -17,11 +17,11 @@ def install(extra: str) -> str:
 
 def _requirements(extra: str) -> list[str]:
     try:
-        told = importlib.metadata.requires("collage-evo") or []
+        requirements = importlib.metadata.requires("collage-evo") or []
     except importlib.metadata.PackageNotFoundError:
         return []
     found: list[str] = []
-    for line in told:
+    for line in requirements:
         match = _EXTRA.match(line)
         if match is None or match["extra"] != extra:
             continue

@@ -120,9 +120,9 @@ def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
     Raises:
         ValueError: the file is shorter than the model says.
     """
-    told = external_data_helper.ExternalDataInfo(tensor)
-    begin, size = told.offset or 0, file.stat().st_size
-    length = size - begin if told.length is None else told.length
+    info = external_data_helper.ExternalDataInfo(tensor)
+    begin, size = info.offset or 0, file.stat().st_size
+    length = size - begin if info.length is None else info.length
     if not 0 <= begin <= begin + length <= size:
         raise ValueError(f"weight {tensor.name!r} is not in {file.name}, which has {size} bytes")
     with file.open("rb") as source:

@@ -32,8 +32,9 @@ INCOMPARABLE = 0.5
 NOISE_ROOM = 2.0
 """A right result may be so many times as far off as an output's noise."""
 ROUNDING_ROOM = 4.0
-"""Optimisations that change an output by more than so many times what rounding moves it by are wrong. Those of real
-networks change it by 0.3 to 1.5 times as much, wrong ones by a million times: chosen in between."""
+"""Optimisations that change an output by more than so many times what rounding moves it by are wrong. On six networks
+in float32 they change it by 0.45 to 0.73 times as much, on a quantised one by 1.2 times; a wrong one by a million
+times. Chosen in between."""
 
 Values = Mapping[str, Any]
 

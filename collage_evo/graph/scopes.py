@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,9 +32,8 @@ def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
 
 def inner_operators(graph: Graph, node: Node) -> Iterator[tuple[Graph, Node]]:
     """The operators that a composite ``node`` of ``graph`` stands for, with those inside of bodies."""
-    around = _Scope(graph.tensors, graph.constants, exact_values(graph))
     inside = onnx.GraphProto(node=node.protos, value_info=graph.model.graph.value_info)
-    yield from _operators(graph.model, inside, {}, around)
+    yield from _operators(graph.model, inside, {}, graph)
 
 
 def exact_values(graph: Graph) -> Values:
@@ -55,27 +53,20 @@ def _given(inputs: Iterable[onnx.ValueInfoProto], limits: Mapping[str, tuple[int
     return {name: (low, end - 1) for name, (low, end) in {**wide, **limits}.items()}
 
 
-class _Scope:
-    """What the graph around a body knows of tensors."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray], values: Values) -> None:
-        self.tensors, self.constants, self.values = tensors, constants, values
-
-
 def _operators(
-    model: onnx.ModelProto, graph: onnx.GraphProto, limits: Mapping[str, tuple[int, int]], around: _Scope | None
+    model: onnx.ModelProto, graph: onnx.GraphProto, limits: Mapping[str, tuple[int, int]], around: Graph | None
 ) -> Iterator[tuple[Graph, Node]]:
-    """``graph`` is that of ``model``, or a body in it; ``limits``: of its inputs."""
+    """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits``: of its inputs."""
     protos = tuple(graph.node)
     of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     of_graph.graph.CopyFrom(graph)
     given = _given(graph.input, limits) if around is None else {}
-    values = Values(of_graph, graph.value_info, given, around.values if around else None, exact=True)
+    values = Values(of_graph, graph.value_info, given, exact_values(around) if around else None, exact=True)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
     own = {tensor.name: np.asarray(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
     own |= _constants(values, protos)
     tensors: dict[str, Tensor] = {name: Tensor(name, value.dtype.name, value.shape) for name, value in own.items()}
-    outside = around.tensors if around else {}
+    outside: Mapping[str, Tensor] = around.tensors if around else {}
     for name in {name for proto in protos for name in (*proto.input, *proto.output)} | declared.keys():
         if name and name not in tensors and (name in declared or name not in outside):
             tensors[name] = declared_tensor(name, declared[name]) if name in declared else Tensor(name, OPAQUE, ())
@@ -83,8 +74,8 @@ def _operators(
     view = Graph(
         model=of_graph,
         nodes=nodes,
-        tensors=ChainMap(tensors, outside) if around else tensors,  # type: ignore[arg-type]
-        constants=ChainMap(own, around.constants) if around else own,  # type: ignore[arg-type]
+        tensors={**outside, **tensors},
+        constants={**(around.constants if around else {}), **own},
         inputs=tuple(value.name for value in graph.input),
         outputs=tuple(value.name for value in graph.output),
         producer={name: node.index for node in nodes for name in node.outputs if name},
@@ -98,7 +89,7 @@ def _operators(
     for node in nodes:
         yield view, node
         for body in bodies(node.protos[0]):
-            yield from _operators(model, body, {}, _Scope(view.tensors, view.constants, values))
+            yield from _operators(model, body, {}, view)
 
 
 def _constants(values: Values, protos: Sequence[onnx.NodeProto]) -> dict[str, np.ndarray]:

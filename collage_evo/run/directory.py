@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -236,10 +235,12 @@ def require_records(directory: Path) -> None:
 
 def discard_unbegun(directory: Path) -> None:
     """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
-    with contextlib.suppress(InputError):  # somebody else is at work there
+    try:
         require_idle(directory)
-        if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
-            remove_run(directory)
+    except InputError:  # another process is at work there: the directory is its own
+        return
+    if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
+        remove_run(directory)
 
 
 def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:

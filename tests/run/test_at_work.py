@@ -1,4 +1,4 @@
-"""One run at a time works in a directory; a second command beside it is refused before it touches anything."""
+"""One run at a time works in a directory; a second command in it is refused before it touches anything."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ with at_work(Path(sys.argv[1])):
 
 
 def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
-    told: list[InputError] = []
+    errors: list[InputError] = []
 
     def other() -> None:
         try:
             require_idle(tmp_path)
         except InputError as error:
-            told.append(error)
+            errors.append(error)
 
     with at_work(tmp_path), at_work(tmp_path / "." / ""):
         thread = threading.Thread(target=other)
@@ -43,7 +43,7 @@ def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
         thread.join()
         require_idle(tmp_path / "another")
     require_idle(tmp_path)
-    (error,) = told
+    (error,) = errors
     assert "a run is at work in" in str(error)
 
 

@@ -197,17 +197,17 @@ def test_a_tensor_whose_conversion_runs_the_session_is_converted_before(session:
 def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     session: Session, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Session], object]
 ) -> None:
-    execute, told = session._current.execute_here, []
+    execute, raised_inside = session._current.execute_here, []
 
     def interrupted() -> None:
         with pytest.raises(InputError, match="at work in this thread already") as raised:
             ask(session)
-        told.append(raised.value)
+        raised_inside.append(raised.value)
         execute()
 
     monkeypatch.setattr(session._current, "execute_here", interrupted)
     np.testing.assert_allclose(session.run(None, image(0))[0], expected(image(0)), rtol=1e-5, atol=1e-6)
-    assert len(told) == 1
+    assert len(raised_inside) == 1
     monkeypatch.undo()
     np.testing.assert_allclose(session.run(None, image(1))[0], expected(image(1)), rtol=1e-5, atol=1e-6)
 

@@ -17,7 +17,7 @@ _WHOLE = ("int32", "int64")
 _IN_24_BITS = -(2**24) + 1, 2**24
 """Whole numbers of which each is a float32, and of no other number the rounded one; the end is one beyond."""
 _FIRST = (0,)
-_MOVES: Mapping[str, tuple[int, ...]] = {
+_EXACT_IN_32_BITS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Cast"), _FIRST),
     **dict.fromkeys(("Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND", "TopK"), _FIRST),
     **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "CumSum", "Neg", "Abs", "Sign", "BitwiseNot"), _FIRST),
@@ -26,7 +26,7 @@ _MOVES: Mapping[str, tuple[int, ...]] = {
     "OneHot": (2,),
 }
 """Operators that are exact in 32 bits, and which of their inputs hold such numbers."""
-_ANY_NUMBER = ("Max", "Min", "Concat", "Sum")
+_EXACT_OF_ANY_NUMBER = ("Max", "Min", "Concat", "Sum")
 """The same of those that take any number of them."""
 _NARROW = ("int8", "uint8", "int16", "uint16")
 _WRAPS = ("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Div", "Mod", "Sum", "CumSum", "ReduceSum", "BitShift")
@@ -34,7 +34,7 @@ _COMPARISONS = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
 _ROUNDED = ("ReduceMean", "Mean", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 _NOT_COMPUTED = ("Shape", "Size", "Constant", "ConstantOfShape", "If", "Loop", "Scan", "EyeLike", "NonMaxSuppression")
 """What these give is no result of arithmetic on whole numbers; bodies are looked into."""
-_OTHER_DATA: Mapping[str, tuple[int, ...]] = {
+_DATA_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Pad": (0, 2),
     **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSumSquare"), _FIRST),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _FIRST),
@@ -58,7 +58,7 @@ def inexact(graph: Graph, node: Node) -> str:
     whole = [name for name in (*read, *node.outputs[:1]) if name and values.dtype(name) in _WHOLE]
     if node.op_type in _ROUNDED:
         return "a mean or a power of whole numbers is rounded otherwise"
-    if node.op_type in (*_MOVES, *_ANY_NUMBER):
+    if node.op_type in (*_EXACT_IN_32_BITS, *_EXACT_OF_ANY_NUMBER):
         return _beyond(values, whole, IN_32_BITS, "it computes with 32 bits")
     if node.op_type in _COMPARISONS and any(_within(values.range(name), _IN_24_BITS) for name in read):
         return _beyond(values, whole, IN_32_BITS, "it computes with 32 bits")  # exact where one side is small
@@ -69,7 +69,7 @@ def inexact(graph: Graph, node: Node) -> str:
 
 def _data(node: Node) -> Iterator[str]:
     """The inputs whose numbers go into what it gives."""
-    places = _MOVES.get(node.op_type) or _OTHER_DATA.get(node.op_type)
+    places = _EXACT_IN_32_BITS.get(node.op_type) or _DATA_INPUTS.get(node.op_type)
     for place, name in enumerate(node.inputs):
         if name and (places is None or place in places):
             yield name

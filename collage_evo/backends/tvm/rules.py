@@ -12,6 +12,8 @@ from collage_evo.graph.ir import Graph, Node
 
 Rule = Callable[[Graph, Node], str]
 """Why the node is not taken, or nothing."""
+_VANISHING = ("Sigmoid", "Softplus", "Softmax")
+"""Operators that give zero for the smallest numbers."""
 
 
 def refusal(graph: Graph, node: Node) -> str:
@@ -21,9 +23,6 @@ def refusal(graph: Graph, node: Node) -> str:
     rule = _RULES.get(node.op_type)
     reason = rule(graph, node) if rule else ""
     return f"{node.op_type}: {reason}" if reason else ""
-
-
-_VANISHING = ("Sigmoid", "Softplus", "Softmax")
 
 
 def _pool(graph: Graph, node: Node) -> str:

@@ -92,10 +92,11 @@ class Sandbox:
         running = self._started()
         process = running.process
         assert process.stdin is not None
+        request = to_json(job, Job)
         try:
-            process.stdin.write(to_json(job, Job) + "\n")
+            process.stdin.write(f"{request}\n")
             process.stdin.flush()
-        except (BrokenPipeError, ValueError):  # it died, or was closed
+        except (BrokenPipeError, ValueError):  # it died, or another thread closed its pipe
             raise _Died(self._died(running)) from None
         deadline = time.monotonic() + timeout_s
         while True:
