@@ -20,7 +20,7 @@ from collage_evo.genome.search.breeding import Breeder
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.genome.search.selection import Individual, distance, drawing_from, fitness_of, survivors
+from collage_evo.genome.search.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import MUTATIONS, random_genome
@@ -191,36 +191,16 @@ def test_elites_survive(space: SearchSpace) -> None:
     assert for_population == best
 
 
-def test_islands_take_turns_and_exchange_their_best(space: SearchSpace) -> None:
-    states: list[SearchState] = []
-    settings = GaSettings(patience=0, islands=3, population=6, offspring=4)
-    run = search(space, SimulatedEvaluator(space, MIXED), 60, settings)
-    found = run.run(on_generation=states.append)
-    assert len(found.islands) == 3
-    came_over: set[str] = set()
-    for before, after in pairwise(states):
-        island = before.generation % 3
-        came_over |= set(after.islands[island]) & set(before.islands[island - 1]) - set(before.islands[island])
-        assert [a == b for a, b in zip(before.islands, after.islands, strict=True)].count(False) <= 1
-        assert before.islands[island][0] in after.islands[island] or len(set(after.islands[island])) == 6
-    assert came_over
-    assert search(space, SimulatedEvaluator(space, MIXED), 60, settings).run(states[3]) == found
-
-
-def test_survivors_keep_the_elite_and_avoid_close_relatives(space: SearchSpace) -> None:
+def test_survivors_are_the_elite_and_winners_of_tournaments(space: SearchSpace) -> None:
     rng = random.Random(3)
-    genomes = [random_genome(space, rng) for _ in range(12)]
-    twins = [replace(genome, choices=(genome.choices[0] + 1, *genome.choices[1:])) for genome in genomes]
     pool = [
-        Individual(str(index), genome, fitness_of((Objective.LATENCY,))((float(index),)))
-        for index, genome in enumerate([g for pair in zip(genomes, twins, strict=True) for g in pair])
+        Individual(str(index), random_genome(space, rng), fitness_of((Objective.LATENCY,))((float(index),)))
+        for index in range(24)
     ]
-    kept = survivors(pool, GaSettings(population=8, elite=1, niche=0.1, tournament=2), rng)
-    assert kept[0].key == "0"
-    assert len({individual.key for individual in kept}) == 8
-    assert all(distance(a.genome, b.genome) >= 0.1 for a in kept for b in kept if a is not b)
-    crowded = survivors(pool[:4], GaSettings(population=3, elite=1, niche=0.5), rng)
-    assert len(crowded) == 3  # relatives come back when nobody else is left
+    chosen = [one.key for one in survivors(pool, GaSettings(population=8, elite=2, tournament=2), rng)]
+    assert chosen[:2] == ["0", "1"]
+    assert len(set(chosen)) == 8
+    assert chosen[2:] != [str(index) for index in range(2, 8)]
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def test_learned_targets_agree_with_what_was_measured_and_differ_elsewhere(
     ("ranges", "message"),
     [
         ({"populaton": {"low": 1, "high": 2}}, "tune.space.populaton cannot be tuned"),
-        ({"islands": {"low": 1, "high": 2}}, "tune.space.islands cannot be tuned"),
+        ({"hall_of_fame": {"low": 1, "high": 2}}, "tune.space.hall_of_fame cannot be tuned"),
         ({"population": {"low": 4}}, "tune.space.population must be"),
         ({"population": {"low": 4, "high": 8, "logg": True}}, "tune.space.population must be"),
         ({"population": {"low": 9, "high": 8}}, "tune.space.population must be"),

@@ -32,8 +32,8 @@ SAVED = Path(__file__).with_name("saved_search.json")
 EVALUATIONS = 40
 SETTINGS: Mapping[str, tuple[GaSettings, NonAdditive]] = {
     "defaults": (GaSettings(patience=0), NonAdditive(layout=0.5, region=0.03, contention=0.02)),
-    "islands": (
-        GaSettings(patience=0, seed=1, islands=2, population=8, offspring=4, screen_factor=4, climb=8, niche=0.1),
+    "small_population": (
+        GaSettings(patience=0, seed=1, population=8, offspring=4, screen_factor=4, climb=8),
         NonAdditive(layout=0.3, failures=0.02),
     ),
 }

@@ -44,7 +44,7 @@ DEFAULT_RANGES: Mapping[str, Range] = {
     "program_share": {"low": 0.0, "high": 1.0},
     "climb": {"low": 0, "high": 40, "step": 5},
 }
-NOT_TUNED = frozenset({"seed", "seeded", "islands", "patience", "hall_of_fame"})
+NOT_TUNED = frozenset({"seed", "seeded", "patience", "hall_of_fame"})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collage_evo.errors import DamagedFile, InputError
 from collage_evo.files import reading, write_whole
 from collage_evo.genome.search.state import SearchState
 
-SCHEMA = 4
+SCHEMA = 5
 LATEST = "checkpoint.json"
 PREVIOUS = "checkpoint.prev.json"
 _MEND = {LATEST: f"going on from {PREVIOUS}, one generation earlier", PREVIOUS: "start the run again"}

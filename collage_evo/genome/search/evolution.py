@@ -29,9 +29,6 @@ from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.genome.surrogate.terms import TermMap, TermModel, TermVector
 from collage_evo.patterns.match import Placement
 
-MIGRATION = 3
-"""An island takes in its neighbour's best every so many of its generations."""
-
 
 class Evolution:
     """The search as a state machine: :meth:`step` takes a state and gives the one a generation later.
@@ -98,8 +95,7 @@ class Evolution:
         until = math.inf if self.budget.seconds is None else began + self.budget.seconds
         rng = random.Random()
         rng.setstate(state.rng)
-        island = state.generation % self.settings.islands
-        parents = self._individuals(state, state.islands[island] if state.generation else ())
+        parents = self._individuals(state, state.population)
         asked = self.clock()
         batch: list[Candidate] = []
         outcomes = self.evaluator.evaluate(_noted(self._batch(state, parents, rng), batch), until)
@@ -119,10 +115,10 @@ class Evolution:
             )
         measured = replace(state, evaluated=evaluated)
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
-        islands = self._settle(measured, island, fresh, rng)
+        population = self._survive(measured, [*dict.fromkeys((*state.population, *fresh))], rng)
         left = tuple(Pending(c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
         settled = replace(
-            measured, islands=islands, seconds=self.clock() - began, exhausted=not batch, pending=left
+            measured, population=population, seconds=self.clock() - began, exhausted=not batch, pending=left
         )
         return self._record(settled, state, fresh, rng, evaluating)
 
@@ -177,21 +173,6 @@ class Evolution:
             Individual(key, found.genome, fitness(found.outcome.objectives(state.objectives)))
             for key, found in ((key, state.evaluated[key]) for key in keys)
         ]
-
-    def _settle(
-        self, state: SearchState, island: int, fresh: list[str], rng: random.Random
-    ) -> tuple[tuple[str, ...], ...]:
-        """Populations of all islands after ``fresh`` came ashore on one, and now and then a neighbour's best."""
-        if not state.generation:  # dealt out
-            count = self.settings.islands
-            dealt = [fresh[start::count] or fresh[:1] for start in range(count)]
-            return tuple(self._survive(state, keys, rng) for keys in dealt)
-        populations = list(state.islands)
-        arriving = dict.fromkeys((*populations[island], *fresh))
-        if state.generation // self.settings.islands % MIGRATION == 0:
-            arriving |= dict.fromkeys(populations[island - 1][:1])
-        populations[island] = self._survive(state, list(arriving), rng)
-        return tuple(populations)
 
     def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
         kept = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])

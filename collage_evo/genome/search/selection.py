@@ -97,24 +97,13 @@ def _same(one: Individual, other: Individual) -> bool:
 def _elite_and_winners(
     pool: Sequence[Individual], settings: GaSettings, rng: random.Random
 ) -> list[Individual]:
-    """The elite, then winners of tournaments among the rest.
-
-    Close relatives of better ones make room while others are left (clearing; Petrowski, 1996): those that differ
-    from a survivor in less than the share ``settings.niche`` of their choices.
-    """
+    """The elite, then winners of tournaments among the rest."""
     chosen: list[Individual] = tools.selBest(pool, settings.elite)
     taken = {individual.key for individual in chosen}
     rest = [individual for individual in pool if individual.key not in taken]
-    cleared: list[Individual] = []
     while rest and len(chosen) < settings.population:
         with drawing_from(rng):
             winner = tools.selTournament(rest, 1, settings.tournament)[0]
         rest.remove(winner)
-        close = any(distance(winner.genome, other.genome) < settings.niche for other in chosen)
-        (cleared if close else chosen).append(winner)
-    return chosen + cleared[: settings.population - len(chosen)]
-
-
-def distance(one: Genome, other: Genome) -> float:
-    """Share of nodes that choose differently, 0 to 1."""
-    return sum(a != b for a, b in zip(one.choices, other.choices, strict=True)) / len(one.choices)
+        chosen.append(winner)
+    return chosen

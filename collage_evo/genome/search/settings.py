@@ -53,10 +53,6 @@ class GaSettings:
     climb: int = bounded(
         20, 0, 1000, "Mutations tried on the predicted latency from the best candidate for each place."
     )
-    niche: float = bounded(
-        0.0, 0, 0.5, "Survivors differ in at least this share of their choices while others are left."
-    )
-    islands: int = bounded(1, 1, 16, "Populations that take turns and exchange their best now and then.")
     patience: int = bounded(
         20, 0, 10_000, "Generations without gain after which the search stops; 0 is never. More: time."
     )

@@ -41,8 +41,8 @@ class Pending(NamedTuple):
 class SearchState:
     """Everything the next generation depends on.
 
-    ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
-    first) and ``hall`` hold keys: the hall the best of all, fastest first; with several objectives those that no
+    ``evaluated`` maps placement keys to what was measured, in order; ``population`` (the elite first) and ``hall``
+    hold keys: the hall the best of all, fastest first; with several objectives those that no
     other dominates. Latency is always an objective; ``bounds`` has the others, and the largest value of each that the
     best may have. ``reference`` (a value for each objective) is the corner that hypervolume is measured from;
     where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
@@ -54,7 +54,7 @@ class SearchState:
     bounds: Bounds = field(default_factory=dict)
     reference: tuple[float, ...] = ()
     evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
-    islands: tuple[tuple[str, ...], ...] = ()
+    population: tuple[str, ...] = ()
     hall: tuple[str, ...] = ()
     log: tuple[Mapping[str, float], ...] = ()
     generation: int = 0
@@ -69,11 +69,6 @@ class SearchState:
     def objectives(self) -> tuple[Objective, ...]:
         """What placements are judged by: latency first, which is what the cost model predicts."""
         return (Objective.LATENCY, *self.bounds)
-
-    @property
-    def population(self) -> tuple[str, ...]:
-        """Keys of all islands' individuals, nobody twice."""
-        return tuple(dict.fromkeys(key for island in self.islands for key in island))
 
     @property
     def evaluations(self) -> int:
