@@ -14,16 +14,14 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
-from collage_evo.backends.ncnn.frames import is_frames, write_frames
-from collage_evo.backends.ncnn.frames_run import LoadedFrames
 from collage_evo.backends.ncnn.plain import NcnnPlain
 from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
-from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, known_wrong, on_frames
+from collage_evo.backends.ncnn.rules import MAX_RANK, judge, known_wrong
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.codec import to_json
-from collage_evo.errors import InputError, one_line
+from collage_evo.errors import one_line
 from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
@@ -69,12 +67,6 @@ class NcnnBackend(Backend):
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         verdict = super().supports(graph, nodes)
-        chosen = [graph.nodes[index] for index in members(nodes)]
-        if verdict and any(on_frames(graph, node) for node in chosen):
-            if not all(on_frames(graph, node) for node in chosen):
-                return no("operators on five axes go with such operators only")
-            convolves = any(node.op_type == "Conv" for node in chosen)
-            return verdict if convolves else no("on five axes nothing is won without a convolution")
         if verdict:
             for name in (name for side in graph.boundary(nodes) for name in side):
                 if len(graph.tensors[name].shape) > MAX_RANK:
@@ -82,7 +74,7 @@ class NcnnBackend(Backend):
         return verdict
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Winograd is only a choice for a 3x3 convolution (in height and width) with stride and dilation 1."""
+        """Winograd is only a choice for a 3x3 convolution with stride and dilation 1."""
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else self.variants[:1]
 
@@ -93,24 +85,12 @@ class NcnnBackend(Backend):
         return gnu_openmp(target.threads)
 
     def plain_files(self) -> PlainFiles:
-        return NcnnPlain(_PARAM, _BIN, _network_plan)
+        return NcnnPlain(_PARAM, _BIN, _plan)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
-        if FRAME_OPS.issuperset(node.op_type for node in model.graph.node):
-            from collage_evo.graph.read import build_graph
-
-            try:
-                graph = build_graph(model)
-            except InputError as error:
-                return BuildFailure(f"ncnn: {one_line(error)}")
-            if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
-                return Built(write_frames(graph, workdir))
-        return self._converted(model, workdir)
-
-    def _converted(self, model: onnx.ModelProto, workdir: Path) -> Built | BuildFailure:
         import ncnn
         import onnx
 
@@ -142,15 +122,12 @@ class NcnnBackend(Backend):
         outputs: Sequence[Tensor],
     ) -> Executable:
         winograd = variant.base != "sgemm"
-        if is_frames(workdir):
-            return LoadedFrames(workdir, target.threads, winograd)
         network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
-        return _Loaded(network, read_json(workdir / _PLAN, Plan, BUILD_ANEW))
+        return _Loaded(network, _plan(workdir))
 
 
-def _network_plan(workdir: Path) -> Plan | None:
-    """The plan of what is kept as one network of ncnn's."""
-    return None if is_frames(workdir) else read_json(workdir / _PLAN, Plan, BUILD_ANEW)
+def _plan(workdir: Path) -> Plan:
+    return read_json(workdir / _PLAN, Plan, BUILD_ANEW)
 
 
 @dataclass(frozen=True)
@@ -170,8 +147,8 @@ def _may_be_winograd(graph: Graph, node: Node) -> bool:
     if node.op_type != "Conv":
         return False
     attributes = node.attributes
-    kernel = graph.tensors[node.inputs[1]].shape[-2:]
-    steps = (*attributes.get("strides", ())[-2:], *attributes.get("dilations", ())[-2:], attributes.get("group", 1))
+    kernel = graph.tensors[node.inputs[1]].shape[2:]
+    steps = (*attributes.get("strides", ()), *attributes.get("dilations", ()), attributes.get("group", 1))
     return kernel == (3, 3) and all(step == 1 for step in steps)
 
 

@@ -25,8 +25,6 @@ from collage_evo.graph.ir import Graph, Node
 
 MAX_RANK = 4
 """Axes of a tensor that ncnn can be handed; inside a region a channel shuffle may pass through five."""
-FRAME_OPS = frozenset({"Conv", "Add", "Relu"})
-"""Operators that are taken on [1, C, D, H, W] tensors as well, frame by frame (see ncnn_frames)."""
 _VANISHING = ("Exp", "Sigmoid", "Softplus", "Softmax")
 _OVERFLOWING = {
     "Softplus": "Softplus: of large numbers it is infinite",
@@ -52,7 +50,7 @@ def judge(graph: Graph, node: Node) -> Support:
     rule = _RULES.get(node.op_type)
     if rule is None:
         return no(f"{node.op_type} is not among the operators that ncnn was found to compute right")
-    reason = _frames(graph, node) if on_frames(graph, node) else _tensors(graph, node) or rule(graph, node)
+    reason = _tensors(graph, node) or rule(graph, node)
     return no(f"{node.op_type}: {reason}") if reason else YES
 
 
@@ -61,28 +59,6 @@ def known_wrong(graph: Graph, node: Node) -> str:
     if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",)):
         return reason
     return _OVERFLOWING.get(node.op_type, "") or slopes_by_channel(graph, node)
-
-
-def on_frames(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` is one of those that are computed frame by frame."""
-    return node.op_type in FRAME_OPS and len(graph.tensors[node.outputs[0]].shape) == 5
-
-
-def _frames(graph: Graph, node: Node) -> str:
-    given, made = data_inputs(graph, node), graph.tensors[node.outputs[0]]
-    for tensor in (*given, made):
-        if tensor.dtype not in _DTYPES or tensor.shape[0] != 1:
-            return f"tensor {tensor.name} is {tensor.dtype}{list(tensor.shape)}, not a batch of one in float32"
-    if node.op_type != "Conv":
-        alike = all(tensor.shape == made.shape for tensor in given) and len(given) == len(node.inputs)
-        return "" if alike else "on five axes only tensors of one shape, none of them constant, are taken"
-    if reason := _conv(graph, node):
-        return reason
-    if node.attributes.get("auto_pad", "NOTSET") == "SAME_UPPER":
-        return "auto_pad SAME_UPPER is not taken in three axes"
-    if node.attributes.get("group", 1) != 1:
-        return "groups are not taken in three axes"
-    return "" if node.attributes.get("dilations", [1])[0] == 1 else "a dilated depth axis is not taken"
 
 
 def _tensors(graph: Graph, node: Node) -> str:

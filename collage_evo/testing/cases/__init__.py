@@ -1,6 +1,6 @@
 """Small models that a backend, if it takes them, must compute right: single operators and short regions."""
 
-from collage_evo.testing.cases import frames, heavy, light, regions
+from collage_evo.testing.cases import heavy, light, regions, volumes
 from collage_evo.testing.cases.case import CASES
 
-__all__ = ["CASES", "frames", "heavy", "light", "regions"]
+__all__ = ["CASES", "heavy", "light", "regions", "volumes"]

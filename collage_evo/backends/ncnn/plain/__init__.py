@@ -10,26 +10,21 @@ from typing import ClassVar
 
 from collage_evo.backends.ncnn.plan import Plan
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
-from collage_evo.errors import InputError
 
 
 @dataclass(frozen=True)
 class NcnnPlain:
-    """``plan_of`` reads how a piece is called; None for one that goes frame by frame."""
+    """``plan_of`` reads how a piece is called."""
 
     param: str
     weights: str
-    plan_of: Callable[[Path], Plan | None]
+    plan_of: Callable[[Path], Plan]
 
     kind: ClassVar[str] = "NcnnPiece"
     code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         plan = self.plan_of(piece.directory)
-        if plan is None:
-            raise InputError(
-                "ncnn's 3-D convolutions, which run frame by frame, have no plain form: serve the artifact"
-            )
         files = (f"{stem}.param", f"{stem}.bin")
         for source, name in zip((self.param, self.weights), files, strict=True):
             shutil.copyfile(piece.directory / source, folder / name)

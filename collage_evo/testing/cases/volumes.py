@@ -31,24 +31,6 @@ convolution("conv_3d_batch_two", (2, 4, 5, 9, 9), (8, 4, 3, 3, 3), **CUBE)
 
 
 @case
-def conv_3d_many_weights(b: Builder) -> str:
-    """Small planes and weights of more than 4 MiB: several frames in a run."""
-    return b.op("Relu", conv3(b, video(b, 208, 4, 7, 7), 208, 208))
-
-
-@case
-def conv_3d_many_weights_stride(b: Builder) -> str:
-    y = conv3(b, video(b, 208, 8, 7, 9), 208, 208, strides=[2, 2, 2])
-    return b.op("Relu", b.op("Add", y, video(b, 208, 4, 4, 5, name="r")))
-
-
-@case
-def conv_3d_many_weights_no_pads(b: Builder) -> str:
-    y = conv(b, video(b, 208, 6, 7, 8), (208, 208, 3, 3, 3))
-    return b.op("Add", video(b, 208, 4, 5, 6, name="r"), y)
-
-
-@case
 def conv_3d_add_relu(b: Builder) -> str:
     return b.op("Relu", b.op("Add", conv3(b, video(b), 16, 16), video(b, name="r")))
 
