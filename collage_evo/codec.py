@@ -3,16 +3,14 @@
 A record is a dataclass or a named tuple. Its fields are texts, numbers, enumerations, paths, other records, and
 tuples, lists, sets and mappings of these, as their annotations say; ``Any`` stays what it is. In JSON
 
-- a dataclass is an object, a named tuple a list; each is read from either, since older files have them otherwise;
+- a dataclass is an object, a named tuple a list;
 - one of several records (``Job = BuildJob | CostJob``) names its class under ``kind``;
 - a set is a sorted list; numbers may be infinite or NaN;
-- a type that is annotated with :class:`As` is text; what else stands in its place is read as the type itself, since
-  older files have that.
+- a type that is annotated with :class:`As` is text.
 
 Keys that a class does not know are passed over, as are values of a list beyond its last field, so that files of newer
 versions can be read; what JSON does not have takes its default. A misspelt key would be passed over too, but nobody
-writes these files by hand: what people write is YAML, in which an unknown key is refused (``config.py``). A class
-whose fields were others before has ``from_older``, which gives what such files have as JSON of today.
+writes these files by hand: what people write is YAML, in which an unknown key is refused (``config.py``).
 
 Why neither pydantic nor msgspec: a measuring process and a server of artifacts import this too. That takes 4 ms of
 processor time, msgspec 25, pydantic 110; neither has node sets in hexadecimal or several records without more code,
@@ -115,16 +113,14 @@ def _record(kind: Any) -> _Form:
     else:
         names, needed = kind._fields, set(kind._fields) - kind._field_defaults.keys()
     forms = {name: _form(hints[name]) for name in names}
-    of_today = getattr(kind, "from_older", lambda data: data)
 
     def write(value: Any) -> Any:
         written = {name: form.write(getattr(value, name)) for name, form in forms.items()}
         return written if is_dataclass(kind) else list(written.values())
 
     def read(data: Any) -> Any:
-        data = of_today(data)
-        if isinstance(data, list):
-            data = dict(zip(forms, data[: len(forms)], strict=False))
+        if not is_dataclass(kind):
+            data = dict(zip(forms, _exactly(list, data), strict=False))
         values = {}
         for name, form in forms.items():
             if name in _exactly(dict, data):
@@ -157,13 +153,11 @@ def _union(kinds: Sequence[Any]) -> _Form:
 
 
 def _tagged(kinds: Mapping[str, Any]) -> _Form:
-    known = {name.lower(): kind for name, kind in kinds.items()}  # some files have it in small letters
-
     def read(data: Any) -> Any:
         name = _text(_exactly(dict, data).get(KIND))
-        if name.lower() not in known:
+        if name not in kinds:
             raise ValueError(f"{name!r} is none of {', '.join(kinds)}")
-        return _form(known[name.lower()]).read(data)
+        return _form(kinds[name]).read(data)
 
     def write(value: Any) -> dict[str, Any]:
         name = type(value).__name__
@@ -172,10 +166,8 @@ def _tagged(kinds: Mapping[str, Any]) -> _Form:
     return _Form(write, read)
 
 
-def _annotated(kind: Any, *marks: Any) -> _Form:
-    own = _form(kind)
-    (mark,) = marks
-    return _Form(mark.write, lambda data: mark.read(data if isinstance(data, str) else mark.write(own.read(data))))
+def _annotated(_kind: Any, mark: As) -> _Form:
+    return _Form(mark.write, lambda data: mark.read(_text(data)))
 
 
 def _several(item: _Form, make: Callable[[Any], Any]) -> _Form:

@@ -1,4 +1,4 @@
-"""The codec: records come back equal, older forms are read, and what is no such record is refused with its place."""
+"""The codec: records come back equal, and what is no such record is refused with its place."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from collage_evo.codec import from_json, from_plain, to_json, to_plain
 from collage_evo.graph.ir import NodeSet
-from collage_evo.patterns.match import Match, Region
-from collage_evo.quantise.arithmetic import Arithmetic
 
 
 class Colour(StrEnum):
@@ -80,23 +78,12 @@ def test_every_number_comes_back_to_the_bit(number: float, nodes: int) -> None:
 def test_one_of_several_records_says_which_it_is() -> None:
     for value in (Inner(3), Other("o")):
         assert from_json(to_json(value, Either), Either) == value
-    assert from_json('{"kind": "other", "name": "o"}', Either) == Other("o"), "as some files have it"
     with pytest.raises(ValueError, match="'Outer' is none of Inner, Other"):
         from_json('{"kind": "Outer"}', Either)
 
 
-def test_older_files_have_lists_where_there_are_records_now() -> None:
-    match = Match(0b11, "ort", "int8", ((Arithmetic.INT8, 0b10), ("r", 1)), "p", "default")
-    assert from_plain(["3", "ort", "int8", "p", "default", "2", False, "r:1"], Match) == match
-    assert from_plain(["3", "ort", "default", "int8:2", "r:1"], Region) == Region(0b11, "ort", "default", match.edits)
-    apart = {"nodes": "3", "backend": "ort", "variant": "int8", "base": "default", "numerics": "2", "rewrites": "r:1"}
-    assert from_plain(apart | {"exact": False}, Match) == match == from_json(to_json(match), Match)
-    assert from_plain({"nodes": "3", "backend": "ort", "numerics": [["int8", "2"]]}, Match).numerics == match.numerics
-    assert from_plain({"low": 1, "high": 2}, Span) == Span(1.0, 2.0)
-
-
 def test_what_is_missing_takes_its_default_and_what_is_unknown_is_passed_over() -> None:
-    assert from_plain({"nodes": "1", "later": True}, Inner) == from_plain({"nodes": 1}, Inner) == Inner(1)
+    assert from_plain({"nodes": "1", "later": True}, Inner) == Inner(1)
     assert from_plain([1.0, 2.0, "later"], Span) == Span(1.0, 2.0)
     with pytest.raises(ValueError, match="'nodes' is missing"):
         from_plain({}, Inner)
@@ -109,8 +96,9 @@ def test_what_is_missing_takes_its_default_and_what_is_unknown_is_passed_over() 
         ("count", 1.0, "count: '1.0' is no int"),
         ("name", None, "name: 'None' is no str"),
         ("inner", {"nodes": "-1"}, "inner: nodes: '-1' is no set of nodes"),
-        ("inner", {"nodes": -5}, "inner: nodes: '-5' is no set of nodes"),
-        ("inner", {"nodes": 5.0}, "inner: nodes: '5.0' is no int"),
+        ("inner", {"nodes": 5}, "inner: nodes: '5' is no str"),
+        ("inner", ["1"], "inner: .* is no dict"),
+        ("spans", [{"low": 1}], "spans: .* is no list"),
         ("inner", {"nodes": "1", "colour": "green"}, "inner: colour: 'green'"),
         ("spans", [["a"]], "spans: low: 'a' is no number"),
         ("by_number", {"x": {"nodes": "1"}}, "by_number: "),

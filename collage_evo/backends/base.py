@@ -131,8 +131,6 @@ class Backend(ABC):
     """
     gives_reference: ClassVar[bool] = False
     """Whether it is the library whose results all others are checked against."""
-    tells_borders: ClassVar[bool] = False
-    """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
 
     @abstractmethod
     def probe(self) -> Probe:

@@ -48,8 +48,6 @@ def show(
     if tables:
         print_profiles(found.profiles, console)
     print_summary(found.profiles, run, console)
-    for remark in found.remarks:
-        console.print(remark, highlight=False)
 
 
 @app.command()

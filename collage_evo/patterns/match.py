@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
 
 from collage_evo.graph.ir import NodeSet
 from collage_evo.rewrites.rewrite import Sites
-from collage_evo.transforms.edits import Edits, Numerics, as_edits, edits_text, precisions_in, sites_in
+from collage_evo.transforms.edits import Edits, Numerics, edits_text, precisions_in, sites_in
 
 
 @dataclass(frozen=True)
@@ -20,14 +19,6 @@ class Part:
     backend: str
     variant: str = "default"
     edits: Edits = ()
-
-    older: ClassVar[tuple[str, ...]] = ()
-    """Its fields in files of versions that had precisions and rewrites apart."""
-
-    @classmethod
-    def from_older(cls, data: Any) -> Any:
-        """What such a file has, as JSON of today."""
-        return as_edits(data, cls.older)
 
     @cached_property
     def numerics(self) -> Numerics:
@@ -53,8 +44,6 @@ class Match(Part):
     base: str = ""
     """The variant that it is compiled as, where that is not its own: what differs are its edits."""
 
-    older = ("nodes", "backend", "variant", "pattern", "base", "numerics", "exact", "rewrites")
-
     @property
     def engine(self) -> tuple[str, str]:
         """Backend and variant: what its cost depends on."""
@@ -73,8 +62,6 @@ class Region(Part):
     """Indices of the matches it was merged from."""
     parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
     """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
-
-    older = ("nodes", "backend", "variant", "numerics", "rewrites")
 
     @property
     def engine(self) -> tuple[str, str]:

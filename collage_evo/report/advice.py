@@ -137,7 +137,7 @@ def more_time(result: Result, home: Path) -> str:
 def more_threads(result: Result, home: Path) -> str:
     """No combination won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
     threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
-    allowed = int(result.target.get("allowed_threads", threads))  # not in older results
+    allowed = int(result.target["allowed_threads"])
     if _combined(result) or result.objective == "throughput" or result.target["device"] != CPU or allowed >= cores:
         return ""
     if (result.best.median_ms or 0.0) < SHORT_MS:

@@ -11,28 +11,22 @@ from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import InputError
 from collage_evo.files import reading, write_whole
 from collage_evo.report.going_on import written_again
-from collage_evo.report.result import READABLE, RESULT, SCHEMA, Result
+from collage_evo.report.result import RESULT, SCHEMA, Result
 from collage_evo.report.summary import Finished
-
-CHANGED: Mapping[int, str] = {
-    4: "the libraries as they come were not compared with the answer, and operators have no kinds",
-}
-"""What a result of that schema lacks beside one of today's."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The results of a run, one for each profile of input shapes; ``remarks``: what an older one lacks."""
+    """The results of a run, one for each profile of input shapes."""
 
     profiles: Sequence[Finished]
-    remarks: Sequence[str] = ()
 
 
 def read_finished(directory: Path) -> FinishedRun:
-    """The ``result.json`` in ``directory``, of this version or the one before.
+    """The ``result.json`` in ``directory``, of this version.
 
     Raises:
-        InputError: there is none, or it is damaged or too old; the message says what to do.
+        InputError: there is none, or it is damaged or of another version; the message says what to do.
     """
     path = directory / RESULT
     if not path.exists():
@@ -40,14 +34,11 @@ def read_finished(directory: Path) -> FinishedRun:
     mend = written_again(directory)
     with reading(path, mend):
         data = json.loads(path.read_bytes())
-        if (schema := data["schema"]) not in READABLE:
-            read = " and ".join(map(str, READABLE))
+        if (schema := data["schema"]) != SCHEMA:
             mend = "take the version that wrote it" if schema > SCHEMA else mend
-            raise InputError(f"{path} has schema {schema}, this version reads {read}: {mend}")
+            raise InputError(f"{path} has schema {schema}, this version reads {SCHEMA}: {mend}")
         profiles = [_finished(row, directory) for row in data.get("profiles", [data])]
-    lacks = CHANGED.get(schema)
-    remarks = [f"{path} has schema {schema}, not {SCHEMA}: {lacks}"] if lacks else []
-    return FinishedRun(profiles, remarks)
+    return FinishedRun(profiles)
 
 
 def result_in(directory: Path) -> Result | None:

@@ -9,7 +9,7 @@ from collage_evo.report.places import command
 from collage_evo.runtime.manifest import BEST
 
 RECORDS = ("work/normalised.json", "work/matches.json")
-"""What a search goes on by. Older versions kept neither, and today's are others; trials of a sweep keep none."""
+"""What a search goes on by; trials of a sweep keep none."""
 
 
 def goes_on(directory: Path) -> bool:

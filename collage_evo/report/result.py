@@ -20,8 +20,6 @@ from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
 SCHEMA = 5
-READABLE = (4, 5)
-"""Schemas that a person can still be shown: what is missing in older ones has a default."""
 RESULT = "result.json"
 
 

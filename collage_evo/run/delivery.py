@@ -19,7 +19,7 @@ MODEL = "model"
 """Under which an artifact says what the person's file was called, and its hash (shapes fixed)."""
 
 OBJECTIVE = "objective"
-"""Under which an artifact says what it was made for, latency or throughput; older ones do not."""
+"""Under which an artifact says what it was made for, latency or throughput."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ MADE = (
 """Names of all that a run, a sweep or a tuning writes into its directory, as patterns."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
-RETIRED = ("final.turn_seconds",)
-"""Keys of earlier versions, which a saved configuration may have and which mean nothing any more."""
 ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
 CHOSEN = "search.ga."
@@ -225,12 +222,11 @@ def require_records(directory: Path) -> None:
     """What the search in ``directory``, if there was one, goes on by. Nothing is touched.
 
     Raises:
-        InputError: it is gone, or of an older version.
+        InputError: it is gone.
     """
     if not goes_on(directory):
-        older = f"an older version searched in {directory} and kept too little for going on"
-        gone = f"{directory / 'work'} is gone, without which the search does not go on"
-        raise InputError(f"{older if (directory / 'work').is_dir() else gone}: {anew(directory)}")
+        gone = f"{directory / 'work'} is gone or not whole, without which the search does not go on"
+        raise InputError(f"{gone}: {anew(directory)}")
 
 
 def discard_unbegun(directory: Path) -> None:
@@ -257,7 +253,7 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):
-        saved = parse_config(_of_today(load_yaml(path.read_text())), (), str(path))
+        saved = parse_config(load_yaml(path.read_text()), (), str(path))
     if not (values := by_key(overrides)):
         return saved
     if refused := [key for key in values if key not in (*BUDGET, ADDRESS)]:
@@ -280,14 +276,3 @@ def _budget(config: Config, key: str, directory: Path) -> float | None:
     if key != "search.seconds" or given is not None:
         return given
     return Store(directory / "work").get(SEARCH_SECONDS, float) or USUAL_S
-
-
-def _of_today(data: dict[str, Any]) -> dict[str, Any]:
-    """A saved configuration of an earlier version with the keys of this one."""
-    for key in RETIRED:
-        section, name = key.split(".")
-        data.get(section, {}).pop(name, None)
-    search = data.get("search", {})
-    if "effort" not in data and search.get("seconds", 0.0) is None:  # there nothing stood for no limit
-        search["seconds"] = math.inf
-    return data

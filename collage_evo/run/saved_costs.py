@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, read_json, write_json
 from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
+from collage_evo.fitness.costs.model import Border, Copies, CostModel, Engine
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.outcome import Objective, Terms
+from collage_evo.fitness.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
@@ -38,7 +38,7 @@ class MeasuredCosts:
 
 @dataclass(frozen=True)
 class _Saved:
-    """What the file holds; where all engines ran on the host, older ones say nothing of devices."""
+    """What the file holds."""
 
     key: str
     matches: tuple[Match, ...]
@@ -50,16 +50,14 @@ class _Saved:
     failures: Mapping[int, Failure]
     expected: frozenset[int]
     counts: tuple[int, int, int]
-    on_device: frozenset[Engine] = frozenset()
-    copies: Copies = FREE
-    terms: Terms = field(default_factory=dict)
-    error2: tuple[float, ...] = ()
-    """In older files, which knew no other term."""
+    on_device: frozenset[Engine]
+    copies: Copies
+    terms: Terms
 
     def __post_init__(self) -> None:
         count = len(self.matches)
         named = {*self.failures, *self.estimated, *self.expected}
-        sizes = {len(self.match_ms), *map(len, self.terms.values()), len(self.error2) or count}
+        sizes = {len(self.match_ms), *map(len, self.terms.values())}
         if sizes != {count} or not named <= set(range(count)):
             raise ValueError(f"it has not one cost for each of {count} matches")
 
@@ -121,8 +119,7 @@ def read_costs(
         saved.copies,
     )
     table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
-    terms = {Objective.ERROR: saved.error2} if saved.error2 else saved.terms
-    return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, terms), *saved.counts)
+    return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, saved.terms), *saved.counts)
 
 
 def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:

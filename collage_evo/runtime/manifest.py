@@ -27,14 +27,11 @@ from collage_evo.target.processor import Machine
 from collage_evo.target.target import Target
 
 SCHEMA = 4
-READ = (2, 3, SCHEMA)
-"""Schema 2 knew one program, and nothing of the person's own file; in 3 pieces did not say what they take."""
 MANIFEST = "manifest.json"
 BEST = "best.collage"
 """The artifact in a run directory."""
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
-_BORDERS_SINCE = 4
 _MEND = "copy the artifact again, or run the search again"
 _JSON_BYTES = 2**25
 """More than the largest manifest: names of half a million nodes. Read, it may take thirty times as much."""
@@ -121,7 +118,7 @@ class WrittenPiece:
 
 @dataclass(frozen=True)
 class WrittenProgram:
-    """A program in a manifest; ``limits`` are not in those of before."""
+    """A program in a manifest."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -133,7 +130,7 @@ class WrittenProgram:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What ``manifest.json`` holds. Older ones do not have ``sizes``, in bytes."""
+    """What ``manifest.json`` holds; ``sizes`` are in bytes."""
 
     schema: int
     target: Where
@@ -142,7 +139,7 @@ class Manifest:
     profiles: tuple[WrittenProgram, ...]
     fallback: WrittenProgram | None
     files: Mapping[str, str]
-    sizes: Mapping[str, int] | None = None
+    sizes: Mapping[str, int]
 
     @property
     def programs(self) -> tuple[WrittenProgram, ...]:
@@ -212,7 +209,7 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
 def _read(directory: Path) -> Artifact:
     told, known = _manifest(directory)
     checked = _check_files(directory, told.files, told.sizes, known)
-    reader = _Reader(directory, told.schema, checked)
+    reader = _Reader(directory, checked)
     profiles = tuple(Profile(reader.program(part), part.info) for part in told.profiles)
     where = told.target
     artifact = Artifact(
@@ -235,8 +232,8 @@ def _read(directory: Path) -> Artifact:
 class _Reader:
     """Makes programs from their parts of the manifest."""
 
-    def __init__(self, directory: Path, schema: int, checked: Mapping[str, CheckedFile]) -> None:
-        self._directory, self._schema, self._known = directory, schema, checked.keys()
+    def __init__(self, directory: Path, checked: Mapping[str, CheckedFile]) -> None:
+        self._directory, self._known = directory, checked.keys()
         self._folders: dict[str, list[CheckedFile]] = {}
         for name, file in checked.items():
             for parent in PurePosixPath(name).parents:
@@ -271,13 +268,6 @@ class _Reader:
         return piece
 
     def _check_border(self, piece: Piece, folder: str, tensors: Mapping[str, Tensor]) -> None:
-        if self._schema < _BORDERS_SINCE:
-            if not backend_of(self._directory, piece).tells_borders:
-                raise InputError(
-                    f"{self._directory} was made when pieces of {piece.backend} did not say what they take: "
-                    "run the search again"
-                )
-            return
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
         with reading(piece.directory / BORDER, _MEND):
@@ -310,7 +300,7 @@ def _require_known(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
 
 
 def _manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
-    """The manifest as it is today, whatever its schema, and the names of all files."""
+    """The manifest, and the names of all files."""
     if not directory.is_dir():
         raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
     known = frozenset(_plain_files(directory))
@@ -319,15 +309,11 @@ def _manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
     path = directory / MANIFEST
     data = _json_of(path)
     schema = data["schema"]
-    if isinstance(schema, bool) or schema not in READ:
+    if isinstance(schema, bool) or schema != SCHEMA:
         raise InputError(
-            f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
+            f"{directory} has schema {schema}, this version reads {SCHEMA}: "
             "use the version that made it, or run the search again"
         )
-    if schema == 2:
-        program = {key: data[key] for key in ("inputs", "outputs", "tensors", "regions", "info") if key in data}
-        data = {**data, "profiles": [program], "model": None, "fallback": None}
-    data["machine"] = {"cpu": "", **data["machine"]}  # older ones do not tell it
     return from_plain(data, Manifest), known
 
 
@@ -351,9 +337,9 @@ def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
 
 
 def _check_files(
-    directory: Path, files: Mapping[str, str], sizes: Mapping[str, int] | None, known: frozenset[str]
+    directory: Path, files: Mapping[str, str], sizes: Mapping[str, int], known: frozenset[str]
 ) -> dict[str, CheckedFile]:
-    """Every file of the artifact as its manifest says. ``sizes``: in bytes, which older manifests do not have."""
+    """Every file of the artifact as its manifest says. ``sizes``: in bytes."""
     seen: dict[tuple[int, int], CheckedFile] = {}
     checked = {}
     for name, digest in files.items():
@@ -363,7 +349,7 @@ def _check_files(
         path = directory / name
         one = path.lstat()
         if (one.st_dev, one.st_ino) not in seen:  # a file under several names is read once
-            seen[one.st_dev, one.st_ino] = check_file(path, sizes[name] if sizes is not None else None)
+            seen[one.st_dev, one.st_ino] = check_file(path, sizes[name])
         checked[name] = replace(seen[one.st_dev, one.st_ino], path=path, root=directory)
         if checked[name].digest != digest:
             raise InputError(f"{name} in {directory} was changed: {_MEND}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 from collage_evo.codec import As
 from collage_evo.graph.ir import NodeSet, nodes_from
@@ -65,7 +65,7 @@ def within(numerics: Numerics, nodes: NodeSet) -> Numerics:
 def edits_text(edits: Edits, between: str = ",") -> str:
     """``edits`` as text, node sets in hexadecimal; empty for none. ``between`` stands before rewrites.
 
-    int8 as the only precision is a number without its name, as in files of versions that knew no other.
+    int8 as the only precision is a number without its name.
     """
     if not edits:  # the usual case, and placements are named often
         return ""
@@ -84,14 +84,3 @@ def edits_from(text: str) -> Edits:
     """
     pairs = (part.rpartition(":") for part in text.split(",") if part)
     return edits_of(*((name or Arithmetic.INT8.value, nodes_from(nodes)) for name, _, nodes in pairs))
-
-
-def as_edits(data: Any, fields: tuple[str, ...]) -> Any:
-    """A part of a model as older files have it, in which ``numerics`` and ``rewrites`` were fields, or ``fields`` a
-    list, as JSON of today."""
-    told = dict(zip(fields, data, strict=False)) if isinstance(data, list) else data
-    if not isinstance(told, Mapping) or "edits" in told:
-        return told
-    both = [told.get(name) or "" for name in ("numerics", "rewrites")]
-    parts = [one if isinstance(one, str) else ",".join(":".join(pair) for pair in one) for one in both]
-    return {**told, "edits": ",".join(filter(None, parts))}

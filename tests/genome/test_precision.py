@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_evo.codec import from_json, from_plain, to_json, to_plain
+from collage_evo.codec import from_json, to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
@@ -19,7 +19,7 @@ from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import CoverFront, cover_fronts
 from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.search.checkpoint import Fingerprint, as_today
+from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import slope_at, standing
 from collage_evo.genome.search.ranking import ranked
@@ -183,16 +183,6 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(
         revived = from_json(to_json(state), SearchState)
         assert revived == state
         assert search(target, seeds, 60).run(revived) == states[-1]
-
-
-def test_states_of_before_are_read() -> None:
-    data = to_plain(new_state(3, WITHIN))
-    del data["bounds"], data["reference"]
-    assert from_plain(as_today(data), SearchState) == new_state(3)
-    before = data | {"objectives": ["latency", "error"], "budget": BUDGET}
-    assert from_plain(as_today(before), SearchState) == new_state(3, WITHIN)
-    unbounded = as_today(before | {"budget": None})
-    assert from_plain(unbounded, SearchState) == new_state(3, {Objective.ERROR: math.inf})
 
 
 def test_progress_is_hypervolume_from_a_corner_that_stays(

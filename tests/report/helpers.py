@@ -62,7 +62,7 @@ def make_result() -> Result:
     speedup = Speedup(1.2, 1.1, 1.3, (1.2,))
     return Result(
         model={"name": "detector", "source": "detector.onnx", "nodes": 2},
-        target={"device": "cpu", "threads": 2},
+        target={"device": "cpu", "threads": 2, "allowed_threads": 2},
         environment={"cpu": "a CPU", "backends": {}, "python": "3", "system": "Linux"},
         baselines=rows,
         seeds=[SeedResult(kind, 1234.56, Latency(kind, 1234.56, 1230.12, 1250.98, 1000)) for kind in SEEDS],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.errors import InputError
 from collage_evo.report.advice import advice
 from collage_evo.report.finished import read_finished
 from collage_evo.report.html import write_html
@@ -163,14 +164,13 @@ def test_several_profiles_have_a_line_each_and_still_fit() -> None:
     assert INSIDE.findall(" ".join(lines)) == []
 
 
-def test_what_was_written_is_read_again_and_an_older_one_says_what_it_lacks(tmp_path: Path) -> None:
+def test_what_was_written_is_read_again_and_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     write_result(path, mixed())
     assert end(read_finished(tmp_path).profiles[0].result) == end(mixed())
-    assert not read_finished(tmp_path).remarks
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 4'))
-    (remark,) = read_finished(tmp_path).remarks
-    assert "schema 4" in remark
+    with pytest.raises(InputError, match=f"has schema 4, this version reads {SCHEMA}"):
+        read_finished(tmp_path)
 
 
 def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copied() -> None:
@@ -182,7 +182,7 @@ def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copie
 
 def test_what_may_help_next_is_nothing_that_is_refused(tmp_path: Path) -> None:
     assert any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
-    (tmp_path / "checkpoint.json").write_text("{}")  # of an older version: nothing that it goes on by lies beside it
+    (tmp_path / "checkpoint.json").write_text("{}")  # nothing that it goes on by is there
     assert not any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "matches.json").write_text("{}")

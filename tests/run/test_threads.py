@@ -21,7 +21,6 @@ from collage_evo.run.flow import evaluate
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
 from collage_evo.run.stages.threads import OnThreads, fewest, settled
-from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
@@ -113,18 +112,3 @@ def test_all_threads_are_used_where_a_person_says_so(
         config, tmp_path / "run", LineReporter(), lambda flow: flow.on_threads_that_pay().run.target.threads
     )
     assert used == 2
-
-
-def test_a_search_of_an_earlier_version_goes_on_on_all_its_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)
-    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
-    (tmp_path / "checkpoint.json").write_text("{}")
-    run: Any = SimpleNamespace(
-        config=SimpleNamespace(target=SimpleNamespace(threads=2), policy=Policy()),
-        directory=tmp_path,
-        store=Store(tmp_path / "work"),
-        limits=SimpleNamespace(budget=0.0),
-    )
-    assert threads.threads_that_pay(run, [], []).used == 2

@@ -95,7 +95,6 @@ class OnnxRuntimeBackend(Backend):
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
     open_inputs: ClassVar[bool] = True
     gives_reference: ClassVar[bool] = True
-    tells_borders: ClassVar[bool] = True
 
     def __init__(self, cores: Sequence[int] = ()) -> None:
         self._cores = tuple(cores)

@@ -92,7 +92,6 @@ class OpenVinoBackend(Backend):
     # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
     open_inputs: ClassVar[bool] = False
-    tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", "openvino")

@@ -49,7 +49,6 @@ class TensorRtBackend(Backend):
         Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
     )
     pieces_share_memory: ClassVar[bool] = False
-    tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         version = _version()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -140,13 +139,7 @@ def _read(path: Path) -> _Body:
         body = data["body"]
         if _digest(_dump(body)) != data["sha256"]:
             raise ValueError("checksum does not match")
-        return from_plain({**body, "state": as_today(body["state"])}, _Body)
-
-
-def as_today(state: Mapping[str, Any]) -> dict[str, Any]:
-    """``state``, as JSON has it, with bounds: older ones have a budget of error, or none, which is no bound."""
-    bounds = state.get("bounds", dict.fromkeys(state.get("objectives", ())[1:], state.get("budget")))
-    return {**state, "bounds": {name: math.inf if most is None else most for name, most in bounds.items()}}
+        return from_plain(body, _Body)
 
 
 def _is_good(path: Path) -> bool:

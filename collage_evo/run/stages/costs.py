@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
-from collage_evo.backends.select import exact_arithmetic
 from collage_evo.config import Config
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
@@ -69,17 +68,11 @@ def gather_costs(
     """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed.
 
     ``alone``: ms of the whole model on engines that ran it, the machine their own.
-
-    A run that an older version began, which rewrote nothing, or in float32 alone, goes on so.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, found, target, policy)
-    exact = tuple(match for match in found.matches if not match.rewrites or exact_arithmetic(match))
-    plain = tuple(match for match in found.matches if not match.rewrites)
-    for matches in (found.matches, exact, plain):
-        own = costs_key(graph, replace(found, matches=matches), target, policy)
-        if (known := read_costs(saved, own, graph, found.refusals)) is not None:
-            return known
+    if (known := read_costs(saved, key, graph, found.refusals)) is not None:
+        return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     there = engines_on_device({match.engine for match in found.matches})

@@ -17,7 +17,6 @@ from collage_evo.backends.select import whole_variants
 from collage_evo.config import Config, changed
 from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.genome.search import checkpoint
 from collage_evo.policy import Policy
 from collage_evo.report.words import told_ms
 from collage_evo.run.context import RunContext
@@ -64,7 +63,7 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
     def decide() -> OnThreads:
         allowed, best_ms, policy = run.config.target.threads, _best_ms(run, found), run.config.policy
         of_all = OnThreads(allowed, ((allowed, best_ms),))
-        if best_ms > policy.threads_short_ms or checkpoint.exists(run.directory):  # a search of an earlier version
+        if best_ms > policy.threads_short_ms:
             return of_all
         with run.stage("fewer threads"):
             return fewest(of_all, partial(_measured_ms, run, backends), policy)
