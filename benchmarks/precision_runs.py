@@ -1,23 +1,19 @@
 """What our own runs of a contest of precisions say of themselves: error in int8, how much stands in it, seconds.
 
-    python benchmarks/precision_runs.py FOLDER/*/threads_1/ours_*/run [--errors int8_error.json]
+    python benchmarks/precision_runs.py FOLDER/*/threads_1/ours_*/run
 
 Takes run directories that ``precision.py`` has left, and any others; prints a row for each. The relative error with
 all heavy operators in int8 is what the run expected of it: the root of the sum of what it measured for each operator
-alone, on as many samples as it had time for. ``--errors`` names a file of ``int8_error.py``, whose column says what
-it really is on samples that calibration did not see (root of the mean square). Where a task has a metric, it is
-something else than its drop.
+alone, on as many samples as it had time for. Where a task has a metric, it is something else than its drop.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import repository  # noqa: F401
 
 from collage_evo.graph.operators import HEAVY
@@ -32,7 +28,6 @@ HEADS = (
     "task",
     "budget",
     "error, all in int8: expected",
-    "measured",
     "heavy operators in int8",
     "all in int8",
     "all in bfloat16",
@@ -43,16 +38,15 @@ HEADS = (
 )
 
 
-def row(run: Path, result: Result, measured: Mapping[str, Sequence[float]]) -> Sequence[str]:
+def row(run: Path, result: Result) -> Sequence[str]:
     """Cells by :data:`HEADS`; empty where the run says nothing of it."""
-    task, accuracy = _task(run), result.accuracy
+    accuracy = result.accuracy
     operators = [one for region in result.placement for one in region.operators]
     seconds = result.wall_seconds
     return (
-        task,
+        _task(run),
         str(accuracy.budget) if accuracy else "",
         _expected(run),
-        f"{np.sqrt(np.mean(np.square(measured[task]))):.2%}" if task in measured else "",
         _share([one for one in operators if one.kind in HEAVY], "int8"),
         _share(operators, "int8"),
         _share(operators, "bfloat16"),
@@ -84,10 +78,7 @@ def _whole(seconds: Mapping[str, float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--errors", type=Path, help="what int8_error.py wrote of the same tasks")
     options = parser.parse_args()
-    told = json.loads(options.errors.read_text()) if options.errors else {}
-    measured = {task: variants["corrected"] for task, variants in told.items()}
     print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
     for path in options.runs:
         run = path.resolve()
@@ -95,7 +86,7 @@ def main() -> None:
         if result is None:
             print(f"{run}: has no result yet, or one that cannot be read")
         else:
-            print(f"| {' | '.join(row(run, result, measured))} |")
+            print(f"| {' | '.join(row(run, result))} |")
 
 
 if __name__ == "__main__":

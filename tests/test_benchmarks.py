@@ -15,7 +15,6 @@ from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from tests.report.helpers import make_result
 
@@ -107,23 +106,6 @@ def test_a_model_that_takes_a_batch_gives_what_it_gave_sample_by_sample(
         alone = reference_outputs(one, {name: array[sample : sample + 1] for name, array in feeds.items()})
         for found, expected in zip(both, alone, strict=True):
             np.testing.assert_allclose(found[sample : sample + 1], expected, rtol=1e-3, atol=1e-4)
-
-
-def test_what_libraries_run_of_a_file_and_of_its_normalised_model_is_compared(script: Any, tmp_path: Path) -> None:
-    b = Builder("own")
-    image = b.op("Relu", b.input("x", (1, 3, 8, 8)))
-    kernel, ones = b.const(np.ones((4, 3, 3, 3), np.float32)), b.const(np.ones(4, np.float32))
-    normalised = b.op("BatchNormalization", b.op("Conv", image, kernel), ones, ones, ones, ones)
-    onnx.save(b.model(b.op("Flatten", normalised)), tmp_path / "own.onnx")
-    own_form = script("own_form")
-    model = own_form.WholeModel(str(tmp_path / "own.onnx"))
-    file, searched = (model.model("whole", form).graph.node for form in ("as-written", "original"))
-    assert [node.op_type for node in file] == ["Relu", "Conv", "BatchNormalization", "Flatten"]
-    assert [node.op_type for node in searched] == ["Relu", "Conv", "Reshape"]
-    found = own_form.compare(str(tmp_path / "own.onnx"))
-    assert own_form.shown(found["onnxruntime"]).endswith(": 1 Flatten / 1 Reshape")  # the other two it folds itself
-    assert own_form.shown({**found["onnxruntime"], "file": {}, "normalised": {}}).startswith("the same ")
-    assert own_form.shown("no such operator").startswith("not taken: no such")
 
 
 def test_what_a_run_took_is_read_from_its_result(script: Any) -> None:

@@ -22,7 +22,7 @@ and are scaled to what the whole model takes there, where a baseline tells it; t
 too, tell how its time is shared out (``fitness/costs/unprofiled.py``). What is not timed is as much slower than a
 profile as the rest of its engine, and is marked as an estimate (``CostModel.estimated``). An engine three times as
 slow as the best is not timed. ``benchmarks/prediction.py`` shows how near predictions come to what a search
-measures, ``benchmarks/time_to_costs.py`` how long costs take.
+measures.
 
 Joined matches cost less than their parts apart, because nothing leaves the backend in between. So some thirty
 random cuts of the model between the fastest engines, and between float32 and int8 inside a family, are measured as

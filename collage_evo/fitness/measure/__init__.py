@@ -12,7 +12,7 @@ start.
 
 Measuring processes load and check what they measure side by side, and time one at a time with nobody at work on the
 other slots (``fitness/measure/exclusive.py``): caches and memory are shared, and how much a library minds that
-differs from one to the next (``benchmarks/neighbour.py``), so that placements would rank otherwise than they rank
+differs from one to the next, so that placements would rank otherwise than they rank
 alone. Two locks on files see to it: who prepares shares the room, who times has it alone, and while somebody waits
 to time nobody begins. A device is one slot, whatever the cores, with a lock of its own; all cores compile for it,
 which counts as preparing, because libraries try on the device what they compile. Who compiles for the processor
@@ -63,7 +63,7 @@ medians and intervals mean what they always do. Every session's outputs are chec
 threads a session's pool threads are kept on its cores only where the library starts them at its first run.
 
 Parts are timed alone there too, and ``CostModel.for_sessions`` divides them by the number of sessions: one takes so
-much of the machine. That is wrong by as much as an engine minds its neighbours (``benchmarks/neighbour.py``: 0 to 6
+much of the machine. That is wrong by as much as an engine minds its neighbours (0 to 6
 % for two, 12 to 22 % for ncnn). Timing parts beside neighbours would need the neighbour to be the rest of a
 placement that is not known yet. A factor for each engine is the first thing that the learned cost model fits
 (``PRIOR``: 15 %), from whole models that were measured full, and no estimate is in the final race.

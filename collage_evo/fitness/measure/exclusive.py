@@ -1,8 +1,8 @@
 """Who times does so alone: jobs of one machine are prepared side by side, and timed one at a time.
 
 What runs on other cores takes its share of caches and memory, and some libraries mind more than others: with another
-run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn
-(``benchmarks/neighbour.py``). Such times rank placements otherwise than they rank alone.
+run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn.
+Such times rank placements otherwise than they rank alone.
 """
 
 from __future__ import annotations
