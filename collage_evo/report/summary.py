@@ -1,4 +1,4 @@
-"""The end of a run in at most fifteen lines: what won, how much faster, how wrong, what next."""
+"""The end of a run in at most fifteen lines: the verdict, what won, how much faster, how wrong, what next."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from collage_evo.report.advice import advice
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
+from collage_evo.report.verdict import verdict, verdict_of_profiles
 from collage_evo.report.words import (
     Part,
     capitalised,
@@ -43,12 +44,13 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
     """
     if len(finished) == 1:
         result = finished[0].result
-        told = [told_model(result), f"  {told_answer(result)}"]
+        told = [verdict(result), told_model(result), f"  {told_answer(result)}"]
         told += [f"  {line}" for line in (*not_proved(result), *gains(result), told_loss(result.accuracy))]
         told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
         told += [f"Next: {line}" for line in advice(result, directory)[:2]]
     else:
-        told = [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
+        told = [verdict_of_profiles([one.result for one in finished])]
+        told += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
         told += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
     places = _places(directory)
     room, lines = LINES - len(places), list[str]()
@@ -126,8 +128,7 @@ def gains(result: Result) -> list[str]:
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
         also = ", the best library alone" if library is best else ""
         if library.speedup.by_definition:
-            more = ": no mixture is faster for certain" if library is best else ""
-            lines.append(f"this is {told_library(library)} with its defaults{also}{more}")
+            lines.append(f"this is {told_library(library)} with its defaults{also}")
         else:
             wrong = "" if library.keeps else ", which breaks the budget"
             lines.append(told(library.speedup, f"{told_library(library)} with its defaults", f"{also}{wrong}"))

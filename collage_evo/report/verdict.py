@@ -1,0 +1,73 @@
+"""Verdict of a run: use the artifact, switch to a library, or keep what there is, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from collage_evo.report.result import LibraryResult, Result
+from collage_evo.report.words import title, told_name, told_ratio
+
+USUAL = "onnxruntime"
+"""Backend that a person with an ONNX file is taken to have now."""
+
+
+def verdict(result: Result) -> str:
+    """What to do after a run, and why, as one sentence with a full stop.
+
+    Only what the final comparison proved, with the whole interval above 1, is a reason to change anything.
+    """
+    action, reason = _decision(result)
+    return f"{action}: {reason}."
+
+
+def verdict_of_profiles(results: Sequence[Result]) -> str:
+    """The same for several profiles of input shapes, which share an artifact: how many of them want what."""
+    if len(results) == 1:
+        return verdict(results[0])
+    actions = Counter(_decision(result)[0] for result in results)
+    if len(actions) == 1:
+        return f"{next(iter(actions))}, for all {len(results)} profiles of input shapes."
+    counted = [f"{action} ({count} of {len(results)} profiles)" for action, count in actions.most_common()]
+    return f"{', '.join([counted[0], *(one[:1].lower() + one[1:] for one in counted[1:])])}."
+
+
+def _decision(result: Result) -> tuple[str, str]:
+    """What to do, and the reason."""
+    if _breaks_budget(result):
+        return "Keep what you have", "nothing that was measured keeps the budget"
+    if result.answer == "placement":
+        speedup, best = result.speedup_over_best_single, f"{told_name(result.best_single)}, the best library"
+        gain = f"{_gain(result, speedup.estimate)} {best}"
+        earlier = "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
+        return "Use the artifact", f"{earlier}{gain}"
+    answer = next((one for one in result.libraries if one.name == result.answer), None)
+    usual = next((one for one in result.libraries if one.backend == USUAL), None)
+    same = result.answer == USUAL or (usual is not None and usual is answer)
+    if same or (usual is not None and usual.keeps and usual.speedup.low <= 1.0):
+        return f"Keep {title(USUAL)}", "nothing that was measured is proved faster"
+    if answer is not None:
+        return f"Switch to {title(answer.backend)} with its defaults", _over_usual(result, usual)
+    return "Use the artifact", f"{told_name(result.answer)} is {_over_usual(result, usual)}"
+
+
+def _over_usual(result: Result, usual: LibraryResult | None) -> str:
+    """How an answer stands to the library that people have, which it is not."""
+    if usual is None:
+        return f"the fastest that was measured, and {title(USUAL)} had no part in the final comparison"
+    broken = "" if usual.keeps else ", which breaks the budget"
+    return f"{_gain(result, usual.speedup.estimate)} {title(USUAL)}{broken}"
+
+
+def _gain(result: Result, ratio: float) -> str:
+    what = "the throughput of" if result.objective == "throughput" else "as fast as"
+    return f"{told_ratio(ratio)} times {what}"
+
+
+def _breaks_budget(result: Result) -> bool:
+    """Whether the answer is over the budget, by the search's samples or by held-out ones."""
+    point = next((point for point in result.front if point.answer), None)
+    error, largest = result.accuracy.error_held_out, result.accuracy.largest
+    return (point is not None and not point.feasible) or (
+        error is not None and largest is not None and error > largest
+    )
