@@ -11,7 +11,7 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 372, 12, 150
 
 
 def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:
-    """Steps downwards (ms over s), dashed what the best library alone takes; empty for less than two points."""
+    """Steps downwards (ms over s), dashed the best library's time in the search; empty for less than two points."""
     if len(points) < 2:
         return ""
     times = [point["best_ms"] for point in points] + ([best_single_ms] if best_single_ms is not None else [])
@@ -37,6 +37,7 @@ def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | Non
         parts.append(f'<line class="budget" x1="{LEFT}" x2="{RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
     parts.append(f'<path class="axis" d="M{LEFT},{TOP} V{BOTTOM} H{RIGHT}"/>')
     parts.append(text((LEFT + RIGHT) / 2, HEIGHT - 4, "seconds of search", "middle"))
-    told = "Best time so far, in ms, over the seconds of the search; dashed: the best library alone"
-    head = f'<svg class="front curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{told}</title>'
+    dashed = "; dashed: the best single library, timed in the search as well" if best_single_ms is not None else ""
+    title = f"Best time so far, in ms, over the seconds of the search{dashed}"
+    head = f'<svg class="front curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{title}</title>'
     return f"{head}{''.join(parts)}</svg>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rich.table import Table
@@ -13,6 +14,13 @@ from collage_evo.report.words import told_asked, told_ms, told_number
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, how it was timed, what it is; whether it is the answer."""
+
+PHASES = {
+    "thoroughly": "Timed in the final comparison, in turns",
+    "briefly": "Timed briefly, in the search",
+    "alone": "Timed at the start of the run, one library after the other",
+}
+"""What times are of, by the word of a row for it."""
 
 MOST = 8
 """Placements in the table; each backend alone comes beside them."""
@@ -46,6 +54,32 @@ def fastest_singles(points: Sequence[FrontPoint]) -> list[FrontPoint]:
         if point.single:
             fastest.setdefault((point.single.partition("/")[0], point.arithmetics), point)
     return list(fastest.values())
+
+
+def proved_front(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+    """What is fastest at each error by the times of the final comparison, the smallest error first.
+
+    Nothing within the budget in it is faster than the answer, which is in it: what seemed faster was not proved to be
+    (its remark gives the reason), and is left out. Float32 counts as no error, since differences there are rounding.
+    """
+
+    def error(point: FrontPoint) -> float:
+        return -math.inf if point.exact or point.error is None else point.error
+
+    raced = [point for point in points if point.raced]
+    for answer in [point for point in raced if point.answer]:
+        raced = [
+            point
+            for point in raced
+            if point is answer
+            or point.latency_ms > answer.latency_ms
+            or (not point.feasible and error(point) > error(answer))
+        ]
+    found: list[FrontPoint] = []
+    for point in sorted(raced, key=lambda point: (error(point), point.latency_ms)):
+        if not found or point.latency_ms < found[-1].latency_ms:
+            found.append(point)
+    return found
 
 
 def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, ...]:
@@ -126,6 +160,17 @@ def told_point(point: FrontPoint) -> str:
     return "; ".join([*parts, *([point.remark] if point.remark else [])])
 
 
+def timing_of(point: FrontPoint) -> str:
+    """How it was timed, which is also in which phase of the run: times of two phases compare only roughly."""
+    return "thoroughly" if point.raced else "briefly" if point.key else "alone"
+
+
+def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
+    """All points that have an error, the fastest first, under the phase of the run that timed them."""
+    known = sorted((point for point in points if point.error is not None), key=lambda point: point.latency_ms)
+    phases = [(phase, [_row(p) for p in known if timing_of(p) == timing]) for timing, phase in PHASES.items()]
+    return [(phase, rows) for phase, rows in phases if rows]
+
+
 def _row(point: FrontPoint) -> Row:
-    timed = "thoroughly" if point.raced else "briefly" if point.key else "alone"
-    return (told_ms(point.latency_ms), told_number(point.error), timed, told_point(point), point.answer)
+    return (told_ms(point.latency_ms), told_number(point.error), timing_of(point), told_point(point), point.answer)

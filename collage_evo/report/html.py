@@ -1,4 +1,4 @@
-"""The result as one page that needs nothing else: what won, how much faster, how wrong, why; then all the rest."""
+"""The result as one page that needs nothing else: the verdict, what won, how fast, how wrong, why; then the rest."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader
 
+from collage_evo.errors import printable
 from collage_evo.files import write_whole
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.curve import curve_svg
-from collage_evo.report.front import front_rows, has_front, told_accuracy
+from collage_evo.report.front import has_front, rows_by_phase, told_accuracy
 from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Result
@@ -28,8 +29,21 @@ from collage_evo.report.summary import (
     told_speed,
 )
 from collage_evo.report.terminal import told_check, told_speeds
+from collage_evo.report.verdict import verdict, verdict_of_profiles
 from collage_evo.report.why import singles_in_words, why
-from collage_evo.report.words import capitalised, told_engine, told_ms, told_name, told_shapes
+from collage_evo.report.words import capitalised, title, told_engine, told_ms, told_name, told_shapes
+
+MARKS = {
+    "answer": "the answer",
+    "single": "a library on the whole model",
+    "pareto": "a combination, fastest at its error",
+    "placement": "another combination",
+    "answer brief": "the answer, timed briefly",
+    "single brief": "a library, timed briefly",
+    "pareto brief": "a combination, timed briefly, that seemed fastest at its error",
+    "placement brief": "another combination, timed briefly",
+}
+"""Classes of a mark in the picture, and what such a mark stands for."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +60,17 @@ def write_html(path: Path, result: Result) -> None:
     """Write ``report.html``."""
     front = has_front(result)
     pictures = [front_svg(result.front, result.accuracy, width) for width in (WIDE, NARROW)] if front else []
-    curve = curve_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
+    single_ms = _single_in_search(result)
+    curve = curve_svg(result.search.convergence, single_ms) if result.search else ""
     page = (
         _environment()
         .get_template("report.html.j2")
         .render(
             result=result,
             title=result.model["name"],
+            verdict=verdict(result),
+            facts=facts(result),
+            date=date_of(result),
             answer=told_answer(result),
             speed=told_speed(result),
             bars=bars(result),
@@ -63,7 +81,8 @@ def write_html(path: Path, result: Result) -> None:
             why=why(result),
             advice=[capitalised(line) + ("" if COMMAND in line else ".") for line in advice(result, path.parent)],
             pictures=pictures,
-            front=front_rows(result.front) if front else [],
+            marks=[(kind, label) for kind, label in MARKS.items() if f'class="{kind}"' in "".join(pictures)],
+            front=rows_by_phase(result.front) if front else [],
             rows=rows_of(result.placement),
             precisions=precisions_of(result.placement),
             singles=singles_in_words(result),
@@ -71,6 +90,7 @@ def write_html(path: Path, result: Result) -> None:
             accuracy=told_accuracy(result.accuracy) if front else "",
             check=told_check(result),
             curve=curve,
+            dashed=bool(curve) and single_ms is not None,
             directory=path.parent,
             home=home_of(path.parent),
         )
@@ -95,7 +115,15 @@ def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path
     page = (
         _environment()
         .get_template("overview.html.j2")
-        .render(title=first.model["name"], result=first, rows=rows, directory=directory)
+        .render(
+            title=first.model["name"],
+            verdict=verdict_of_profiles([one.result for one in finished.values()]),
+            facts=facts(first),
+            date=date_of(first),
+            result=first,
+            rows=rows,
+            directory=directory,
+        )
     )
     write_whole(path, page)
 
@@ -113,6 +141,30 @@ def bars(result: Result) -> list[Bar]:
         for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
     ]
     return found
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """What the numbers hold for, by name: date, command, machine, model, versions; older results lack some."""
+    made, model, threads = result.environment, result.model, result.target["threads"]
+    cores = f"; {threads} of {made['cores']} cores used" if "cores" in made else ""
+    accelerator = f"; {result.target['accelerator']}" if result.target.get("accelerator") else ""
+    command = made.get("command")
+    rows = [
+        ("Date", date_of(result)),
+        ("Command", "" if command is None else printable(command) or "none: a Python program called the package"),
+        ("Processor", f"{made['cpu']}{cores}{accelerator}"),
+        ("Model", model.get("source", "")),
+        ("Model's SHA-256", model.get("sha256", "")),
+        ("System", f"{made['system']}, Python {made['python']}"),
+        *((title(name), version) for name, version in made["backends"].items()),
+        *((name, version) for name, version in made.get("libraries", {}).items()),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def date_of(result: Result) -> str:
+    """When the result was made, in the time zone of that machine; empty for older results without a date."""
+    return str(result.environment.get("date", "")).replace("T", " ")
 
 
 def error_share(result: Result) -> float | None:
@@ -139,5 +191,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _best_single_ms(result: Result) -> float | None:
-    return next((b.median_ms for b in result.baselines if b.name == result.best_single), None)
+def _single_in_search(result: Result) -> float | None:
+    """What the best library takes by the search's own times; those of the final comparison are of another phase."""
+    backend, _, variant = result.best_single.partition("/")
+    kinds = (f"single:{result.best_single}", f"single:{backend}/{variant or 'default'}")
+    return next((seed.latency.median_ms for seed in result.seeds if seed.kind in kinds), None)

@@ -1,7 +1,8 @@
 """Latency against error as a scatter plot: SVG that stands by itself in a page.
 
 Colours are the page's (custom properties), so that it is readable in light and in dark; text is text. What a point is
-appears below the axes while it is pointed at or has the focus, which a tap gives it: that needs no program.
+appears below the axes while a pointer or a tap is on it, which needs no program. Points take no focus: there may be
+hundreds, and the table below the picture tells the same to a keyboard.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from collage_evo.report.front import fastest_singles, told_budget, told_point
+from collage_evo.report.front import fastest_singles, proved_front, timing_of, told_budget, told_point
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.svg import LINE, Box, text, text_box, ticks, told_tick, wrapped
 from collage_evo.report.words import told_ms, told_number
 
 WIDE, NARROW = 900, 380
 """Widths of the pictures for a screen and for a telephone, in pixels."""
-HINT = "Point at a dot, or tap it, to read what it is."
+GAP = 6.0
+"""Between two labels of an axis, in pixels."""
+HINT = "Point at a mark, or tap it, to read what it is."
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Axes:
         """Width of the band for float32, whose errors are rounding and would take most of the axis."""
         return 84 if self.width > NARROW else 58
 
+    @property
+    def tip_lines(self) -> int:
+        """Lines of text below the axes, for what a mark is."""
+        return 2 if self.width > NARROW else 4
+
     def of_error(self, error: float) -> float:
         """Where on the axis of errors, in pixels."""
         low, high = map(math.log, self.errors)
@@ -66,15 +74,18 @@ class Axes:
 
 
 def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE) -> str:
-    """All of ``points`` that have an error: what is fastest at each error as a line, each library alone, the answer.
+    """All of ``points`` that have an error: each library alone, the answer, as a line what is fastest at each error.
 
-    Empty where no point has an error.
+    Marks of what the final comparison timed are filled and the line is theirs, since brief times are of another phase
+    of the run: they may all be shorter, and a line through both would pass below the answer. Empty where no point has
+    an error.
     """
     drawn = [point for point in points if point.error is not None]
     if not drawn:
         return ""
     axes, budget = Axes.around(drawn, accuracy.largest, width), told_budget(accuracy.budget)
-    path, lines = _front_line(axes, drawn)
+    front = proved_front(drawn)
+    path, lines = _front_line(axes, front, accuracy.largest)
     parts = [*_frame(axes, drawn), path]
     limit = None
     if accuracy.largest is not None:
@@ -83,22 +94,23 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
         parts.append(f'<line class="budget" x1="{x:.1f}" x2="{x:.1f}" y1="{limit.top}" y2="{limit.bottom}"/>')
     parts += _labels(axes, drawn, lines, limit, budget)
     below = axes.plot.bottom + 58
-    parts += [_dot(axes, point, below) for point in sorted(drawn, key=_importance)]
+    parts += [_dot(axes, point, point in front, below) for point in sorted(drawn, key=_importance)]
     parts.append(text(axes.plot.left, below, HINT, "start", 'class="hint"'))
-    tall = below + 4 * LINE
+    tall = below + axes.tip_lines * LINE
     name = f"front-{width:.0f}"
     return (
         f'<svg class="front" viewBox="0 0 {width:g} {tall:g}" role="img" aria-labelledby="{name} {name}-told">'
         f'<title id="{name}">Latency against error, {escape(budget)}</title>'
-        f'<desc id="{name}-told">{escape(_told(drawn))}</desc>{"".join(parts)}</svg>'
+        f'<desc id="{name}-told">{escape(_told(drawn, front))}</desc>{"".join(parts)}</svg>'
     )
 
 
-def _told(points: Sequence[FrontPoint]) -> str:
+def _told(points: Sequence[FrontPoint], front: Sequence[FrontPoint]) -> str:
     """The picture in words."""
-    front = [f"{told_ms(point.latency_ms)} ms at {told_number(point.error)}" for point in points if point.pareto]
+    line = [f"{told_ms(point.latency_ms)} ms at {told_number(point.error)}" for point in front]
+    fastest = f" Fastest at each error in the final comparison: {', '.join(line)}." if line else ""
     answer = [f" The answer: {told_ms(p.latency_ms)} ms at {told_number(p.error)}." for p in points if p.answer]
-    return f"{len(points)} measured. Fastest at each error: {', '.join(front)}.{''.join(answer)}"
+    return f"{len(points)} measured.{fastest}{''.join(answer)}"
 
 
 def _importance(point: FrontPoint) -> tuple[bool, bool, bool]:
@@ -109,11 +121,14 @@ def _importance(point: FrontPoint) -> tuple[bool, bool, bool]:
 def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
     plot = axes.plot
     start = plot.left + axes.band
+    free = text_box(plot.left + axes.band / 2, plot.bottom + 16, "float32", "middle").right
     for error in ticks(*axes.errors):
         x = axes.of_error(error)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{plot.top}" y2="{plot.bottom}"/>'
-        if x > start + 8:
+        label = text_box(x, plot.bottom + 16, told_tick(error), "middle")
+        if label.left > free + GAP:
             yield text(x, plot.bottom + 16, told_tick(error), "middle")
+            free = label.right
     for ms in ticks(*axes.latencies):
         y = axes.y(ms)
         yield f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -125,32 +140,37 @@ def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
     yield text(2, 10, "latency (ms)", "start")
 
 
-def _front_line(axes: Axes, points: Sequence[FrontPoint]) -> tuple[str, list[Box]]:
-    """At each error the least latency that was measured at no larger one; what its lines take."""
-    path, lines = "", []
-    before: tuple[float, float] | None = None
-    for point in sorted((point for point in points if point.pareto), key=axes.x):
-        x, y = axes.x(point), axes.y(point.latency_ms)
-        path += f" H{x:.1f} V{y:.1f}" if before else f"M{x:.1f},{y:.1f}"
-        if before:
-            lines += [Box(before[0], before[1] - 1.5, x, before[1] + 1.5), Box(x - 1.5, before[1], x + 1.5, y)]
-        before = (x, y)
-    if before:
-        lines.append(Box(before[0], before[1] - 1.5, axes.plot.right, before[1] + 1.5))
-    return f'<path class="step" d="{path} H{axes.plot.right:.1f}"/>', lines
+def _front_line(axes: Axes, front: Sequence[FrontPoint], budget: float | None) -> tuple[str, list[Box]]:
+    """Through ``front``, as far as the budget or its last point; and what the lines take. Empty without points."""
+    if not front:
+        return "", []
+    lines: list[Box] = []
+    x, y = axes.x(front[0]), axes.y(front[0].latency_ms)
+    path = f"M{x:.1f},{y:.1f}"
+    for point in front[1:]:
+        right, down = axes.x(point), axes.y(point.latency_ms)
+        path += f" H{right:.1f} V{down:.1f}"
+        lines += [Box(x, y - 1.5, right, y + 1.5), Box(right - 1.5, y, right + 1.5, down)]
+        x, y = right, down
+    end = axes.plot.right if budget is None else max(x, axes.of_error(budget))
+    lines.append(Box(x, y - 1.5, end, y + 1.5))
+    return f'<path class="step" d="{path} H{end:.1f}"/>', lines
 
 
-def _dot(axes: Axes, point: FrontPoint, below: float) -> str:
-    kind = "answer" if point.answer else "single" if point.single else "pareto" if point.pareto else "placement"
-    radius = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.2}[kind]
-    told = f"{told_ms(point.latency_ms)} ms, error {told_number(point.error)}: {told_point(point)}"
+def _dot(axes: Axes, point: FrontPoint, on_line: bool, below: float) -> str:
+    fastest = on_line or (point.pareto and not point.raced)
+    kind = "answer" if point.answer else "single" if point.single else "pareto" if fastest else "placement"
+    radius = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.5}[kind]
+    told = f"{told_ms(point.latency_ms)} ms, error {told_number(point.error)}, timed {timing_of(point)}"
+    told += f": {told_point(point)}"
     x, y = axes.x(point), axes.y(point.latency_ms)
-    lines = wrapped(told, axes.plot.right - axes.plot.left)[:4]
+    lines = wrapped(told, axes.plot.right - axes.plot.left)[: axes.tip_lines]
     tip = "".join(text(axes.plot.left, below + k * LINE, line, "start") for k, line in enumerate(lines))
     where = f'cx="{x:.1f}" cy="{y:.1f}"'
+    brief = "" if point.raced else " brief"
     return (
-        f'<g class="point" tabindex="0"><circle class="reach" {where} r="9"/>'
-        f'<circle class="{kind}" {where} r="{radius}"><title>{escape(told)}</title></circle>'
+        f'<g class="point"><circle class="reach" {where} r="9"/>'
+        f'<circle class="{kind}{brief}" {where} r="{radius}"><title>{escape(told)}</title></circle>'
         f'<g class="tip">{tip}</g></g>'
     )
 
@@ -162,12 +182,11 @@ def _labels(
 
     One that has no such place is left out: pointing at its dot tells it.
     """
-    taken = [
-        Box(axes.x(p) - 6, axes.y(p.latency_ms) - 6, axes.x(p) + 6, axes.y(p.latency_ms) + 6)
-        for p in points
-        if p.answer or p.pareto or p.single
-    ]
-    taken += [*lines, *([limit] if limit else [])]
+    taken = [*lines, *([limit] if limit else [])]
+    for point in points:
+        x, y = axes.x(point), axes.y(point.latency_ms)
+        reach = 6 if point.answer or point.pareto or point.single else 3
+        taken.append(Box(x - reach, y - reach, x + reach, y + reach))
     if limit is not None:
         yield from _placed(axes, taken, (limit.left + 1.5, axes.plot.top + 8), budget, 'class="limit"', reach=4)
     for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_singles(points))):

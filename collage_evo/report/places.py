@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 COMMAND = "python -m collage_evo"
+SCRIPT = "collage-evo"
+"""The console script, as pyproject.toml names it."""
 PICKED = "picked"
 """The folder of a run directory with the answers for other budgets, each in one named after its budget."""
 
@@ -15,6 +18,14 @@ def home_of(answer: Path) -> Path:
     if answer.absolute().parent.name != PICKED:
         return answer
     return answer.parent.parent if len(answer.parts) > 1 else answer.absolute().parent.parent
+
+
+def command_line() -> str:
+    """The command that this process runs, as a person types it; empty where another program called the package."""
+    program = Path(sys.argv[0])
+    if program.name != SCRIPT and program.parts[-2:] != ("collage_evo", "__main__.py"):
+        return ""
+    return f"{COMMAND} {shlex.join(sys.argv[1:])}"
 
 
 def command(verb: str, directory: Path, more: str = "") -> str:

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import InputError
 from collage_evo.files import read_json, write_json
 from collage_evo.report.going_on import written_again
+from collage_evo.report.places import command_line
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
@@ -373,7 +375,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
-    """Versions and machine that the numbers hold for."""
+    """Versions and machine that the numbers hold for, when they were taken, and the command that took them."""
     libraries = {name: metadata.version(name) for name in ("collage-evo", "numpy", "onnx", "deap", "joblib")}
     return {
         "python": platform.python_version(),
@@ -382,4 +384,6 @@ def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "libraries": libraries,
         "backends": dict(backends),
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": command_line(),
     }

@@ -13,7 +13,7 @@ from collage_evo.report.console import new_table
 from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
 from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model
-from collage_evo.report.words import told_ms, told_number, told_ratio, told_shapes
+from collage_evo.report.words import STARTS, in_words, told_ms, told_number, told_ratio, told_shapes
 from collage_evo.target.target import CPU
 
 
@@ -36,7 +36,7 @@ def print_result(result: Result, console: Console) -> None:
     console.print(latency_table(result))
     for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
         if latency.reason:
-            console.print(f"{latency.name}: {latency.reason}", highlight=False)
+            console.print(f"{_named(latency.name)}: {latency.reason}", highlight=False)
     if has_front(result):
         console.print(front_table(result))
     console.print(placement_table(result.placement))
@@ -58,10 +58,10 @@ def latency_table(result: Result) -> Table:
     table = new_table(title, "what...", "median ms", "p10 .. p90", "runs", "predicted")
     for latency in result.baselines:
         remark = ", best single backend" if latency.name == result.best_single else ""
-        table.add_row(_spaced(latency.name) + remark, *_cells(latency))
+        table.add_row(_named(latency.name) + remark, *_cells(latency))
     table.add_section()
     for seed in result.seeds:
-        table.add_row(f"seed: {_spaced(seed.kind)}", *_cells(seed.latency), told_ms(seed.predicted_ms))
+        table.add_row(in_words(seed.kind), *_cells(seed.latency), told_ms(seed.predicted_ms))
     table.add_section()
     placed = result.answer == "placement"
     remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
@@ -99,12 +99,12 @@ def _rewrites(region: RegionResult) -> str:
 
 def serving_table(rows: Iterable[ServingResult]) -> Table:
     """What serving takes: the answer beside each backend alone."""
-    table = new_table("serving", "what...", "peak memory MB", "on disk MB", "load s")
+    table = new_table("serving", "what...", "peak memory MB", "on disk MB", "seconds to load")
     for row in rows:
         peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"
         load = "-" if row.load_ms is None else f"{row.load_ms / 1e3:.2f}"
         style = "bold" if row.name == "best" else None
-        table.add_row(_spaced(row.name), peak, f"{row.disk_bytes / 1e6:.1f}", load, style=style)
+        table.add_row(_named(row.name), peak, f"{row.disk_bytes / 1e6:.1f}", load, style=style)
     return table
 
 
@@ -139,6 +139,6 @@ def _cells(latency: Latency) -> tuple[str, str, str]:
     return (told_ms(latency.median_ms), f"{told_ms(latency.p10_ms)} .. {told_ms(latency.p90_ms)}", str(latency.n))
 
 
-def _spaced(name: str) -> str:
-    """With room for line breaks between the parts of a name such as ``greedy:openvino,ncnn``."""
-    return name.replace(":", ": ").replace(",", ", ")
+def _named(name: str) -> str:
+    """A library as it is named in a configuration; where the search began in words."""
+    return in_words(name) if ":" in name or name in STARTS else name

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 
-from collage_evo.report.front import fastest_singles
+from collage_evo.report.front import PHASES, fastest_singles
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.summary import told_gain, told_level
 from collage_evo.report.words import told_ms, told_name, told_number, told_ratio
+
+Single = tuple[str, str, str, str, bool]
+"""A library that took the whole model: what it is, ms, error, remark; whether it is the answer."""
+
+IN_TURNS, AT_START, NOT_TIMED = "Timed in turns with the answer", PHASES["alone"], "Not timed"
+SINGLES = (IN_TURNS, AT_START, NOT_TIMED)
+"""Phases of a run that time libraries."""
 
 
 def why(result: Result) -> list[str]:
@@ -51,31 +58,42 @@ def _over(result: Result) -> list[str]:
 
 def _failed(result: Result) -> list[str]:
     """Libraries that could not run the model alone."""
-    return [f"{one.reason}." for one in result.baselines if one.reason and one.median_ms is None]
+    reasons = [f"{one.reason}." for one in result.baselines if one.reason and one.median_ms is None]
+    return list(dict.fromkeys(reasons))
 
 
 def _latency(point: FrontPoint) -> float:
     return point.latency_ms
 
 
-def singles_in_words(result: Result) -> list[tuple[str, str, str, str]]:
-    """Each library alone: what it is, ms, error, remark; the fastest first, those without a time last."""
+def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
+    """Each library that took the whole model, under the phase of the run that timed it; the answer is in the first.
+
+    The fastest first. Times of two phases compare only roughly, since what else the machine does may change.
+    """
     turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
+    raced = {point.single for point in result.front if point.single and point.raced} | turns.keys()
     errors = {point.single: point.error for point in result.front if point.single}
     shown = {point.single for point in fastest_singles(result.front)}
-    rows = []
-    for one in sorted(result.baselines, key=lambda one: turns.get(one.name, one.median_ms) or math.inf):
+    rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
+    if result.answer == "placement":
+        error = next((point.error for point in result.front if point.answer), None)
+        rows[IN_TURNS] += [_single("The answer", result.best.median_ms, error, "", answer=True)]
+    for one in result.baselines:
         if ":" in one.name:  # a mixture by a rule of thumb, no library
             continue
-        remark = "the best library alone" if one.name == result.best_single else one.reason
+        ms = turns.get(one.name, one.median_ms)
+        remark = "the best single library" if one.name == result.best_single else one.reason
         if not remark and shown and one.name not in shown:
             remark = "another way of the same library"
-        rows.append(
-            (
-                told_name(one.name),
-                told_ms(turns.get(one.name, one.median_ms)),
-                told_number(errors.get(one.name)),
-                remark,
-            )
-        )
-    return rows
+        answer = one.name == result.answer
+        phase = NOT_TIMED if ms is None else IN_TURNS if answer or one.name in raced else AT_START
+        remark = f"the answer, {remark}" if answer else remark
+        rows[phase] += [_single(told_name(one.name), ms, errors.get(one.name), remark, answer)]
+    return [(phase, [row for _, row in sorted(found)]) for phase, found in rows.items() if found]
+
+
+def _single(name: str, ms: float | None, error: float | None, remark: str, answer: bool) -> tuple[float, Single]:
+    """A row, and what rows are sorted by."""
+    shown = "-" if ms is None else told_number(error)
+    return math.inf if ms is None else ms, (name, told_ms(ms), shown, remark, answer)

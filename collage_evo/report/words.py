@@ -14,6 +14,22 @@ from collage_evo.errors import CollageError
 TINY = 1e-4
 """Errors below that are told as powers of ten: zeros behind the point are hard to count."""
 
+STARTS: Mapping[str, str] = {
+    "dp": "the fastest by the measured times of its parts",
+    "dp-near": "nearly the fastest by the measured times of its parts",
+    "dp-front": "the fastest for its error, by the measured times of its parts",
+    "ladder": "operators that save the most for their error in a lower precision,",
+    "dp-diverse": "fast by the measured times of its parts, and unlike the others",
+    "mutation": "a variation of a fast one",
+    "crossover": "two fast ones combined",
+    "climb": "a variation that promised to be faster",
+    "program": "the fastest by what whole models had taken",
+    "rewritten": "operators written in another way that computes the same, in",
+    "random": "drawn at random",
+    "like": "carried over from an earlier run",
+}
+"""How the search came to a placement, in words."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -150,3 +166,14 @@ def told_time(seconds: float) -> str:
 def capitalised(text: str) -> str:
     """With a large first letter, the rest as it is; not for what may begin with a library's name."""
     return text[:1].upper() + text[1:]
+
+
+def in_words(kind: str) -> str:
+    """Where a placement comes from."""
+    kind = kind.removeprefix("seed:")
+    name, colon, rest = kind.partition(":")
+    if name == "single":
+        return f"{rest.removesuffix('/default')} alone, as the search timed it"
+    if name == "greedy":
+        return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
+    return STARTS.get(name, name) + (f" {rest}" if colon else "")

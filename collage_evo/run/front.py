@@ -24,23 +24,7 @@ from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint, finite
-from collage_evo.report.words import Part, told_engine, told_parts
-
-KINDS: Mapping[str, str] = {
-    "dp": "the fastest by the measured times of its parts",
-    "dp-near": "nearly the fastest by the measured times of its parts",
-    "dp-front": "the fastest for its error, by the measured times of its parts",
-    "ladder": "operators that save the most for their error in a lower precision,",
-    "dp-diverse": "fast by the measured times of its parts, and unlike the others",
-    "mutation": "a variation of a fast one",
-    "crossover": "two fast ones combined",
-    "climb": "a variation that promised to be faster",
-    "program": "the fastest by what whole models had taken",
-    "random": "drawn at random",
-    "like": "carried over from an earlier run",
-}
-"""How the search came to a placement, in words."""
-
+from collage_evo.report.words import Part, in_words, told_engine, told_parts
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""
@@ -141,17 +125,6 @@ def over_budget(point: FrontPoint) -> str:
     if point.feasible:
         return ""
     return "over the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
-
-
-def in_words(kind: str) -> str:
-    """Where a placement comes from."""
-    kind = kind.removeprefix("seed:")
-    name, colon, rest = kind.partition(":")
-    if name == "single":
-        return f"{rest.removesuffix('/default')} alone, as the search timed it"
-    if name == "greedy":
-        return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
-    return KINDS.get(name, name) + (f" {rest}" if colon else "")
 
 
 def _singles(baselines: Sequence[Baseline], raced: Raced, limits: Limits) -> Iterable[FrontPoint]:

@@ -11,7 +11,16 @@ from xml.etree import ElementTree
 import pytest
 
 from collage_evo.accuracy.judge import Quality
-from collage_evo.report.front import MOST, front_rows, front_table, shown, told_accuracy
+from collage_evo.report.front import (
+    MOST,
+    PHASES,
+    front_rows,
+    front_table,
+    proved_front,
+    rows_by_phase,
+    shown,
+    told_accuracy,
+)
 from collage_evo.report.html import write_html
 from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.result import FrontPoint, Result
@@ -47,6 +56,15 @@ def test_of_a_long_front_both_ends_the_answer_and_the_fastest_within_the_budget_
     assert len(found) == MOST
     assert {points[0].key, "key9", "key10", "key20"} <= {point.key for point in found}
     assert [point.error for point in found] == sorted(point.error or 0.0 for point in found)
+
+
+def test_the_page_s_table_has_every_point_under_the_phase_that_timed_it() -> None:
+    phases = dict(rows_by_phase(front_points()))
+    assert list(phases) == list(PHASES.values())
+    assert sum(map(len, phases.values())) == len(front_points())
+    thorough = phases[PHASES["thoroughly"]]
+    assert [row[0] for row in thorough] == ["630", "1000", "1200"]
+    assert [row[4] for row in thorough] == [True, False, False]
 
 
 def test_of_a_backend_s_ways_to_compute_alike_the_fastest_is_shown() -> None:
@@ -102,13 +120,15 @@ def drawing(points: list[FrontPoint] | None = None, largest: float | None = 0.01
 
 
 def of_class(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
-    return [element for element in svg.iter() if element.get("class") == kind]
+    return [element for element in svg.iter() if kind in element.get("class", "").split()]
 
 
 def test_the_picture_marks_the_answer_the_budget_and_each_backend_alone() -> None:
     svg = drawing()
     (answer,) = of_class(svg, "answer")
-    assert answer.findtext("title") == "630 ms, error 0.009: the answer; found by crossover, float32 and int8"
+    assert answer.findtext("title") == (
+        "630 ms, error 0.009, timed thoroughly: the answer; found by crossover, float32 and int8"
+    )
     (budget,) = of_class(svg, "budget")
     over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > float(budget.get("x1", ""))]
     assert [point.findtext("title", "").partition(": ")[2] for point in over] == [OVER]
@@ -135,7 +155,39 @@ def test_the_front_is_a_line_that_only_goes_right_and_down() -> None:
     down = [float(y) for y in re.findall(r"(?:,|V)([\d.]+)", path)]
     assert across == sorted(across)
     assert down == sorted(down)
-    assert len(down) == sum(point.pareto for point in front_points())
+    assert len(down) == len(proved_front(front_points())) == 2
+
+
+@pytest.mark.parametrize("moved", [0.01, 0.9, 1.0, 1.1, 100.0])
+def test_the_line_never_passes_below_the_answer_however_fast_brief_times_and_what_was_not_proved_are(
+    moved: float,
+) -> None:
+    points = [point if point.answer or point.single else lasting(point, moved) for point in front_points()]
+    loser = replace(points[4], raced=True, latency_ms=620.0, remark="not faster for certain")
+    svg = drawing([*points, loser])
+    (line,), (answer,) = of_class(svg, "step"), of_class(svg, "answer")
+    lowest = max(float(y) for y in re.findall(r"(?:,|V)([\d.]+)", line.get("d", "")))
+    assert lowest == float(answer.get("cy", ""))
+    (budget,) = of_class(svg, "budget")
+    assert float(re.findall(r"H([\d.]+)", line.get("d", ""))[-1]) == float(budget.get("x1", ""))
+
+
+def lasting(point: FrontPoint, times: float) -> FrontPoint:
+    return replace(point, latency_ms=point.latency_ms * times)
+
+
+def test_where_the_answer_breaks_the_budget_what_is_more_exact_and_slower_is_still_on_the_line() -> None:
+    points = [replace(point, feasible=False) for point in front_points()]
+    assert [point.latency_ms for point in proved_front(points)] == [1000.0, 630.0]
+    faster = replace(points[0], latency_ms=600.0)
+    assert [point.latency_ms for point in proved_front([faster, *points[1:]])] == [1200.0, 630.0]
+
+
+def test_only_marks_of_the_final_comparison_are_filled() -> None:
+    svg, points = drawing(), front_points()
+    brief = of_class(svg, "brief")
+    assert len(brief) == sum(not point.raced for point in points)
+    assert all("timed thoroughly" not in mark.findtext("title", "") for mark in brief)
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
@@ -169,7 +221,6 @@ def _drawn(path: str) -> list[Box]:
 def test_what_a_point_is_can_be_read_by_pointing_at_it_or_with_a_tap() -> None:
     points = of_class(drawing(), "point")
     assert len(points) == len(front_points())
-    assert {point.get("tabindex") for point in points} == {"0"}
     for point in points:
         told = " ".join(text.text or "" for text in point.iter("text"))
         assert " ms, error " in told
@@ -179,5 +230,4 @@ def test_what_a_point_is_can_be_read_by_pointing_at_it_or_with_a_tap() -> None:
 @pytest.mark.parametrize("error", [0.0, -0.01, None])
 def test_a_metric_that_does_not_drop_is_drawn_too(error: float | None) -> None:
     points = [replace(front_points()[5], error=error, pareto=error is not None), *front_points()]
-    dots = sum(len(of_class(drawing(points), kind)) for kind in ("answer", "single", "pareto", "placement"))
-    assert dots == len(points) - (error is None)
+    assert len(of_class(drawing(points), "reach")) == len(points) - (error is None)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from collage_evo.report.front import PHASES
 from collage_evo.report.html import bars, error_share, write_html, write_overview
-from collage_evo.report.result import Latency, Operator, RegionResult, Result
+from collage_evo.report.result import Latency, Operator, RegionResult, Result, SeedResult, environment
 from collage_evo.report.summary import Finished
+from collage_evo.report.verdict import verdict, verdict_of_profiles
+from collage_evo.report.why import IN_TURNS, NOT_TIMED, singles_in_words
 from tests.report.test_summary import INSIDE, RESULTS, mixed, nothing_won
 
 
@@ -32,6 +37,154 @@ def test_what_comes_first_says_what_how_much_faster_how_wrong_and_why(name: str,
     assert places == sorted(places)
     assert "ONNX Runtime in float32" in first
     assert INSIDE.findall(first[: places[-1]]) == []
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_verdict_is_the_first_thing_and_the_only_heading_of_its_rank(name: str, tmp_path: Path) -> None:
+    result = RESULTS[name]()
+    page = page_of(result, tmp_path)
+    body = page.partition("<body>")[2]
+    assert words(body).startswith(verdict(result))
+    assert re.findall(r"<h(\d)", page)[0] == "1"
+    assert set(re.findall(r"<h(\d)", page)[1:]) == {"2"}
+    assert f"<h1>{verdict(result)}</h1>" in page
+
+
+def test_the_page_of_several_profiles_begins_with_their_verdict(tmp_path: Path) -> None:
+    finished = {f"{k}/report.html": Finished({"x": [1, k]}, one()) for k, one in enumerate((nothing_won, mixed))}
+    write_overview(tmp_path / "report.html", finished, tmp_path)
+    body = (tmp_path / "report.html").read_text().partition("<body>")[2]
+    assert words(body).startswith(verdict_of_profiles([nothing_won(), mixed()]))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_whole_page_is_in_plain_words(name: str, tmp_path: Path) -> None:
+    result = RESULTS[name]()
+    page = words(page_of(result, tmp_path))
+    for allowed in (*(str(node) for region in result.placement for node in region.nodes), str(tmp_path)):
+        page = page.replace(allowed, "")
+    plain = re.sub(r"with its defaults|with their defaults|onnxruntime/nchw|detector.onnx", "", page)
+    assert INSIDE.findall(plain) == []
+    assert not re.search(r"greedy|\bdp\b|single:|load s\b", plain)
+
+
+def test_a_page_of_many_marks_has_few_tab_stops(tmp_path: Path) -> None:
+    front = [replace(point, key=f"{k}") for k in range(20) for point in mixed().front]
+    page = page_of(replace(mixed(), front=front), tmp_path)
+    assert page.count('class="point"') == 2 * len(front)
+    assert "<details open" not in page
+    seen = re.sub(r"</summary>.*?</details>", "</summary></details>", page, flags=re.DOTALL)
+    stops = re.findall(r"<(?:a|button|input|select|textarea|summary)\b|\btabindex", seen)
+    assert 0 < len(stops) <= 15
+    assert "tabindex" not in page
+
+
+def test_the_foot_says_when_by_which_command_and_on_what_the_numbers_were_taken(tmp_path: Path) -> None:
+    made = {
+        **mixed().environment,
+        "date": "2026-01-02T03:04:05+01:00",
+        "command": "python -m collage_evo run detector.onnx --budget 0.01",
+        "backends": {"openvino": "2025.0", "ncnn": "1.0.1"},
+        "libraries": {"numpy": "2.3.4", "deap": "1.4.3"},
+        "cpu": "Processor 9000",
+        "cores": 8,
+    }
+    foot = words(page_of(replace(mixed(), environment=made), tmp_path).partition("<footer>")[2])
+    for fact in (
+        "Date 2026-01-02 03:04:05+01:00", f"Command {made['command']}", "Processor Processor 9000; 2 of 8 cores used",
+        "Model detector.onnx", "OpenVINO 2025.0", "ncnn 1.0.1", "numpy 2.3.4", "deap 1.4.3", "Python 3",
+    ):  # fmt: skip
+        assert fact in foot
+    without = {**made, "command": ""}
+    foot = words(page_of(replace(mixed(), environment=without), tmp_path).partition("<footer>")[2])
+    assert "Command none: a Python program called the package" in foot
+
+
+def test_a_result_of_before_that_says_no_date_has_a_page_without_one(tmp_path: Path) -> None:
+    assert "date" not in mixed().environment
+    foot = words(page_of(mixed(), tmp_path).partition("<footer>")[2])
+    assert not re.search("Date|Command|SHA", foot)
+
+
+def test_what_a_result_holds_for_is_taken_down_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/venv/bin/collage-evo", "run", "my model.onnx", "--threads", "2"])
+    before = datetime.now().astimezone().replace(microsecond=0)
+    made = environment("a CPU", {"ncnn": "1"})
+    assert made["command"] == "python -m collage_evo run 'my model.onnx' --threads 2"
+    assert before <= datetime.fromisoformat(made["date"]) <= datetime.now().astimezone()
+    monkeypatch.setattr(sys, "argv", ["/opt/collage_evo/__main__.py", "resume", "runs/x"])
+    assert environment("a CPU", {})["command"] == "python -m collage_evo resume runs/x"
+    monkeypatch.setattr(sys, "argv", ["/opt/service/__main__.py", "--token", "secret"])
+    assert environment("a CPU", {})["command"] == "", "another program's arguments are its own"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_marks_stand_out_from_what_they_are_on(dark: bool, tmp_path: Path) -> None:
+    style = page_of(mixed(), tmp_path).partition("<style>")[2]
+    light, _, after = style.partition("@media (prefers-color-scheme: dark)")
+    found = dict(re.findall(r"--([\w]+): (#\w+)", light))
+    if dark:
+        found |= dict(re.findall(r"--([\w]+): (#\w+)", after.partition("}")[0]))
+    for ground in ("paper", "card"):
+        for ink in ("ink", "dim", "limit", "single", "mark"):
+            assert contrast(found[ink], found[ground]) >= 4.5, (ink, ground)
+    for ground in ("float32", "bfloat16", "int8", "other"):
+        assert contrast(found["chip"], found[ground]) >= 4.5, ground
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio; 4.5 is its level AA for text."""
+
+    def luminance(colour: str) -> float:
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_headers_of_tables_say_of_what_and_pictures_have_a_text(tmp_path: Path) -> None:
+    page = page_of(mixed(), tmp_path)
+    assert page.count("<th ") == len(re.findall(r'<th scope="(?:col|row|rowgroup)"', page)) > 0
+    assert "<th>" not in page
+    for picture in re.findall(r"<svg[^>]*>.{9}", page, flags=re.DOTALL):
+        assert 'aria-hidden="true"' in picture or (' role="img"' in picture and "><title" in picture), picture
+
+
+def test_times_of_two_phases_stand_under_two_headings(tmp_path: Path) -> None:
+    points = [replace(point, raced=point.single == "onnxruntime/nchw") for point in mixed().front]
+    result = replace(mixed(), front=points, libraries=())
+    found = dict(singles_in_words(result))
+    assert list(found) == [IN_TURNS, PHASES["alone"], NOT_TIMED]
+    assert {(name, answer) for name, _, _, _, answer in found[IN_TURNS]} == {
+        ("The answer", True),
+        ("ONNX Runtime in float32 (nchw)", False),
+    }
+    table = words(page_of(result, tmp_path).partition("Each library on the whole model")[2])
+    places = [table.index(phase) for phase in found]
+    assert places == sorted(places)
+
+
+def test_the_curve_of_the_search_has_times_of_the_search_only(tmp_path: Path) -> None:
+    steps = [{"seconds": 1.0, "best_ms": 5.0}, {"seconds": 2.0, "best_ms": 4.0}]
+    before = mixed().search
+    assert before is not None
+    search = replace(before, convergence=steps)
+    seed = SeedResult("single:openvino/bf16", 4.5, Latency("single:openvino/bf16", 4.4, 4.3, 4.5, 5))
+    race = [Latency("openvino/bf16", 9.9, 9.8, 10.0, 100)]
+    with_single = replace(mixed(), search=search, seeds=[seed], baselines=race)
+    drawn, missing = (
+        page_of(result, tmp_path).partition("How the search went")[2].partition("What serving")[0]
+        for result in (with_single, replace(with_single, seeds=[]))
+    )
+    assert "Dashed: the best single library" in drawn
+    labels = [float(label) for label in re.findall(r'end" >([\d.]+)</text>', drawn)]
+    assert labels
+    assert max(labels) < 6.0, "the axis reaches to times of the search, not to the race's 9.9 ms"
+    assert "ashed" not in missing
+    assert 'class="budget"' not in missing
 
 
 def test_the_number_of_the_check_has_another_name_and_stands_elsewhere(tmp_path: Path) -> None:
@@ -78,7 +231,7 @@ def test_the_page_of_several_profiles_has_a_table_with_times_and_its_style(tmp_p
     finished = {f"profiles/{k}/report.html": Finished({"x": [1, 3, k]}, nothing_won()) for k in range(2)}
     write_overview(tmp_path / "report.html", finished, tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<tr>") == 3
+    assert page.partition("<footer>")[0].count("<tr>") == 3
     assert "1235" in words(page)
     assert "2.85 times as fast as ONNX Runtime" in words(page)
     assert '<a href="profiles/1/report.html">x [1, 3, 1]</a>' in page

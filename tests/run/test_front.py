@@ -15,12 +15,12 @@ from collage_evo.fitness.final.race import Race
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint
+from collage_evo.report.words import in_words
 from collage_evo.run.front import (
     UNRACED,
     Raced,
     feasible_baselines,
     front_points,
-    in_words,
     marked,
 )
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
@@ -62,6 +62,7 @@ def test_only_float32_is_exact_whatever_the_errors_are() -> None:
         ("seed:dp", "the fastest by the measured times of its parts"),
         ("seed:single:openvino/default", "openvino alone, as the search timed it"),
         ("seed:greedy:tvm,ncnn", "each operator in the first library that takes it, of tvm, ncnn"),
+        ("rewritten:ncnn", "operators written in another way that computes the same, in ncnn"),
         ("crossover", "two fast ones combined"),
         ("seed:new:0.5", "new 0.5"),
     ],
