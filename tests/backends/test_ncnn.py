@@ -8,9 +8,10 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from collage_evo.backends.base import Built, Target
+from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.ncnn.plain import piece
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.read import build_graph
@@ -83,3 +84,24 @@ def test_a_product_is_taken_with_the_biases_that_the_converter_knows(
     ncnn, graph = get_backend("ncnn"), build_graph(model)
     assert bool(ncnn.supports(graph, graph.all_nodes)) == taken
     assert isinstance(ncnn.build(model, Target(), ncnn.variant("default"), tmp_path), Built) == taken
+
+
+def test_a_batch_of_several_samples_is_declined_and_never_bound(tmp_path: Path) -> None:
+    ncnn = get_backend("ncnn")
+
+    def model(batch: int) -> onnx.ModelProto:
+        b = Builder("batch")
+        return b.model(b.op("Conv", b.input("x", (batch, 3, 8, 8)), b.const(weight(4, 3, 3, 3))))
+
+    refused = ncnn.build(model(2), Target(), ncnn.variant("default"), tmp_path)
+    assert isinstance(refused, BuildFailure)
+    assert "[2, 3, 8, 8]: ncnn runs batches of one sample only" in refused.reason
+    assert isinstance(ncnn.build(model(1), Target(), ncnn.variant("default"), tmp_path), Built)
+    loaded = ncnn.load(tmp_path, Target(), ncnn.variant("default"), (), ())
+    one, two = (
+        ([np.ones((n, 3, 8, 8), np.float32)], [np.full((n, 4, 6, 6), np.nan, np.float32)]) for n in (1, 2)
+    )
+    loaded.bind(*one)()
+    assert np.isfinite(one[1][0]).all()
+    with pytest.raises(ValueError, match="batches of one sample"):
+        loaded.bind(*two)

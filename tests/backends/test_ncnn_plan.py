@@ -22,10 +22,10 @@ SCRIPT = """
 """
 
 
-def plan(first="Convolution", second="Pooling", source=0, result=0, ranks=(4, 4)) -> Plan:
+def plan(first="Convolution", second="Pooling", source=0, result=0, shapes=((1, 3, 9, 9), (1, 8, 9, 9))) -> Plan:
     param = CONV_THEN_ADD.format(first=first, second=second)
     script = SCRIPT.format(input=source, output=result)
-    return make_plan(param, script, ranks, 1, lambda kind: kind != "Mystery")
+    return make_plan(param, script, shapes, 1, lambda kind: kind != "Mystery")
 
 
 def test_layers_that_only_read_share_the_callers_memory():
@@ -50,8 +50,11 @@ def test_a_plan_survives_its_file():
     [
         ({"first": "Mystery"}, "no ncnn layer for Mystery"),
         ({"source": 1}, "the batch axis is 1"),
-        ({"source": 233, "ranks": (5, 4)}, "in0 has 5 axes"),
-        ({"ranks": (4, 4, 4)}, "lost out1"),
+        ({"source": 233, "shapes": ((1, 1, 3, 9, 9), (1, 8, 9, 9))}, "in0 has 5 axes"),
+        ({"shapes": ((1, 3, 9, 9),) * 3}, "lost out1"),
+        ({"shapes": ((2, 3, 9, 9), (2, 8, 9, 9))}, r"in0 has the shape \[2, 3, 9, 9\]: .* of one sample"),
+        ({"shapes": ((1, 3, 9, 9), (4, 8, 9, 9))}, r"out0 has the shape \[4, 8, 9, 9\]"),
+        ({"shapes": ((0, 3, 9, 9), (0, 8, 9, 9))}, "of one sample"),
     ],
 )
 def test_what_is_not_the_model_is_refused(changes, message):

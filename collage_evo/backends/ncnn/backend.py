@@ -100,7 +100,7 @@ class NcnnBackend(Backend):
             plan = make_plan(
                 (workdir / _PARAM).read_text(),
                 (workdir / f"{_STEM}_ncnn.py").read_text(),
-                [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
+                [_sizes(value) for value in (*model.graph.input, *model.graph.output)],
                 len(model.graph.input),
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
@@ -124,6 +124,11 @@ class NcnnBackend(Backend):
         winograd = variant.base != "sgemm"
         network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
         return _Loaded(network, _plan(workdir))
+
+
+def _sizes(value: onnx.ValueInfoProto) -> list[int]:
+    """Of each axis, 0 for one that is open."""
+    return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
 
 def _plan(workdir: Path) -> Plan:

@@ -39,35 +39,39 @@ class _Layer:
 
 
 def make_plan(
-    param: str, script: str, ranks: Sequence[int], inputs: int, known: Callable[[str], bool]
+    param: str, script: str, shapes: Sequence[Sequence[int]], inputs: int, known: Callable[[str], bool]
 ) -> Plan:
     """Read the network's text file and the sample script that comes with it.
 
     Args:
         param: the ``.ncnn.param`` file's text.
         script: the ``_ncnn.py`` file's text; it alone says which tensors have lost their batch axis.
-        ranks: the number of axes of each of the model's inputs, then of each output.
+        shapes: of each of the model's inputs, then of each output; a size that is open is 0.
         inputs: how many of them are inputs.
         known: whether ncnn has a layer of this type.
 
     Raises:
-        ConversionError: the network is not the model, or has layers that ncnn does not know.
+        ConversionError: the network is not the model, or has layers that ncnn does not know, or a batch is
+            not of one sample.
     """
     layers = [_layer(line) for line in param.splitlines()[2:] if line.strip()]
     foreign = [layer.kind for layer in layers if not known(layer.kind)]
     if foreign:
         raise ConversionError(f"the converter found no ncnn layer for {foreign[0]}")
     blobs = {blob for layer in layers for blob in layer.outputs}
-    wanted = [f"in{k}" for k in range(inputs)] + [f"out{k}" for k in range(len(ranks) - inputs)]
+    wanted = [f"in{k}" for k in range(inputs)] + [f"out{k}" for k in range(len(shapes) - inputs)]
     lost = [name for name in wanted if name not in blobs]
     if lost:
         raise ConversionError(f"the converter lost {lost[0]}")
     axes = [int(axis) for axis in _CALL.findall(script)]
-    if len(axes) != len(ranks):
+    if len(axes) != len(shapes):
         raise ConversionError("the converter's sample script is not understood: another version of pnnx?")
-    for name, axis, rank in zip(wanted, axes, ranks, strict=True):
+    for name, axis, shape in zip(wanted, axes, shapes, strict=True):
+        rank = len(shape)
         if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, MAX_RANK + 1):
             raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")
+        if axis == 0 and shape[0] != 1:  # ncnn would see the first sample only
+            raise ConversionError(f"{name} has the shape {list(shape)}: ncnn runs batches of one sample only")
     batched = tuple(axis == 0 for axis in axes)
     shared = tuple(_read_only(layers, f"in{k}") for k in range(inputs))
     return Plan(batched[:inputs], batched[inputs:], shared)

@@ -80,9 +80,16 @@ def bound(
     batched_outputs: Sequence[bool],
     shared: Sequence[bool],
 ) -> Callable[[], None]:
-    """A call of ``network``, which sees tensors without their batch axis where they are ``batched``."""
+    """A call of ``network``, which sees tensors without their batch axis where they are ``batched``.
+
+    Raises:
+        ValueError: such a tensor is a batch of more than one sample: ncnn would run the first one only.
+    """
     import ncnn
 
+    for array, batched in zip((*inputs, *outputs), (*batched_inputs, *batched_outputs), strict=True):
+        if batched and len(array) != 1:
+            raise ValueError(f"ncnn runs batches of one sample, and a tensor has the shape {list(array.shape)}")
     given = [
         (f"in{k}", ncnn.Mat(array[0] if batched else array), in_place)
         for k, (array, batched, in_place) in enumerate(zip(inputs, batched_inputs, shared, strict=True))
