@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,7 @@ def read_feeds(
             extra = {name: array for name, array in one.items() if labels and name not in inputs}
             fed = {name: array for name, array in one.items() if name not in extra}
             found.append(check_feeds(fed, model, where) | extra)
+            require_rows(found[-1], [name for name, sizes in dims.items() if sizes and sizes[0] is None], where)
     if not found:
         raise InputError(f"{source} holds no data: {_FORMS}")
     return tuple(found)
@@ -146,6 +147,18 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
     if missing := [name for name in inputs if name not in feeds]:
         raise InputError(f"{where} has no array {missing[0]!r}: the model takes {', '.join(inputs)}")
     return {name: _checked(np.asarray(feeds[name]), value, where) for name, value in inputs.items()}
+
+
+def require_rows(feeds: Mapping[str, np.ndarray], batched: Iterable[str], where: str) -> None:
+    """Require some rows in ``batched``, inputs whose leading size is open: a batch of none is run in no time.
+
+    Raises:
+        InputError: each of them is empty; ``where`` says whose arrays they are.
+    """
+    sizes = {name: array.shape for name, array in feeds.items() if name in set(batched)}
+    if sizes and all(shape[:1] == (0,) for shape in sizes.values()):
+        name, shape = next(iter(sizes.items()))
+        raise InputError(f"{where} has no row of {name!r} (shape {list(shape)}): give one at least")
 
 
 def read_npz(path: Path) -> Feeds:

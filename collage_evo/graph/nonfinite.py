@@ -22,6 +22,15 @@ def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
     return any(_differ(a, e) for a, e in zip(actual, expected, strict=True))
 
 
+def nonfinite(values: Mapping[str, Any]) -> str:
+    """The first of ``values`` that holds NaN or infinity, by name; empty where none does."""
+    return next((name for name, value in values.items() if _holds_floats(value) and not _all_finite(value)), "")
+
+
+def _all_finite(value: np.ndarray) -> bool:
+    return bool(np.isfinite(value).all())
+
+
 def _differ(actual: Any, expected: Any) -> bool:
     if not isinstance(expected, np.ndarray) or not (_holds_floats(expected) or expected.dtype == bool):
         return False

@@ -27,7 +27,7 @@ from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out, run_once
-from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of
+from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, require_finite
 from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.presence import Lookout
@@ -103,6 +103,8 @@ def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, P
 def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
     model = run_once(subject.config, model_file(subject.config), [sample.feeds for sample in subject.samples[:1]])
     lay_out(place, model)
+    if not subject.config.verify.keeps_nonfinite:
+        require_finite(model, subject.samples)
     shapes = {name: tuple(sizes) for name, sizes in subject.shapes.items()}
     made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"

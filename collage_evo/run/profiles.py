@@ -19,7 +19,7 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.samples import kept_profiles, model_file
+from collage_evo.run.samples import describe_batch, kept_profiles, model_file
 from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -49,6 +49,8 @@ def _searched(
     own = model_file(config)
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
     profiles = kept_profiles(config, directory, file)
+    if note := describe_batch(config, profiles, file):
+        reporter.say(note)
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])
         result = evaluate(shaped, directory, reporter, lambda flow: flow.on_threads_that_pay().result(), file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,22 @@ def kept_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Sha
         InputError: see :func:`read_samples`.
     """
     return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config, file))
+
+
+def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> str:
+    """What to know of data whose leading size became the model's batch, because the model leaves that open and no
+    shapes were given; empty where it is 1 or nothing was chosen so."""
+    if config.model.shapes or config.data.source is None or len(profiles) != 1:
+        return ""
+    (shapes,) = profiles
+    dims = {name: sizes for name, sizes in input_dims(file.declared).items() if sizes and None in sizes}
+    batched = [name for name, sizes in dims.items() if sizes[0] is None]
+    if all(shapes[name][0] <= 1 for name in batched):
+        return ""
+    single = {name: [1 if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
+    told = ", ".join(f"{name} {shapes[name]}" for name in batched)
+    wanted = ", ".join(f"{name}: {sizes}" for name, sizes in single.items())
+    return f"the data are taken as batches of {told}: for samples of one row give --shapes {shlex.quote(wanted)}"
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from collage_evo.backends.registry import device_of
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.graph.data import read_npz
+from collage_evo.graph.data import read_npz, require_rows
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
+from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
 from collage_evo.target.target import CPU
 
@@ -89,12 +90,20 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     Raises:
         InputError: the artifact or the inputs cannot be used.
     """
-    profiles = read_artifact(artifact).profiles
+    found = read_artifact(artifact)
+    profiles = found.profiles
     settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
     infos = {profile.program.shapes: profile.info for profile in profiles}
-    samples = [read_npz(inputs)] if inputs else [random_feeds(profile.program) for profile in profiles]
+    samples = [_given(inputs, found.signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
         return tuple(_bench(session, feeds, settings, infos) for feeds in samples)
+
+
+def _given(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
+    feeds = read_npz(inputs)
+    open_ones = [arg.name for arg in signature.inputs if arg.shape and not isinstance(arg.shape[0], int)]
+    require_rows(feeds, open_ones, str(inputs))
+    return feeds
 
 
 def _bench(

@@ -165,6 +165,21 @@ def test_an_open_batch_is_cut_by_the_shapes_given_and_else_is_one_sample(tmp_pat
     assert [sample["x"].shape for sample in read_feeds(path, images("n"), {"x": [2, 3]})] == [(2, 3)] * 3
 
 
+def test_no_rows_are_refused_unless_asked_for(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=np.zeros((0, 3), np.float32))
+    with pytest.raises(InputError, match=r"a\.npz has no row of 'x' \(shape \[0, 3\]\): give one at least"):
+        read_feeds(path, images("n"))
+    assert read_feeds(path, images("n"), {"x": [0, 3]})[0]["x"].shape == (0, 3)
+
+
+def test_an_input_may_be_empty_beside_another_that_is_not(tmp_path: Path) -> None:
+    net = Builder("detections")
+    image, boxes = net.input("image", ("n", 3)), net.input("boxes", ("m", 3))
+    path = save(tmp_path / "a.npz", image=np.ones((1, 3), np.float32), boxes=np.ones((0, 3), np.float32))
+    (sample,) = read_feeds(path, net.model(net.op("Concat", image, boxes, axis=0)))
+    assert sample["boxes"].shape == (0, 3)
+
+
 def test_an_array_that_fits_goes_with_every_sample(tmp_path: Path) -> None:
     found = read_feeds(save(tmp_path / "a.npz", ids=np.array([[1], [2]]), scale=SCALE), model())
     assert [(int(sample["ids"][0, 0]), float(sample["scale"][0])) for sample in found] == [(1, 2.0), (2, 2.0)]

@@ -16,7 +16,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
-from collage_evo.run.samples import kept_profiles, matching, model_file, profiles_of
+from collage_evo.run.samples import describe_batch, kept_profiles, matching, model_file, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed
@@ -126,3 +126,20 @@ def test_the_fall_back_is_the_best_over_all_profiles() -> None:
     assert best.name == "b"
     assert best_fallback([measured(a=1.0), measured(a=None)]) is None
     assert best_fallback([[]]) is None
+
+
+def test_a_batch_that_the_data_choose_is_said_with_the_shapes_of_single_samples(tmp_path: Path) -> None:
+    save_model(OPEN, tmp_path / "m.onnx")
+
+    def said(count: int, **model: object) -> str:
+        np.savez(tmp_path / "x.npz", **rows(count))  # type: ignore[arg-type]
+        source = {"source": str(tmp_path / "m.onnx"), **model}
+        asked = parse_config({"model": source, "data": {"source": str(tmp_path / "x.npz")}}, (), "test")
+        file = model_file(asked)
+        return describe_batch(asked, profiles_of(asked, file), file)
+
+    assert said(64) == (
+        "the data are taken as batches of x [64, 4]: for samples of one row give --shapes 'x: [1, 4]'"
+    )
+    assert said(1) == ""
+    assert said(64, shapes={"x": [64, 4]}) == ""

@@ -18,6 +18,7 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
 from collage_evo.run.samples import model_file
@@ -162,3 +163,40 @@ def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:
     assert sampled.shared
     assert json.loads((run.work / "samples.json").read_text())["total"] == 2
     assert not replace(sampled, random=True).shared
+
+
+def spoiled(folder: Path, part: slice, number: float) -> None:
+    x = np.array(np.load(folder / "x.npz")["x"])
+    x[part, -1, -1, -1] = number
+    np.savez(folder / "x.npz", x=x)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("part", [slice(None), slice(0, 8)])
+def test_nan_that_comes_out_of_the_model_is_refused_in_a_line_whatever_part_it_falls_into(
+    number: float, part: slice, tmp_path: Path
+) -> None:
+    run = begun(tmp_path, 20)
+    spoiled(tmp_path, part, number)
+    told = r"holds NaN or infinity in 'x', and so does the model's own '\w+' then"
+    with pytest.raises(InputError, match=told) as refused:
+        prepare(run)
+    assert "verify.nonfinite=kept" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_nan_that_was_asked_for_is_kept(tmp_path: Path) -> None:
+    run = begun(tmp_path, 20)
+    spoiled(tmp_path, slice(None), np.nan)
+    config = run.config.model_copy(update={"verify": run.config.verify.model_copy(update={"nonfinite": "kept"})})
+    assert prepare(replace(run, config=config)).references
+
+
+def test_infinity_that_stays_inside_of_the_model_is_an_input_as_any_other(tmp_path: Path) -> None:
+    """A mask of minus infinity, and missing values of a tree, are such inputs."""
+    run = begun(tmp_path, 20)
+    net = Builder("masked")
+    masked = net.op("Softmax", net.input("x", ("n", *SHAPE[1:])), axis=3)
+    onnx.save(net.model(masked), tmp_path / "m.onnx")
+    spoiled(tmp_path, slice(None), -np.inf)
+    assert np.isfinite(next(iter(prepare(run).references[0][1].values()))).all()

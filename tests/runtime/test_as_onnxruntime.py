@@ -173,6 +173,9 @@ def test_timing_and_inspection_go_by_profile(
     np.savez(tmp_path / "x.npz", x=rows(3), k=K)
     (other,) = bench_artifact(artifact, tmp_path / "x.npz", warmup=0, repeat=2)
     assert (other.fallback, other.outputs["y"]) == (True, ("float32", (3, 4)))
+    np.savez(tmp_path / "none.npz", x=rows(0), k=K)
+    with pytest.raises(InputError, match=r"none\.npz has no row of 'x'"):
+        bench_artifact(artifact, tmp_path / "none.npz", warmup=0, repeat=2)
     print_bench(other, profile=True)
     assert "in the fall-back" in capsys.readouterr().out
     print_artifact(read_artifact(artifact))

@@ -24,6 +24,7 @@ from collage_evo.accuracy.samples import (
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import ModelFile
+from collage_evo.graph.nonfinite import nonfinite
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
 from collage_evo.run.context import Workplace
@@ -96,6 +97,8 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     """
     if run.store.get(SAMPLES, Sampled) is not None:
         return
+    if own and not run.config.verify.keeps_nonfinite:
+        require_finite(model, (*own.search, *own.calibration, *own.held_out))
     parts = own or _random_samples(run, model)
     told = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
     search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < told else SOON_SECONDS)
@@ -106,6 +109,22 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
         write_samples(_part(run, name), part)
     sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=own is None)
     run.store.put(SAMPLES, Sampled, sampled)
+
+
+def require_finite(model: PreparedModel, samples: Sequence[Sample]) -> None:
+    """Require that NaN and infinity among inputs, as a mask has them, do not come out of ``model``: of such outputs
+    no error can be told. As many samples as are soon run are looked at.
+
+    Raises:
+        InputError: they do.
+    """
+    odd = [sample for sample in samples if nonfinite(sample.feeds)]
+    for sample in expected_of(model, odd, lambda count: SOON_SECONDS):
+        if output := nonfinite(sample.expected):
+            raise InputError(
+                f"a sample holds NaN or infinity in {nonfinite(sample.feeds)!r}, and so does the model's own "
+                f"{output!r} then: remove such samples from the data, or keep them with -s verify.nonfinite=kept"
+            )
 
 
 def calibration_feeds(run: Workplace) -> tuple[Any, ...]:
