@@ -17,8 +17,8 @@ Row = tuple[str, str, str, str, bool]
 
 PHASES = {
     "thoroughly": "Timed in the final comparison, in turns",
-    "briefly": "Timed briefly, in the search",
-    "alone": "Timed at the start of the run, one library after the other",
+    "briefly": "Timed briefly, in the search, on the scale of the final comparison",
+    "alone": "Timed at the start of the run, on the scale of the final comparison",
 }
 """What times are of, by the word of a row for it."""
 

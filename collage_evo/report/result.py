@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +29,8 @@ RESULT = "result.json"
 class Latency:
     """Summary of timed runs, ms; or the reason why there are none.
 
-    ``reason`` is a sentence; ``detail`` is what the library said itself, where that is another thing.
+    ``reason`` is a sentence; ``detail`` is what the library said itself, where that is another thing. ``scaled``: it
+    did not take part in the final comparison; what it took before is on the scale of that.
     """
 
     name: str
@@ -39,15 +40,24 @@ class Latency:
     n: int = 0
     reason: str = ""
     detail: str = ""
+    scaled: bool = False
 
     @classmethod
     def of(cls, name: str, timing: Timing) -> Latency:
         return cls(name, timing.median_ms, timing.p10_ms, timing.p90_ms, timing.n)
 
+    def times(self, scale: float) -> Latency:
+        """The same on the scale of the final comparison, whose times are ``scale`` times as long."""
+        if self.median_ms is None:
+            return self
+        ends = (None if ms is None else ms * scale for ms in (self.median_ms, self.p10_ms, self.p90_ms))
+        median_ms, p10_ms, p90_ms = ends
+        return replace(self, median_ms=median_ms, p10_ms=p10_ms, p90_ms=p90_ms, scaled=True)
+
 
 @dataclass(frozen=True)
 class SeedResult:
-    """A seed of the first population: predicted and measured latency, ms."""
+    """A seed of the first population: predicted and measured latency, ms; ``latency`` is the race's if it raced."""
 
     kind: str
     predicted_ms: float
@@ -59,7 +69,8 @@ class FrontPoint:
     """What was measured, a placement or a backend alone, as a point of latency against error.
 
     Attributes:
-        latency_ms: median; of the final race where it took part in it (``raced``), else of the search.
+        latency_ms: median; of the final race where it took part in it (``raced``), else from before, on the scale of
+            the race: multiplied by what things that ran in both took longer there.
         error: on the samples of the search, as the metric has it: relative 2-norm error, or drop. None: unknown.
         key: of the placement; empty for the person's own file in one backend.
         how: what led to it, in words.
@@ -345,6 +356,10 @@ class Result:
     """Of the answer; None where a device takes part."""
     libraries: Sequence[LibraryResult] = ()
     """What a person would call instead, that reads ONNX files: ONNX Runtime, OpenVINO."""
+    changed: str = ""
+    """That the machine changed during the run, where the first and the last time of one thing are far apart."""
+    scales: Mapping[str, float] = field(default_factory=dict)
+    """By what times from before the final comparison are multiplied: of backends ``alone``, and of the ``search``."""
     schema: int = SCHEMA
 
 

@@ -46,7 +46,7 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
         result = finished[0].result
         told = [verdict(result), told_model(result), f"  {told_answer(result)}"]
         told += [f"  {line}" for line in (*not_proved(result), *gains(result), told_loss(result.accuracy))]
-        told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
+        told += [f"  {note}" for note in (*_changed(result), *accuracy_notes(result.accuracy))]
         told += [f"Next: {line}" for line in advice(result, directory)[:2]]
     else:
         told = [verdict_of_profiles([one.result for one in finished])]
@@ -146,12 +146,14 @@ def not_proved(result: Result) -> list[str]:
     tried = result.candidate_speedup
     if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
-    keeps = [point.latency_ms for point in result.front if point.feasible and not point.single and not point.answer]
-    searched = f"{told_ms(min(keeps))} ms in the search, " if keeps else ""
     return [
-        f"not proved faster: the best mixture, {searched}{told_gain(tried)} as fast as "
+        f"not proved faster: the best mixture, {told_gain(tried)} as fast as "
         f"{told_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
     ]
+
+
+def _changed(result: Result) -> list[str]:
+    return [f"{capitalised(result.changed)}."] if result.changed else []
 
 
 def told_interval(speedup: Speedup) -> str:

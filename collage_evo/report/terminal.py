@@ -13,8 +13,13 @@ from collage_evo.report.console import new_table
 from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
 from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model
-from collage_evo.report.words import STARTS, in_words, told_ms, told_number, told_ratio, told_shapes
+from collage_evo.report.words import STARTS, capitalised, in_words, told_ms, told_number, told_ratio, told_shapes
 from collage_evo.target.target import CPU
+
+SCALED = (
+    "Times are of the final comparison. ~: timed before it, as the ratio to what ran both times, in ms of the "
+    "comparison."
+)
 
 
 def print_summary(finished: Sequence[Finished], directory: Path, console: Console) -> None:
@@ -34,6 +39,10 @@ def print_profiles(finished: Sequence[Finished], console: Console) -> None:
 def print_result(result: Result, console: Console) -> None:
     """Each library alone and where the search began, why some have no time, the front, the regions, the answer."""
     console.print(latency_table(result))
+    if any(one.scaled for one in (*result.baselines, *(seed.latency for seed in result.seeds))):
+        console.print(SCALED, highlight=False)
+    if result.changed:
+        console.print(f"{capitalised(result.changed)}.", highlight=False)
     for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
         if latency.reason:
             console.print(f"{_named(latency.name)}: {latency.reason}", highlight=False)
@@ -136,7 +145,8 @@ def _cells(latency: Latency) -> tuple[str, str, str]:
     """Median, spread and number of runs."""
     if latency.median_ms is None:
         return ("-", "", "")
-    return (told_ms(latency.median_ms), f"{told_ms(latency.p10_ms)} .. {told_ms(latency.p90_ms)}", str(latency.n))
+    about, ends = "~" if latency.scaled else "", (latency.p10_ms, latency.p90_ms)
+    return (about + told_ms(latency.median_ms), " .. ".join(map(told_ms, ends)), str(latency.n))
 
 
 def _named(name: str) -> str:

@@ -1,9 +1,9 @@
 """The Pareto front of latency against error, of all that a search measured and the backends alone.
 
-Who took part in the final race has its time from there. The two scales agree only roughly, so every point says which
-one it is on (``raced``), and every one that keeps the budget and seems faster than the answer says why it is not
-(``remark``). What computes in float32 throughout counts as equally exact: differences there are rounding, and would
-make a front of noise.
+Who took part in the final race has its time from there. Other times are put on the scale of the race by what ran in
+both (``run/phases.py``), which is right only roughly: every point says whether it ``raced``, and every one that keeps
+the budget and seems faster than the answer says why it is not (``remark``). What computes in float32 throughout
+counts as equally exact: differences there are rounding, and would make a front of noise.
 """
 
 from __future__ import annotations
@@ -82,17 +82,23 @@ def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[B
 
 
 def front_points(
-    tried: Tried | None, baselines: Sequence[Baseline], raced: Raced, limits: Limits
+    tried: Tried | None,
+    baselines: Sequence[Baseline],
+    raced: Raced,
+    limits: Limits,
+    alone_scale: float = 1.0,
+    search_scale: float = 1.0,
 ) -> tuple[FrontPoint, ...]:
     """Every placement and backend alone that ran, the smallest error first.
 
-    Who took part in the final race has its time from there, others from the search: the two are on one scale only
-    roughly. Whatever keeps to ``limits`` and seems faster than the answer has a remark that says why it is not.
+    Who took part in the final race has its time from there; times from before are multiplied by the scale of
+    backends alone or of the search. Whatever keeps to ``limits`` and seems faster than the answer has a remark that
+    says why it is not.
     """
-    points = [*_singles(baselines, raced, limits)]
+    points = [*_singles(baselines, raced, limits, alone_scale)]
     if tried is not None:
         alone = {point.single for point in points}
-        points += _placements(tried, alone, raced, limits)
+        points += _placements(tried, alone, raced, limits, search_scale)
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]
@@ -127,7 +133,9 @@ def over_budget(point: FrontPoint) -> str:
     return "over the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
 
 
-def _singles(baselines: Sequence[Baseline], raced: Raced, limits: Limits) -> Iterable[FrontPoint]:
+def _singles(
+    baselines: Sequence[Baseline], raced: Raced, limits: Limits, scale: float
+) -> Iterable[FrontPoint]:
     for baseline in baselines:
         if baseline.outcome.latency_ms is None:
             continue
@@ -135,11 +143,13 @@ def _singles(baselines: Sequence[Baseline], raced: Raced, limits: Limits) -> Ite
         name = engine_name(baseline.backend, baseline.variant)
         how = f"{name} alone, {computes}"
         what = told_engine(baseline.backend, baseline.variant)
-        point = FrontPoint(baseline.outcome.latency_ms, None, "", how, (computes,), name, what=what)
+        point = FrontPoint(baseline.outcome.latency_ms * scale, None, "", how, (computes,), name, what=what)
         yield _measured(point, baseline.outcome, baseline.name, raced, limits)
 
 
-def _placements(tried: Tried, alone: set[str], raced: Raced, limits: Limits) -> Iterable[FrontPoint]:
+def _placements(
+    tried: Tried, alone: set[str], raced: Raced, limits: Limits, scale: float
+) -> Iterable[FrontPoint]:
     entrants, engines = {key: name for name, key in raced.keys.items()}, _engines_alone(tried.space, alone)
     for key, found in tried.evaluated.items():
         if not found.outcome.ok or found.outcome.latency_ms is None:
@@ -149,7 +159,7 @@ def _placements(tried: Tried, alone: set[str], raced: Raced, limits: Limits) -> 
         where = f"{single} alone, as the search timed it" if single else in_words(found.kind)
         how = f"{where}, {' and '.join(computes)}"
         what = told_parts(parts_of(placement))
-        point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single, what=what)
+        point = FrontPoint(found.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
         yield _measured(point, found.outcome, entrants.get(key, ""), raced, limits)
 
 

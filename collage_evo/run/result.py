@@ -29,6 +29,7 @@ from collage_evo.report.result import (
 )
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, front_points, over_budget
+from collage_evo.run.phases import Phases
 from collage_evo.run.regions import region_results
 from collage_evo.run.searched import (
     NotSearched,
@@ -115,24 +116,27 @@ class Ended:
             tuning=[],
             accuracy=self._accuracy(),
             front=self._front,
-            notes=(*model.notes, *self._threads_notes(), *self._running_notes()),
+            notes=(*model.notes, *self._threads_notes(), *self._running_notes(), *self._changed_notes()),
             not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
             serving=self._serving(),
             objective=run.config.search.objective,
             speeds=self.speeds,
             libraries=self.libraries,
+            changed=self._phases.changed,
+            scales={"alone": self._phases.of_alone, "search": self._phases.of_search},
         )
 
     def _with_search(self, told: Result, searched: Searched) -> Result:
         """What a result has ``told`` of any run, and of its search too."""
-        seeds = seed_results(searched, told.best, {**self._raced.fates, **self._over})
+        fates, scale = {**self._raced.fates, **self._over}, self._phases.of_search
+        seeds = seed_results(searched, told.best, fates, self.verdict.final, scale)
         graph, error = searched.model.graph, searched.model.normalisation_error
         return replace(
             told,
             model={**told.model, "nodes": len(graph.nodes), "normalisation_error": error},
             baselines=[*told.baselines, *_greedy(seeds)],
             seeds=seeds,
-            search=search_result(searched),
+            search=search_result(searched, scale),
             cost_model=cost_model_result(searched, self.verdict),
             tuning=[tuning_result(one, searched.costs) for one in searched.tuned],
         )
@@ -143,7 +147,13 @@ class Ended:
 
     @cached_property
     def _front(self) -> tuple[FrontPoint, ...]:
-        return front_points(self.searched.tried, self.baselines, self._raced, self.run.limits)
+        tried, phases = self.searched.tried, self._phases
+        scales = (phases.of_alone, phases.of_search)
+        return front_points(tried, self.baselines, self._raced, self.run.limits, *scales)
+
+    @cached_property
+    def _phases(self) -> Phases:
+        return Phases.of(self.searched.tried, self.baselines, self._raced)
 
     @cached_property
     def _over(self) -> dict[str, str]:
@@ -153,7 +163,8 @@ class Ended:
     def _baseline(self, baseline: Baseline) -> Latency:
         if baseline.name in self.verdict.final.rounds:
             return Latency.of(baseline.name, self.verdict.final.timing(baseline.name))
-        latency, over = latency_of(baseline.name, baseline.outcome), self._over.get(baseline.name)
+        latency = latency_of(baseline.name, baseline.outcome).times(self._phases.of_alone)
+        over = self._over.get(baseline.name)
         return replace(latency, reason=over) if over else latency
 
     def _accuracy(self) -> Accuracy:
@@ -214,6 +225,9 @@ class Ended:
     def _threads_notes(self) -> list[str]:
         return [self._threads.told] if self._threads and self._threads.told else []
 
+    def _changed_notes(self) -> list[str]:
+        return [self._phases.changed] if self._phases.changed else []
+
     def _versions(self) -> dict[str, str]:
         """Of the backends that take part."""
         ran = [baseline.artifact for baseline in self.baselines if baseline.artifact.exists()]
@@ -227,16 +241,14 @@ def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -
     ``keys``: of those placements by their names in the race. ``broke``: by name, how those broke the budget on
     held-out samples that were faster.
     """
-    fates = dict.fromkeys(keys.values(), "it was this fast when timed briefly, and not in the thorough comparison")
+    fates = dict.fromkeys(keys.values(), "it was not faster for certain in the thorough comparison")
     failed = verdict.final.failed
     fates |= {
         key: f"it failed when it was checked: {told_failure(failed[n])}" for n, key in keys.items() if n in failed
     }
     if verdict.candidate in keys:
         fates[keys[verdict.candidate]] = (
-            "it was this fast when timed briefly; compared thoroughly, not faster than all libraries for certain"
-            if verdict.is_single
-            else "the answer, as the search timed it"
+            "compared thoroughly, not faster than all libraries for certain" if verdict.is_single else "the answer"
         )
     return Raced(verdict, keys, fates | {keys.get(name, name): told for name, told in broke.items()})
 

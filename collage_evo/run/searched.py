@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
+from collage_evo.fitness.final.race import Race
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
@@ -85,19 +86,27 @@ class Searched:
         return replace(self, found=replace(self.found, ranked=tuple(placements)))
 
 
-def seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:
-    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer.
+def seed_results(
+    searched: Searched, best: Latency, fates: Mapping[str, str], final: Race, scale: float = 1.0
+) -> list[SeedResult]:
+    """Seeds as timed in the ``final`` race, else in the search; one that seems faster than the answer says why not.
 
-    ``fates`` has that by key, of those that raced or do not keep the budget.
+    ``fates`` has that by key, of those that raced or do not keep the budget. ``scale``: of times of the search.
     """
     rows, space = [], searched.costs.space
+    names = {key: name for name, key in searched.keys.items() if name in final.rounds}
     for kind, genome in searched.seeds.made:
         placement = decode(genome, space)
         outcome = searched.found.outcomes.get(placement.key)
-        latency = latency_of(kind, outcome) if outcome else Latency(kind, reason="not timed: the search was over")
+        if outcome is None:
+            latency = Latency(kind, reason="not timed: the search was over")
+        elif placement.key in names:
+            latency = Latency.of(kind, final.timing(names[placement.key]))
+        else:
+            latency = latency_of(kind, outcome).times(scale)
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             latency = replace(latency, reason=fates.get(placement.key, UNRACED))
-        rows.append(SeedResult(kind, space.predict(placement), latency))
+        rows.append(SeedResult(kind, space.predict(placement) * scale, latency))
     return rows
 
 
@@ -109,8 +118,8 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 
 
-def search_result(searched: Searched) -> SearchResult:
-    """What the search cost, and when it found what."""
+def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
+    """What the search cost, and when it found what; ``scale``: of its times."""
     found = searched.found
     unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
     state = found.state
@@ -122,7 +131,7 @@ def search_result(searched: Searched) -> SearchResult:
         wall_seconds=state.seconds,
         time_to_best_seconds=state.best_seconds,
         evaluations_to_best=state.best_evaluation,
-        convergence=found.convergence,
+        convergence=[{**point, "best_ms": point["best_ms"] * scale} for point in found.convergence],
     )
 
 

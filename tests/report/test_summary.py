@@ -95,6 +95,13 @@ def test_a_run_ends_in_fifteen_lines_of_a_terminal_without_words_of_the_inside(n
     assert INSIDE.findall(" ".join(lines)) == []
 
 
+def test_the_end_of_a_run_says_that_the_machine_changed() -> None:
+    told = "the machine changed during the run: the answer took 10 ms in the search and 20 ms in the final comparison"
+    text = " ".join(" ".join(end(replace(mixed(), changed=told))).split())
+    assert f"T{told[1:]}." in text
+    assert "machine changed" not in " ".join(end(mixed()))
+
+
 def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> None:
     sure = replace(FASTER, level=0.95)
     libraries = (replace(OPENVINO, speedup=sure),)

@@ -59,6 +59,21 @@ def test_latencies() -> None:
     assert "best single" in " ".join(text.split())
 
 
+def test_times_of_other_phases_are_marked_and_explained() -> None:
+    result = make_result()
+    plain = printed(lambda console: print_result(result, console))
+    assert "~" not in plain
+    baselines = [*result.baselines[:-1], replace(result.baselines[-1], median_ms=567.8).times(1.1)]
+    changed = "the machine changed during the run: the answer took 10 ms in the search and 20 ms in the race"
+    mixed = replace(result, baselines=baselines, changed=changed)
+    text = printed(lambda console: print_result(mixed, console))
+    assert fits(text)
+    assert "~625" in text
+    words = " ".join(text.split())
+    assert "~: timed before it, as the ratio to what ran both times" in words
+    assert "The machine changed during the run: the answer took 10 ms" in words
+
+
 def test_the_reason_of_a_backend_that_has_no_time_is_printed_whole() -> None:
     result = make_result()
     text = printed(lambda console: print_result(result, console))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.final.race import Race
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.report.result import Latency
 from collage_evo.run import searched as stage
@@ -28,22 +29,27 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
         ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "dead")],
         outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},
     )
-    final = SimpleNamespace(failed={"placement-4": Failure(Fault.CRASH, "crashed")})
+    times = {"placement-0": 72.0, "placement-1": 71.0 if not is_single else 70.0}
+    final = Race({n: (((ms,),),) for n, ms in times.items()}, {"placement-4": Failure(Fault.CRASH, "crashed")})
     verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, final=final)
     best = Latency("best", 71.0)
     model: Any = None
     costs: Any = SimpleNamespace(space=space)
     searched = Searched(model, (), costs, seeds, found)
     race = raced(searched.keys, verdict, broke={"placement-3": "it broke the budget"})
-    rows = seed_results(searched, best, race.fates)
-    assert [row.latency.median_ms for row in rows] == [*TIMES_MS.values(), None], "as measured"
+    rows = seed_results(searched, best, race.fates, final, 1.1)
+    raced_ms = {"loser": 72.0, "winner": times["placement-1"]}
+    told = {row.kind: row.latency.median_ms for row in rows}
+    assert told.pop("unmeasured") is None
+    assert told == pytest.approx({key: raced_ms.get(key, 1.1 * ms) for key, ms in TIMES_MS.items()})
+    assert {row.kind for row in rows if row.latency.scaled} == set(TIMES_MS) - set(raced_ms)
     return {row.kind: row.latency.reason for row in rows}
 
 
 def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = remarks(monkeypatch, is_single=True)
     assert "not faster than all libraries for certain" in told["winner"]
-    assert "not in the thorough comparison" in told["loser"]
+    assert told["loser"] == "", "it was not faster where both ran in turns"
     assert told["unlucky"] == UNRACED
     assert told["dead"].startswith("it failed when it was checked: ")
     assert told["wrong"] == "it broke the budget"
@@ -52,4 +58,4 @@ def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytes
 
 
 def test_the_answer_itself_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert remarks(monkeypatch, is_single=False)["winner"] == "the answer, as the search timed it"
+    assert remarks(monkeypatch, is_single=False)["winner"] == "", "it has the answer's own time"
