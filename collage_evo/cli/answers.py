@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 from collage_evo.cli.app import Debug, Json, Set, app
 from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
+from collage_evo.modules import shell_python
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
@@ -129,7 +131,9 @@ def _export_plain(run: Path, to: Path, as_json: bool) -> None:
         return
     for name, shapes in done.folders.items():
         print(f"{name}: {shapes}; {done.checks[name]}")
-    print(f"written: {done.directory}; its README.md says how to load it, check.py checks it, --cpp in C++ too")
+    print(f"written: {done.directory}; README.md says how to load it. To check it (--cpp: in C++ too):")
+    for name in done.folders:
+        print(f"    {shell_python()} {shlex.quote(str(Path(done.directory, name, 'check.py')))}")
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
@@ -143,5 +147,7 @@ def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
     print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")
     if done.settings:
         print(f"in ONNX Runtime: options.add_session_config_entry({SETTINGS!r}, {done.settings!r})")
+    for name in done.absent:
+        print(f"the ONNX Runtime that is installed here has no {name}: it places those nodes as it likes")
     for name in done.without_provider:
         print(f"{name} is no execution provider of ONNX Runtime, which will place its nodes as it likes")

@@ -18,6 +18,7 @@ import onnx
 from onnx import helper
 
 from collage_evo.backends.capabilities import HasExecutionProvider, lanes_of
+from collage_evo.backends.onnxruntime.cuda import available_providers
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import read_model, save_model
@@ -43,6 +44,7 @@ class Export:
         nodes: how many nodes each backend has.
         regions: how many there are.
         settings: the session option that gives nodes to ONNX Runtime's execution providers.
+        absent: execution providers in ``settings`` that the ONNX Runtime installed here has not, as most have few.
         without_provider: backends that no execution provider stands for; ONNX Runtime places their nodes.
     """
 
@@ -50,6 +52,7 @@ class Export:
     nodes: Mapping[str, int]
     regions: int
     settings: str
+    absent: tuple[str, ...]
     without_provider: tuple[str, ...]
 
 
@@ -82,7 +85,10 @@ def export_onnx(run: Path, file: Path) -> Export:
     for piece in pieces:
         counts[piece.backend] += len(piece.nodes)
     others = tuple(dict.fromkeys(piece.backend for piece in pieces if _provider(piece) is None))
-    return Export(str(file), dict(counts), len(pieces), settings, others)
+    wanted = dict.fromkeys(filter(None, map(_provider, pieces)))
+    here = available_providers()
+    absent = tuple(name for name in wanted if name not in here)
+    return Export(str(file), dict(counts), len(pieces), settings, absent, others)
 
 
 def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:

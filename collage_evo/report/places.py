@@ -6,9 +6,9 @@ import shlex
 import sys
 from pathlib import Path
 
-COMMAND = "python -m collage_evo"
-SCRIPT = "collage-evo"
-"""The console script, as pyproject.toml names it."""
+from collage_evo.modules import SCRIPT, shell_command
+
+COMMAND = shell_command()
 PICKED = "picked"
 """The folder of a run directory with the answers for other budgets, each in one named after its budget."""
 

@@ -125,7 +125,7 @@ class BarReporter:
         self._update(note)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False)
+        self._progress.console.print(text, highlight=False, soft_wrap=True)  # commands in it can be copied
 
     def _update(self, note: str) -> None:
         words = words_of(self._course.name)

@@ -72,12 +72,12 @@ def _broken(line: str) -> list[str]:
 
 
 def _places(directory: Path) -> list[str]:
-    """Where everything is, and which commands make more of it."""
+    """Where everything is, and which commands make more of it: each on a line of its own, to be copied."""
     return [
         f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
-        f"Plain files:    {command('export', directory, '--to DIR')}",
-        f"Report:         {directory / 'report.html'}",
-        f"All tables:     {command('show', directory, '--all')}",
+        f"Report: {directory / 'report.html'}; plain files, and all tables:",
+        f"    {command('export', directory, '--to DIR')}",
+        f"    {command('show', directory, '--all')}",
     ]
 
 

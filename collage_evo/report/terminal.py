@@ -23,9 +23,9 @@ SCALED = (
 
 
 def print_summary(finished: Sequence[Finished], directory: Path, console: Console) -> None:
-    """The end of a run; lines with paths in them are not broken, so that they can be copied."""
+    """The end of a run; no line is broken here, so that commands and paths can be copied."""
     for line in summary(finished, directory):
-        console.print(line, highlight=False, soft_wrap=str(directory) in line)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def print_profiles(finished: Sequence[Finished], console: Console) -> None:

@@ -16,7 +16,7 @@ from collage_evo.graph.functions import names_function
 from collage_evo.graph.load import ModelFile
 from collage_evo.models.builtin import PREFIX
 from collage_evo.report.going_on import anew, goes_on
-from collage_evo.report.places import command
+from collage_evo.report.places import COMMAND, command
 from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
@@ -249,7 +249,7 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
     """
     path = directory / CONFIG
     if not directory.is_dir():
-        raise InputError(f"no run directory {directory}: start one with: python -m collage_evo run CONFIG")
+        raise InputError(f"no run directory {directory}: start one with: {COMMAND} run CONFIG")
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):

@@ -15,6 +15,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.codec import to_json
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
+from collage_evo.modules import shell_command
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.manifest import (
     BORDER,
@@ -39,7 +40,7 @@ from collage_evo.target.gpu import describe_gpu, told_capability
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import CPU, Target
 
-_CHECK = "python -m collage_evo compare tells what is true here"
+_CHECK = f"{shell_command()} compare tells what is true here"
 __all__ = ["MANIFEST", "Artifact", "Profile", "load_artifact", "read_artifact", "write_artifact"]
 
 

@@ -86,9 +86,9 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         made=made,
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    cuda._available.cache_clear()
+    cuda.available_providers.cache_clear()
     yield module
-    cuda._available.cache_clear()
+    cuda.available_providers.cache_clear()
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_what_is_missing_is_said(library: Any, fake_cuda: FakeCuda) -> None:
     with fake_cuda.used():
         assert not any(BACKEND.declines(one) for one in cuda.VARIANTS)
         library.get_available_providers = lambda: ["CPUExecutionProvider"]
-        cuda._available.cache_clear()
+        cuda.available_providers.cache_clear()
         assert "without CUDAExecutionProvider: pip install onnxruntime-gpu" in BACKEND.declines(variant("cuda"))
         assert "install TensorRT" in BACKEND.declines(variant("tensorrt"))
     with fake_cuda.used(cuda_capability="7.5"):

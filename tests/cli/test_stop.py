@@ -13,6 +13,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.report.places import COMMAND
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.cli.commands import collage
 from tests.support.quick import QUICK, options
@@ -48,7 +49,7 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    assert stderr.splitlines()[-1] == "stopped; it goes on with: python -m collage_evo resume stopped"
+    assert stderr.splitlines()[-1] == f"stopped; it goes on with: {COMMAND} resume stopped"
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -93,6 +93,8 @@ def test_the_session_option_names_the_providers_of_the_backends_that_have_one(tm
     done = export_onnx(tmp_path, tmp_path / "out.onnx")
     assert done.settings == "CPUExecutionProvider(=onnxruntime); OpenVINOExecutionProvider(=openvino)"
     assert done.without_provider == ("ncnn",)
+    named = ("CPUExecutionProvider", "OpenVINOExecutionProvider")
+    assert done.absent == tuple(name for name in named if name not in ort.get_available_providers())
     props = {prop.key: prop.value for prop in onnx.load(tmp_path / "out.onnx").metadata_props}
     assert props[SETTINGS] == done.settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,13 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.report.advice import advice
+from collage_evo.report.console import PlainConsole
 from collage_evo.report.finished import read_finished
 from collage_evo.report.html import write_html
+from collage_evo.report.places import COMMAND
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
 from collage_evo.report.summary import LINES, WIDTH, Finished, summary
+from collage_evo.report.terminal import print_summary
 from tests.report.helpers import ACCURACY, front_points, make_result
 
 RUN = Path("runs/detector")
@@ -91,7 +95,7 @@ def end(result: Result) -> list[str]:
 def test_a_run_ends_in_fifteen_lines_of_a_terminal_without_words_of_the_inside(name: str) -> None:
     lines = end(RESULTS[name]())
     assert len(lines) <= LINES == 15
-    assert all(len(line) <= WIDTH for line in lines)
+    assert all(len(line) <= WIDTH for line in lines if COMMAND not in line)
     assert INSIDE.findall(" ".join(lines)) == []
 
 
@@ -183,17 +187,29 @@ def test_what_was_written_is_read_again_and_another_schema_is_refused(tmp_path: 
 def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copied() -> None:
     place = Path("my runs/detector/picked/0.01")
     told = "\n".join((*advice(nothing_won(), place), *summary([Finished({}, nothing_won())], place)))
-    assert "python -m collage_evo pick 'my runs/detector' --budget" in told
-    assert "python -m collage_evo export 'my runs/detector/picked/0.01' --to DIR" in told
+    assert f"{COMMAND} pick 'my runs/detector' --budget" in told
+    assert f"{COMMAND} export 'my runs/detector/picked/0.01' --to DIR" in told
+
+
+@pytest.mark.parametrize("result", [nothing_won(), mixed()])
+def test_a_command_stands_on_a_line_of_its_own_however_narrow_the_terminal_is(result: Result) -> None:
+    place = Path("a folder", *(f"deeper-{k:03d}" for k in range(20)))
+    console = PlainConsole(file=io.StringIO(), width=40, record=True)
+    print_summary([Finished({}, result)], place, console)
+    lines = [line for line in console.export_text().splitlines() if COMMAND in line]
+    assert len(lines) >= 2
+    for line in lines:
+        assert line.startswith(f"    {COMMAND}")
+        assert f"'{place}'" in line
 
 
 def test_what_may_help_next_is_nothing_that_is_refused(tmp_path: Path) -> None:
-    assert any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
+    assert any(COMMAND in line for line in advice(nothing_won(), tmp_path))
     (tmp_path / "checkpoint.json").write_text("{}")  # nothing that it goes on by is there
-    assert not any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
+    assert not any(COMMAND in line for line in advice(nothing_won(), tmp_path))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "matches.json").write_text("{}")
-    assert any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
+    assert any(COMMAND in line for line in advice(nothing_won(), tmp_path))
 
 
 @pytest.mark.parametrize(("allowed", "advised"), [(1, True), (2, False)])

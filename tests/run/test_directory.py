@@ -1,5 +1,6 @@
 """A run directory says what kind of run it holds, and goes on as what it was."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.settings import Budget
 from collage_evo.genome.search.state import new_state
+from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import tune
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
@@ -35,7 +37,7 @@ def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> Non
 
 def test_a_sweep_does_not_go_on_as_a_run(tmp_path: Path) -> None:
     start_run(tmp_path / "swept", config(), kind="sweep")
-    with pytest.raises(InputError, match="is a sweep, not a run: go on with: python -m collage_evo resume"):
+    with pytest.raises(InputError, match=f"is a sweep, not a run: go on with: {re.escape(COMMAND)} resume"):
         start_run(tmp_path / "swept", config(), resume=True)
     assert start_run(tmp_path / "swept", config(), resume=True, kind="sweep") == config()
 

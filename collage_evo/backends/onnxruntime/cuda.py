@@ -38,14 +38,15 @@ def reason_against(variant: Variant) -> str:
     if reason := lacks_gpu(_LEAST, "ONNX Runtime's CUDA provider") or lacks_arithmetic(variant.arithmetic):
         return reason
     wanted = _wanted(variant)
-    if wanted in _available():
+    if wanted in available_providers():
         return ""
     mend = "pip install onnxruntime-gpu in place of onnxruntime"
     return f"ONNX Runtime is here without {wanted}: {mend}" + (" and install TensorRT" if wanted == TENSORRT else "")
 
 
 @cache
-def _available() -> tuple[str, ...]:
+def available_providers() -> tuple[str, ...]:
+    """The execution providers that the installed ONNX Runtime was built with."""
     import onnxruntime
 
     return tuple(onnxruntime.get_available_providers())
