@@ -48,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever is begun in a script's background inherits it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("XDG_RUNTIME_DIR", None)  # a test of its own says where runs meet by TMPDIR
+    state = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="state-")  # a person's own stays as it is
+    config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.cli.app import Debug, Json, Set, Trust, app
 from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
 from collage_evo.modules import shell_python
@@ -90,6 +90,7 @@ def explain(
 def pick(
     directory: Run,
     budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01, or exact: float32.")],
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -98,7 +99,7 @@ def pick(
     from collage_evo.run.pick import pick_answer
 
     with reporter() as progress:
-        found = pick_answer(directory, budget, progress)
+        found = pick_answer(directory, budget, progress, trust)
     print_answer(found.directory, (found,), as_json)
 
 

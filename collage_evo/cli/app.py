@@ -79,6 +79,9 @@ Like = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run functions that the directory names, though you have named them nowhere.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the directory.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Remove what the run in the directory made.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import Data, Debug, Json, app
+from collage_evo.cli.app import Data, Debug, Json, Trust, app
 from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
@@ -32,6 +32,7 @@ def compare(
         list[str] | None, typer.Option("--library", metavar="NAME", help="Only this one; may be given again.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
@@ -44,7 +45,7 @@ def compare(
 
     allowed, code = None if budget is None else budget_option(budget), 0
     found = []
-    for subject in subjects(artifact, against, data):
+    for subject in subjects(artifact, against, data, trust):
         with reporter() as progress:
             found.append(compare_one(subject, progress, allowed, libraries or (), seconds, at_least))
         code = max(code, found[-1].exit_code(at_least))
@@ -66,6 +67,7 @@ def recheck(
     against: Against = None,
     data: Data = None,
     seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
@@ -77,7 +79,7 @@ def recheck(
     from collage_evo.run.recheck import write_rechecked
     from collage_evo.run.subject import subjects
 
-    profiles = subjects(artifact, against, data)
+    profiles = subjects(artifact, against, data, trust)
     with reporter() as progress:
         found = [recheck_one(subject, progress, seconds) for subject in profiles]
     written = write_rechecked(profiles[0], found, artifact)

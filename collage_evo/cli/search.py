@@ -23,6 +23,7 @@ from collage_evo.cli.app import (
     Set,
     ShapesOption,
     Threads,
+    Trust,
     app,
     require_said_once,
 )
@@ -92,12 +93,15 @@ def run(
 def resume_run(
     directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that was stopped.")],
     overrides: Set = None,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
     from collage_evo.run.directory import kind_of_run, reopen_run
+    from collage_evo.run.trusted import functions_of, require_noted
 
+    require_noted(functions_of(reopen_run(directory)), directory, trust)
     config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
     if kind == "run":
         _resume_pipeline(directory, config, as_json)

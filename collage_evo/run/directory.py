@@ -20,6 +20,7 @@ from collage_evo.report.places import COMMAND, command
 from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
+from collage_evo.run.trusted import functions_of, note_functions, require_noted
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"
@@ -91,13 +92,16 @@ def start_run(
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite deletes it: give one of the two")
+    note_functions(functions_of(config))
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and (resume or overwrite):
         require_idle(directory)
     if used and resume:
         if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
-        return reopen_run(directory, _changes(directory, config))
+        reopened = reopen_run(directory, _changes(directory, config))
+        require_noted(functions_of(reopened), directory)
+        return reopened
     if used and overwrite:
         _require_overwritable(directory, config, source, in_memory)
         remove_run(directory)

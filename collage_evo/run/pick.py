@@ -20,9 +20,10 @@ from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.samples import kept_profiles, model_file
 from collage_evo.run.searched import Searched
+from collage_evo.run.trusted import functions_of, require_noted
 
 
-def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
+def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = False) -> Finished:
     """Of what the run in ``directory`` measured, and rungs of the ladder for ``budget``, compile, race and check the
     answer.
 
@@ -32,12 +33,15 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
         directory: of a run that ended.
         budget: the largest error or drop of the metric, as ``accuracy.budget`` has it.
         reporter: hears how far it is.
+        trust: run functions that the run names, whoever wrote them.
 
     Raises:
-        InputError: no such run, it has not ended, or what it measured is gone or of another machine.
+        InputError: no such run, it has not ended, what it measured is gone or of another machine, or it names a
+            function that this person has not named before.
         ConfigError: ``budget`` is none.
     """
     asked, config = budget_option(budget), _finished(directory)
+    require_noted(functions_of(config), directory, trust)
     place, file = directory / PICKED / budget.strip(), model_file(config)
     (shapes, *_) = kept_profiles(config, directory, file)
 

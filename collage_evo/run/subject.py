@@ -19,6 +19,7 @@ from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
 from collage_evo.run.samples import matching, model_file
 from collage_evo.run.samples import read_samples as read_own
+from collage_evo.run.trusted import require_noted
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
@@ -65,16 +66,20 @@ class Subject:
         return read_artifact(self.artifact).target.description
 
 
-def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subject, ...]:
+def subjects(
+    place: Path, against: Path | None, data: str | None, trust: bool = False
+) -> tuple[Subject, ...]:
     """Each profile of the artifact at ``place``, or of the answer of the run there.
 
     Args:
         place: an artifact, or a run directory.
         against: the person's file, where not the one that the run keeps is meant.
         data: samples, as ``data.source`` has them, in place of those that the run keeps.
+        trust: run a function that ``place`` names as its metric, whoever wrote it.
 
     Raises:
-        InputError: neither is there, or no file to hold it against is known.
+        InputError: neither is there, no file to hold it against is known, or its metric is a function that this
+            person has not named before.
     """
     inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
     directory = home_of(inside)
@@ -90,7 +95,7 @@ def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subje
         run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # what was picked from it has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
-        made.append(_subject(artifact, found, shapes, profile.info, run, against, data))
+        made.append(_subject(artifact, found, shapes, profile.info, run, against, data, trust))
     return tuple(made)
 
 
@@ -102,6 +107,7 @@ def _subject(
     run: RecordedRun | None,
     against: Path | None,
     data: str | None,
+    trust: bool,
 ) -> Subject:
     sha256 = str(info.get(MODEL, {}).get("sha256", ""))
     if against is None and (run is None or not run.original.exists()):
@@ -121,6 +127,7 @@ def _subject(
         said |= {**target, "search.objective": info.get(OBJECTIVE, "latency")}
         said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
+    require_noted([config.accuracy.metric], artifact, trust)  # data are named by who asks
     samples, told = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
         raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
