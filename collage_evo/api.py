@@ -95,7 +95,7 @@ class Result:
         return text.get()
 
     def __str__(self) -> str:
-        return "\n".join(summary(self.profiles, self.directory))
+        return "\n".join(summary(self.profiles, None if self._temporary else self.directory))
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""

@@ -14,6 +14,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.report.places import COMMAND
 from collage_evo.target.private import machine_directory
 from collage_evo.testing.models import chain
 from tests.support.quick import QUICK, nested
@@ -70,6 +71,12 @@ def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) 
     assert "\x1b" not in table
     assert found._repr_html_().startswith("<pre")
     assert "budget 0.01" in str(found)
+    assert "only one sample" in str(found)
+    assert "1 sample)" in str(found)
+    for wrong in (str(found.directory), COMMAND, "1 samples", "had not seen"):
+        assert wrong not in str(found)
+    for way in ("save(PATH)", "export(PATH)", "table()"):
+        assert way in str(found)
 
 
 def test_what_was_in_memory_is_in_the_run_directory(found: collage_evo.Result) -> None:

@@ -39,26 +39,27 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     """
     notes: list[str] = []
     if shared:
-        few = "one sample" if judged.samples == 1 else f"{judged.samples} samples"
+        few = "is only one sample" if judged.samples == 1 else f"are only {judged.samples} samples"
         told = "for calibration, search and check alike: on others the error may be larger"
-        notes.append(f"There is only {few}, {told}")
+        notes.append(f"There {few}, {told}")
     if not 0.0 < budget < math.inf:
         return tuple(notes)
     if judged.over == "worst":
         most = share_interval(judged.beyond(budget), judged.samples, level=0.9)[1]
         notes.append(f"Of all samples to come at most {most:.1%} are off by more than the budget (95 % certain)")
+    where = "these samples" if shared else "samples that the search never saw"
     if judged.error > budget:
-        notes.append("Even in float32 the answer is off by more than the budget on samples that the search never saw")
+        notes.append("Even in float32 the answer is off by more than the budget on " + where)
     elif judged.over == "worst":
         pass  # what follows is about all samples together
     elif judged.changed == 0.0 and judged.samples < ONE_SIDED / budget:
         notes.append(
-            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}, though none of them is judged "
+            f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}, though none of them is judged "
             f"otherwise: give {math.ceil(ONE_SIDED / budget)}"
         )
     elif judged.changed and resolvable_drop(judged.changed, judged.samples) > budget:
         notes.append(
-            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
+            f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
             f"them judged otherwise that takes some {samples_needed(judged.changed, budget)}"
         )
     elif judged.score is None and (judged.worst or 0.0) > budget and share_of_worst(judged) > MOST_BY_ONE:
@@ -70,3 +71,8 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     elif judged.high is not None and judged.high > budget:
         notes.append("The interval reaches beyond the budget: more samples would tell for certain")
     return tuple(notes)
+
+
+def _held_out(judged: Judgement, shared: bool) -> str:
+    aside = "" if shared else "held-out "
+    return f"1 {aside}sample does" if judged.samples == 1 else f"{judged.samples} {aside}samples do"

@@ -73,6 +73,15 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
     return tuple(_on_threads(b, threads) for b in usable if any(serves(variant, device) for variant in b.variants))
 
 
+def half_installed(device: str) -> dict[str, str]:
+    """Backends for target ``device`` whose library is here and that cannot be used, by name with what is missing."""
+    return {
+        name: probe.reason
+        for name, probe in probe_all()
+        if not probe.available and probe.version and any(serves(v, device) for v in get_backend(name).variants)
+    }
+
+
 def _on_threads(backend: Backend, threads: int) -> Backend:
     return backend.on_threads(threads) if isinstance(backend, StandsOnOthers) else backend
 

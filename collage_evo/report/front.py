@@ -106,11 +106,12 @@ def told_accuracy(accuracy: Accuracy) -> str:
     counts, parts = accuracy.samples, []
     if accuracy.error_search is not None:
         parts.append(f"{told_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
+    aside = " kept aside" if accuracy.unseen else ", also seen"
     if accuracy.error_held_out is not None:
         told = told_number(accuracy.error_held_out)
         if accuracy.interval is not None:
             told += " (95 % interval {} to {})".format(*map(told_number, accuracy.interval))
-        parts.append(f"{told} on {_samples(counts, 'held_out')} kept aside")
+        parts.append(f"{told} on {_samples(counts, 'held_out')}{aside}")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
     found = f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}."
@@ -124,7 +125,9 @@ def _told_worst(accuracy: Accuracy) -> str:
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
     if chosen.name and chosen.worst in (0.0, 1.0):
         return ""  # samples are right or wrong: the error counts them already
-    beyond = f"{accuracy.over_budget} of {count} kept aside are over the budget"
+    aside = " kept aside" if accuracy.unseen else ""
+    verb = "is" if accuracy.over_budget == 1 else "are"
+    beyond = f"{accuracy.over_budget} of {count}{aside} {verb} over the budget"
     return f" The worst sample alone: {told_number(chosen.worst)}; {beyond}."
 
 

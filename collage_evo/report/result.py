@@ -119,6 +119,7 @@ class Accuracy:
         held_out: what each metric says on the held-out samples: the chosen one first, then the relative error and
             what else people measure on such outputs.
         over_budget: how many of the held-out samples alone are off by more than ``largest``; None: not known.
+        unseen: the search did not see the held-out samples; False where there were too few to keep some aside.
     """
 
     metric: str
@@ -133,6 +134,7 @@ class Accuracy:
     over: Over = "all"
     held_out: Sequence[Quality] = ()
     over_budget: int | None = None
+    unseen: bool = True
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,10 @@ class Finished:
     directory: Path = Path()
 
 
-def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
+def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     """At most ``LINES`` lines of ``WIDTH`` characters about a run in ``directory``; only paths may be longer.
+
+    Without a ``directory`` that stays, no path and no command is named, but how a program keeps the answer.
 
     Where there is too much to tell, advice goes first, then notes.
     """
@@ -47,12 +49,12 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
         told = [verdict(result), told_model(result), f"  {told_answer(result)}"]
         told += [f"  {line}" for line in (*not_proved(result), *gains(result), told_loss(result.accuracy))]
         told += [f"  {note}" for note in (*_changed(result), *accuracy_notes(result.accuracy))]
-        told += [f"Next: {line}" for line in advice(result, directory)[:2]]
+        told += [f"Next: {line}" for line in _next(result, directory)[:2]]
     else:
         told = [verdict_of_profiles([one.result for one in finished])]
         told += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
         told += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
-    places = _places(directory)
+    places = IN_MEMORY if directory is None else _places(directory)
     room, lines = LINES - len(places), list[str]()
     for number, line in enumerate(told):
         broken = _broken(line)
@@ -62,6 +64,20 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
             break
         lines += broken
     return [*lines, *places]
+
+
+IN_MEMORY = (
+    "Its folder is temporary: result.save(PATH) keeps the compiled model,",
+    "result.export(PATH) plain files; result.table() has all tables.",
+)
+"""In place of where everything is."""
+
+
+def _next(result: Result, directory: Path | None) -> list[str]:
+    """Advice; without a directory that stays only what needs none."""
+    if directory is None:
+        return [line for line in advice(result, Path()) if COMMAND not in line]
+    return advice(result, directory)
 
 
 def _broken(line: str) -> list[str]:
@@ -182,15 +198,16 @@ def told_loss(accuracy: Accuracy) -> str:
     held_out = accuracy.error_held_out is not None
     error = accuracy.error_held_out if held_out else accuracy.error_search
     count = accuracy.samples.get("held_out" if held_out else "search", 0)
-    data = "random inputs" if accuracy.random else "samples that the search had not seen"
-    if not held_out:
-        data = "random inputs" if accuracy.random else "samples"
+    plural = "" if count == 1 else "s"
+    data = f"{count} random input{plural}" if accuracy.random else f"{count} sample{plural}"
+    if held_out and not accuracy.random and accuracy.unseen:
+        data += " that the search had not seen"
     what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"
         return f"{what} {told_number(error)}, which is rounding; {allowed}" if error is not None else allowed
     budget = f"budget {told_asked(accuracy.budget)}"
-    return f"{what} {told_of(error, accuracy)}, {budget} ({told_kind(accuracy)}, {count} {data})"
+    return f"{what} {told_of(error, accuracy)}, {budget} ({told_kind(accuracy)}, {data})"
 
 
 def told_kind(accuracy: Accuracy) -> str:

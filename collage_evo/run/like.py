@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config, changed
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Engine
@@ -48,22 +49,35 @@ class Earlier:
     def far(self) -> dict[Engine, str]:
         """Backends alone that were so far behind that they are not measured again, and why.
 
-        One in float32 at least is, as what is exact: the fastest of those that do not compile for long.
+        One in float32 at least is, as what is exact: the fastest of those that do not compile for long. So is
+        who won, has a part of the answer or was compared with it, however it did at first.
         """
         timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
         exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
         best = min((ms for b, ms in timed.items() if b.keeps(self.run.result.accuracy.largest or 0.0)), default=0.0)
-        told = {}
+        told, took_part = {}, self._took_part
         for baseline in self.run.baselines:
             ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
             failure = baseline.outcome.failure
             if failure is not None and failure.fault is Fault.KNOWN:
                 told[engine] = failure.message
+            elif (baseline.backend, plain_name(baseline.variant)) in took_part:
+                continue
             elif ms is None and failure is not None:
                 told[engine] = f"in {self.run.directory} {told_failure(failure, baseline.backend)}"
             elif ms is not None and best and ms > self.policy.single_behind * best and baseline is not exact:
                 told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return told
+
+    @property
+    def _took_part(self) -> set[Engine]:
+        """Engines of the answer, the best library alone, and the libraries that the answer was compared with."""
+        result = self.run.result
+        backend, _, variant = result.best_single.partition("/")
+        engines = [(backend, variant or DEFAULT.name)]
+        engines += [(region.backend, region.variant) for region in result.placement]
+        engines += [(library.backend, library.variant) for library in result.libraries]
+        return {(name, plain_name(way)) for name, way in engines}
 
 
 def _compiles_long(baseline: Baseline) -> bool:

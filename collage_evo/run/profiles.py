@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
@@ -14,7 +15,7 @@ from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.summary import Finished
-from collage_evo.report.words import told_shapes
+from collage_evo.report.words import title, told_shapes
 from collage_evo.run.at_work import at_work
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
@@ -49,6 +50,8 @@ def _searched(
     own = model_file(config)
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
     profiles = kept_profiles(config, directory, file)
+    for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
+        reporter.say(f"{title(name)} takes no part: {reason}")
     if note := describe_batch(config, profiles, file):
         reporter.say(note)
     if len(profiles) == 1:

@@ -194,6 +194,7 @@ class Ended:
             notes=(*limits.notes(), *_processor_notes(self.run), *broken, *held_out.notes),
             over=self.run.setting.over,
             held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
+            unseen=not sampled.shared,
             over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
         )
 

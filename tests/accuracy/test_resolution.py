@@ -47,7 +47,17 @@ def test_an_answer_in_float32_that_is_over_the_budget_is_told() -> None:
 
 def test_samples_that_served_for_everything_are_told() -> None:
     (note,) = sampling_notes(Judgement(0.001, 1), budget=0.02, shared=True)
-    assert "only one sample, for calibration, search and check alike" in note
+    assert note.startswith("There is only one sample, for calibration, search and check alike")
+    (note,) = sampling_notes(Judgement(0.001, 2), budget=0.02, shared=True)
+    assert note.startswith("There are only 2 samples, for")
+
+
+def test_samples_that_the_search_saw_are_not_called_unseen() -> None:
+    for judged in (Judgement(0.05, 1, 0.04, 0.06), Judgement(0.0, 1, changed=0.0), Judgement(0.0, 1, changed=1.0)):
+        told = " ".join(sampling_notes(judged, budget=0.02, shared=True))
+        assert "held-out" not in told
+        assert "never saw" not in told
+    assert "1 held-out sample does not resolve" in sampling_notes(Judgement(0.0, 1, changed=0.0), 0.02, False)[0]
 
 
 def test_of_a_worst_sample_the_share_that_may_be_worse_is_told() -> None:

@@ -78,6 +78,8 @@ def test_the_answer_s_error_is_told_with_the_samples_that_it_was_measured_on() -
         "Relative error of the answer, all samples together: 0.009 on 32 samples that the search saw, "
         "0.0092 (95 % interval 0.008 to 0.0099) on 100 samples kept aside; budget 0.01."
     )
+    same = replace(ACCURACY, unseen=False, samples={"search": 1, "held_out": 1}, interval=None)
+    assert "0.009 on 1 sample that the search saw, 0.0092 on 1 sample, also seen;" in told_accuracy(same)
     few = replace(ACCURACY, metric="m.py:f", budget="1%", error_held_out=None, random=True, notes=["Too few"])
     assert told_accuracy(few) == (
         "Drop of m.py:f, all samples together: 0.009 on 32 samples that the search saw; budget 1%. "

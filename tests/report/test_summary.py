@@ -16,7 +16,7 @@ from collage_evo.report.finished import read_finished
 from collage_evo.report.html import write_html
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
-from collage_evo.report.summary import LINES, WIDTH, Finished, summary
+from collage_evo.report.summary import LINES, WIDTH, Finished, summary, told_loss
 from collage_evo.report.terminal import print_summary
 from tests.report.helpers import ACCURACY, front_points, make_result
 
@@ -143,6 +143,34 @@ def test_the_error_is_told_in_the_words_of_the_metric_and_the_unit_of_the_budget
     assert "loss of m.py:accuracy 0.5%, budget 1%" in text
     exact = replace(accuracy, metric="", budget="exact", largest=None)
     assert "the budget is float32 throughout" in " ".join(end(replace(mixed(), accuracy=exact)))
+
+
+@pytest.mark.parametrize(
+    ("count", "unseen", "random", "told"),
+    [
+        (1, True, False, "1 sample that the search had not seen)"),
+        (1, False, False, "1 sample)"),
+        (2, True, False, "2 samples that the search had not seen)"),
+        (1, True, True, "1 random input)"),
+        (16, True, True, "16 random inputs)"),
+    ],
+)
+def test_samples_are_counted_and_called_unseen_only_if_they_are(
+    count: int, unseen: bool, random: bool, told: str
+) -> None:
+    accuracy = replace(ACCURACY, samples={"held_out": count, "search": 5}, unseen=unseen, random=random)
+    assert told in told_loss(accuracy)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_is_in_memory_names_no_folder_and_no_command_but_what_keeps_it(name: str) -> None:
+    lines = summary([Finished({}, RESULTS[name](), Path("/gone/soon"))], None)
+    assert len(lines) <= LINES
+    text = "\n".join(lines)
+    assert COMMAND not in text
+    assert "best.collage" not in text
+    assert "gone" not in text
+    assert "result.save(PATH)" in text
 
 
 def test_where_nothing_is_won_it_says_what_the_run_knows_to_help() -> None:

@@ -19,7 +19,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.reasons import told_failure
-from collage_evo.report.result import Result
+from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.like import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
@@ -161,3 +161,30 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     assert told[alone.backend, "known"] == "it took 3.0 times as long"
     assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime cannot compile it"
     assert told_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"
+
+
+@pytest.mark.parametrize("how", ["best", "part", "compared"])
+def test_who_won_or_was_compared_is_measured_again_however_slow_it_was_at_first(
+    first: Path, tmp_path: Path, how: str
+) -> None:
+    """A library that was disturbed when it was first timed, or whose pieces won and not the whole of it."""
+    recorded = read_run(first)
+    (alone, *_), result = recorded.baselines, recorded.result
+    slow = replace(
+        alone, name="openvino", backend="openvino", variant="default", outcome=replace(alone.outcome, latency_ms=1e6)
+    )
+    failed = replace(slow, outcome=Outcome.unfit(Failure(Fault.CRASH, "late")))
+    region = replace(result.placement[0], backend="openvino", variant="default")
+    library = LibraryResult("openvino", "openvino", "default", 1.0, None, Speedup(1.0, 1.0, 1.0, ()))
+    took_part: dict[str, Result] = {
+        "best": replace(result, best_single="openvino"),
+        "part": replace(result, placement=[*result.placement, region]),
+        "compared": replace(result, libraries=[library]),
+    }
+    other = replace(region, backend=alone.backend)
+    without = replace(result, best_single=alone.name, libraries=(), placement=[other])
+    for baseline in (slow, failed):
+        for told, expected in ((took_part[how], []), (without, [("openvino", "default")])):
+            earlier = replace(recorded, directory=tmp_path, result=told)
+            earlier.__dict__["baselines"] = (alone, baseline)
+            assert list(Earlier(earlier).far) == expected

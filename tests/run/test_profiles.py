@@ -9,13 +9,15 @@ import pytest
 
 import collage_evo
 from collage_evo.accuracy.samples import Sample
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, changed, parse_config
 from collage_evo.config_model import Shapes
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
+from collage_evo.report.progress import LineReporter
+from collage_evo.run import profiles as run_module
 from collage_evo.run.samples import describe_batch, kept_profiles, matching, model_file, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
@@ -143,3 +145,16 @@ def test_a_batch_that_the_data_choose_is_said_with_the_shapes_of_single_samples(
     )
     assert said(1) == ""
     assert said(64, shapes={"x": [64, 4]}) == ""
+
+
+@pytest.mark.parametrize(("use", "said"), [([], True), (["onnxruntime"], False)])
+def test_a_run_says_which_library_takes_no_part_and_why(
+    use: list[str], said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = changed(config(tmp_path, shapes={"x": [7, 4]}), {"backends.use": use}, "test")
+    lines: list[str] = []
+    monkeypatch.setattr(run_module, "half_installed", lambda device: {"ncnn": "its converter is not installed"})
+    monkeypatch.setattr(run_module, "evaluate", lambda *given: None)
+    (tmp_path / "run").mkdir()
+    run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
+    assert any("ncnn takes no part: its converter is not installed" in line for line in lines) == said

@@ -83,6 +83,7 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
+    aside = "the samples" if sampled.shared else "samples kept aside"
     broke, seen, asked = dict[str, str](), dict[str, float](), False
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
@@ -90,13 +91,13 @@ def hold_out(
         if exact or (isinstance(found, Judgement) and _keeps(run, found)):
             break
         if isinstance(found, Failure):
-            why = f"could not be judged on samples kept aside: {found}"
+            why = f"could not be judged on {aside}: {found}"
         elif found.error > run.limits.budget or found.high is None:
-            why = f"broke the budget: error {told_number(found.error)} on samples kept aside"
+            why = f"broke the budget: error {told_number(found.error)} on {aside}"
             seen[verdict.answer] = found.error
         else:
             most = f"up to {told_number(found.high)} on others"
-            why = f"may break the budget: error {told_number(found.error)} on samples kept aside, {most}"
+            why = f"may break the budget: error {told_number(found.error)} on {aside}, {most}"
             seen[verdict.answer] = found.high
         broke[verdict.answer] = f"it {why}"
         run.reporter.say(f"what was the fastest {why}; the next one is compared")
