@@ -47,8 +47,9 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     if len(finished) == 1:
         result = finished[0].result
         told = [verdict(result), told_model(result), f"  {told_answer(result)}"]
-        told += [f"  {line}" for line in (*not_proved(result), *gains(result), told_loss(result.accuracy))]
-        told += [f"  {note}" for note in (*_changed(result), *accuracy_notes(result.accuracy))]
+        told += [f"  {line}" for line in (*_changed(result), *not_proved(result), *gains(result))]
+        told += [f"  {told_loss(result.accuracy)}"]
+        told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
         told += [f"Next: {line}" for line in _next(result, directory)[:2]]
     else:
         told = [verdict_of_profiles([one.result for one in finished])]

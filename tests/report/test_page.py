@@ -12,6 +12,7 @@ import pytest
 
 from collage_evo.report.front import PHASES
 from collage_evo.report.html import bars, error_share, write_html, write_overview
+from collage_evo.report.places import COMMAND
 from collage_evo.report.result import Latency, Operator, RegionResult, Result, SeedResult, environment
 from collage_evo.report.summary import Finished
 from collage_evo.report.verdict import verdict, verdict_of_profiles
@@ -110,10 +111,10 @@ def test_what_a_result_holds_for_is_taken_down_with_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["/opt/venv/bin/collage-evo", "run", "my model.onnx", "--threads", "2"])
     before = datetime.now().astimezone().replace(microsecond=0)
     made = environment("a CPU", {"ncnn": "1"})
-    assert made["command"] == "python -m collage_evo run 'my model.onnx' --threads 2"
+    assert made["command"] == f"{COMMAND} run 'my model.onnx' --threads 2"
     assert before <= datetime.fromisoformat(made["date"]) <= datetime.now().astimezone()
     monkeypatch.setattr(sys, "argv", ["/opt/collage_evo/__main__.py", "resume", "runs/x"])
-    assert environment("a CPU", {})["command"] == "python -m collage_evo resume runs/x"
+    assert environment("a CPU", {})["command"] == f"{COMMAND} resume runs/x"
     monkeypatch.setattr(sys, "argv", ["/opt/service/__main__.py", "--token", "secret"])
     assert environment("a CPU", {})["command"] == "", "another program's arguments are its own"
 
