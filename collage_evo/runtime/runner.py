@@ -6,7 +6,7 @@ import contextlib
 import copy
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ class Runner:
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
-        """What tensors hold that are not static and so have no buffer."""
+        """What tensors hold that have no buffer."""
         self._executables: list[Executable | DeviceExecutable] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(on_huge_pages())
@@ -65,7 +65,9 @@ class Runner:
                 self._work = DeviceWork(device, program, on_device, pools)
                 self._buffers = self._work.host
             else:
-                self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
+                handed_over = _handed_over(program) if target.device == CPU else set()
+                lives = [life for life in lifetimes(program) if life.tensor.name not in handed_over]
+                self._buffers = allocate(plan_memory(lives), program.tensors)
             pieces = zip(program.pieces, on_device, strict=True)
             parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
             if self._work is not None:
@@ -156,6 +158,25 @@ class Runner:
         if self._regions == (closed,):
             closed()
         raise InputError(f"{name!r} holds nothing: it is no tensor of the program that runs, or nothing ran yet")
+
+    def hand_over(self, names: Sequence[str]) -> list[Any]:
+        """Outputs of the last run as the caller's own; what a library allocated is not copied, so :meth:`forget` it.
+
+        Raises:
+            InputError: as :meth:`read`.
+        """
+        if not self._values:  # most programs
+            return [self.read(name) for name in names]
+        found, copied = list[Any](), set(self.program.inputs)
+        for name in names:
+            found.append(self.read(name) if name in copied or name not in self._values else self._values[name])
+            copied.add(name)
+        return found
+
+    def forget(self) -> None:
+        """Let go of what libraries allocated in the last run; inputs stay as they were fed."""
+        if self._values:
+            self._values = {name: self._values[name] for name in self.program.inputs if name in self._values}
 
     def copies(self, name: str) -> tuple[Any, ...]:
         """What a tensor holds now in each memory where it lies, as the caller's own."""
@@ -273,7 +294,8 @@ class Runner:
             return BoundPiece(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
-        if not takes_open_inputs(get_backend(piece.backend)) and not all(n in arrays for n in piece.inputs):
+        static = all(self.program.tensors[n].static for n in piece.inputs)
+        if not takes_open_inputs(get_backend(piece.backend)) and not static:
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
         return BoundPiece(name, partial(self._run_open, piece, executable))
 
@@ -289,6 +311,16 @@ class Runner:
                 np.copyto(self._buffers[name], value)
             else:
                 self._values[name] = value
+
+
+def _handed_over(program: Program) -> set[str]:
+    """Static tensors that pieces with open shapes make and no other piece reads: in a buffer they would be a copy."""
+    pieces = [
+        (piece, all(program.tensors[name].static for name in (*piece.inputs, *piece.outputs)))
+        for piece in program.pieces
+    ]
+    made = {name for piece, static in pieces if not static for name in piece.outputs}
+    return made.difference(name for piece, static in pieces if static for name in piece.inputs)
 
 
 def as_value(given: Any, tensor: Tensor) -> Any:

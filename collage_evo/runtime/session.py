@@ -124,8 +124,9 @@ class Session:
             try:
                 self._feed(values)
                 self._current.execute_here()
-                return [self._current.read(name) for name in names]
+                return self._current.hand_over(names)
             finally:
+                self._current.forget()  # a server that waits would hold the last answer in memory
                 self._runs_in = None
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
@@ -195,6 +196,8 @@ class Session:
 
     def read(self, name: str) -> Any:
         """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+
+        ``run`` gives outputs of open shapes away: then only ``execute`` leaves something to read.
 
         Raises:
             InputError: it holds nothing, there is no such tensor, or the session is closed.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.runner import load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, alternating, whole
@@ -188,4 +192,56 @@ def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(tmp_path: Path) -
     given = np.ones(3, np.float32)
     with Session([whole(model, tmp_path)], TARGET) as session:
         x, first, second = session.run(["x", "y", "y"], {"x": given})
+        session.execute()
         assert not any(np.shares_memory(a, b) for a, b in ((first, second), (x, given), (first, session.read("y"))))
+        np.testing.assert_array_equal(second, -given)
+
+
+class Watched:
+    """A loaded piece that remembers what it made, without holding it."""
+
+    def __init__(self, piece: Any) -> None:
+        self.bind, self._run = piece.bind, piece.run
+        self.made: list[weakref.ref[np.ndarray]] = []
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        outputs = self._run(inputs)
+        self.made = [weakref.ref(array) for array in outputs]
+        return list(outputs)
+
+
+@pytest.mark.parametrize("sizes", ["n", "2"])
+def test_what_a_library_allocates_is_given_away_uncopied_and_not_held(tmp_path: Path, sizes: str) -> None:
+    """``sizes``: of an output, which may be fixed where an input's are open."""
+    text = f"g (float[n] x) => (float[{sizes}] y, float[n] z) {{ y = Neg(x) z = Exp(x) }}"
+    loaded: list[Watched] = []
+
+    def load(*args: Any) -> Watched:
+        loaded.append(Watched(load_piece(*args)))
+        return loaded[-1]
+
+    x = np.ones(2, np.float32)
+    with Session([whole(parsed(text), tmp_path)], TARGET, load=load) as session:
+        (y,) = session.run(["y"], {"x": x})
+        made, left = loaded[0].made
+        assert made() is y, "not copied"
+        assert left() is None, "an output that nobody asked for"
+        del y
+        assert made() is None, "not held"
+        for name in ("y", "z"):
+            with pytest.raises(InputError, match="holds nothing"):
+                session.read(name)
+        session.execute()
+        np.testing.assert_array_equal(session.read("y"), -x)
+
+
+def test_a_run_that_fails_holds_nothing_of_what_it_made(tmp_path: Path) -> None:
+    first = whole(parsed("g (float[3] x) => (int64[1, n] a) { a = NonZero(x) }"), tmp_path)
+    second = whole(parsed("g (int64[1, n] a, int64[m] z) => (int64[j, k] y) { y = Add(a, z) }"), tmp_path)
+    pieces, tensors = (*first.pieces, *second.pieces), {**first.tensors, **second.tensors}
+    program = Program(pieces, ("x", "z"), ("y",), tensors)
+    with Session([program], TARGET) as session:
+        x = np.ones(3, np.float32)
+        with pytest.raises(InputError, match="cannot run the model on these inputs"):
+            session.run(None, {"x": x, "z": np.ones(2, np.int64)})
+        assert list(session._current._values) == ["z"]

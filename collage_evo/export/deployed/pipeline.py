@@ -42,7 +42,10 @@ class Pipeline:
             else:
                 self._values[name] = np.asarray(value, order="C")
         self.execute()
-        return {name: self._values[name].copy() for name in self.outputs}
+        ours = self._static.union(self.inputs)
+        # What libraries allocated is given away and not held: copying it would take the memory twice.
+        made = {name: self._values.pop(name) for name in list(self._values) if name not in ours}
+        return {name: made[name] if name in made else self._values[name].copy() for name in self.outputs}
 
     def execute(self) -> None:
         """Run on what the inputs held last."""
