@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collage_evo.errors import InputError
+
 
 @dataclass(frozen=True)
 class Extended:
@@ -44,6 +46,12 @@ NUMPY = frozenset(
 """The types that NumPy has itself."""
 IN_32_BITS = -(2**31), 2**31
 """The least whole number of 32 bits, and one more than the greatest."""
+_NUMBERS: Mapping[int, str] = {
+    **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "object", 9: "bool"},
+    **{10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128"},
+    **{type_.number: dtype for dtype, type_ in EXTENDED.items()},
+}
+"""Types by the numbers of ``onnx.TensorProto.DataType``."""
 _NAMES = {"float32": "float", "float64": "double"}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()} | {type_.name: dtype for dtype, type_ in EXTENDED.items()}
 
@@ -56,6 +64,17 @@ def onnx_name(dtype: str) -> str:
 def dtype_named(name: str) -> str:
     """The type that ONNX calls so; ``name`` itself if it is none of NumPy's or ``ml_dtypes``'s."""
     return _DTYPES.get(name, name)
+
+
+def dtype_numbered(number: int) -> str:
+    """The type that ``onnx.TensorProto`` has under that number.
+
+    Raises:
+        InputError: there is none.
+    """
+    if number not in _NUMBERS:
+        raise InputError(f"{number} is no element type of ONNX: give onnx.TensorProto.FLOAT or another one")
+    return _NUMBERS[number]
 
 
 def is_extended(value: object) -> bool:

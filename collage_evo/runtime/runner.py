@@ -21,6 +21,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
+from collage_evo.graph.ort_values import from_ort_value
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
@@ -327,7 +328,9 @@ def as_value(given: Any, tensor: Tensor) -> Any:
     """What ONNX Runtime would take ``given`` for: a list is read as the model's type, an array keeps its own."""
     if tensor.dtype == OPAQUE or type(given) is np.ndarray:
         return given
-    numpy = None if isinstance(given, np.ndarray) else getattr(given, "numpy", None)  # an OrtValue, a PyTorch tensor
+    numpy = None if isinstance(given, np.ndarray) else getattr(given, "numpy", None)  # as of a PyTorch tensor
+    if hasattr(given, "data_type"):  # an OrtValue, also of a type that NumPy lacks
+        numpy = partial(from_ort_value, given)
     try:
         found = numpy() if callable(numpy) else given
         return plain_array(found, tensor.dtype if isinstance(given, list) else None)

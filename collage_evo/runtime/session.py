@@ -5,25 +5,39 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from collage_evo.backends.base import Target
+from collage_evo.backends.capabilities import HasExecutionProvider
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import OPAQUE
+from collage_evo.runtime.binding import IOBinding, as_ort_value
 from collage_evo.runtime.device_arrays import as_device_array
 from collage_evo.runtime.device_work import exclusive
 from collage_evo.runtime.forks import LINEAGE
 from collage_evo.runtime.pools import settle_pools
-from collage_evo.runtime.program import Program
+from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, Runner, as_value, closed, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.target.target import CPU
 
-_PROVIDERS = {"cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
+_NO_PROVIDER = {"cuda": "CUDAExecutionProvider"}
+"""What code that asks where a model runs looks for, where a library on that device is no provider itself."""
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What ``onnxruntime.SessionOptions`` has that is true of a session: its threads; nothing of it can be set."""
+
+    intra_op_num_threads: int
+    inter_op_num_threads: int = 1
+    enable_profiling: bool = False
 
 
 class Session:
@@ -50,6 +64,7 @@ class Session:
         load: Loader | None = None,
     ) -> None:
         first = programs[0]
+        self._programs = (*programs, *([fallback] if fallback else []))
         self._inputs, self._outputs = first.inputs, first.outputs
         self._tensors = {name: first.tensors[name] for name in first.inputs}
         self._signature = signature or signature_of_program(first)
@@ -96,8 +111,22 @@ class Session:
         return self._signature.meta
 
     def get_providers(self) -> list[str]:
-        """The device that it was compiled for, by ONNX Runtime's name; which backends run there is no part of it."""
-        return list(_PROVIDERS.get(self._target.device, ["CPUExecutionProvider"]))
+        """What runs the programs, first the first profile's: each library by its name as ONNX Runtime's provider.
+
+        One that is no such provider goes by its own name, as ``tvm``; on a GPU by ``CUDAExecutionProvider``.
+        """
+        return list(dict.fromkeys(_provider(piece) for program in self._programs for piece in program.pieces))
+
+    def get_session_options(self) -> SessionOptions:
+        """The threads that the artifact was made for."""
+        return SessionOptions(self._target.threads)
+
+    def end_profiling(self) -> str:
+        """
+        Raises:
+            InputError: always; libraries here write no profile of ONNX Runtime's kind.
+        """
+        raise InputError("no profile is written here: profile() gives the milliseconds of each piece")
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
@@ -128,6 +157,25 @@ class Session:
             finally:
                 self._current.forget()  # a server that waits would hold the last answer in memory
                 self._runs_in = None
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: object = None
+    ) -> list[Any]:
+        """As ``run``, with each input and output an ``onnxruntime.OrtValue`` of the host; all are copied.
+
+        Raises:
+            InputError: as ``run``; or an output is no tensor.
+        """
+        names = list(output_names or self._outputs)
+        return list(map(as_ort_value, names, self.run(names, input_dict_ort_values)))
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs of this session that can be bound to memory of the host."""
+        return IOBinding(self._inputs, self._outputs)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
+        """Run on the inputs that are bound, and write to the outputs that are; errors as :meth:`IOBinding.fill`."""
+        iobinding.fill(self.run)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Choose the program for the shapes of ``feeds``, and copy them into its input buffers."""
@@ -285,3 +333,10 @@ class Session:
         if self._open is None:
             self._open = Runner(self._fallback, self._target)
         return self._open
+
+
+def _provider(piece: Piece) -> str:
+    """What :meth:`Session.get_providers` calls the library of ``piece``."""
+    backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
+    known = backend.execution_providers if isinstance(backend, HasExecutionProvider) else _NO_PROVIDER
+    return known.get(device, piece.backend)

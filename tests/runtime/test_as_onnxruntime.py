@@ -1,6 +1,7 @@
 """A session answers as ``onnxruntime.InferenceSession`` does, for the shapes of its profiles and for any others."""
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,6 @@ def test_it_describes_its_model_in_the_same_words(ours: Session, theirs: ort.Inf
         (ours.get_outputs(), theirs.get_outputs()),
     ):
         assert [(a.name, a.type, a.shape) for a in mine] == [(a.name, a.type, a.shape) for a in reference]
-    assert ours.get_providers() == theirs.get_providers()
     given, expected = ours.get_modelmeta(), theirs.get_modelmeta()
     for name in (
         *("producer_name", "graph_name", "graph_description", "domain", "description", "version"),
@@ -192,3 +192,135 @@ def test_text_and_extended_floats_go_in_and_come_out(tmp_path: Path) -> None:
         with collage_evo.load(tmp_path / kind) as session:
             assert session.get_inputs()[0].type == f"tensor({kind.lower()})"
             np.testing.assert_array_equal(session.run(None, {"x": given})[0], given)
+
+
+def of_openvino(cache: Path) -> Session:
+    return Session([whole(sums(2), cache, "openvino")], TARGET)
+
+
+def test_its_providers_are_the_libraries_that_run(ours: Session, tmp_path: Path) -> None:
+    assert ours.get_providers() == ["OpenVINOExecutionProvider", "CPUExecutionProvider"]
+    with of_openvino(tmp_path) as session:
+        assert session.get_providers() == ["OpenVINOExecutionProvider"]
+    assert session.get_providers() == ["OpenVINOExecutionProvider"], "also once it is closed"
+    with Session([whole(sums(2), tmp_path, "tvm")], TARGET) as session:
+        assert session.get_providers() == ["tvm"], "no provider of ONNX Runtime"
+
+
+def test_its_options_are_the_threads_and_no_profile_is_promised(ours: Session) -> None:
+    options = ours.get_session_options()
+    assert (options.intra_op_num_threads, options.enable_profiling) == (TARGET.threads, False)
+    with pytest.raises(InputError, match=r"profile\(\) gives the milliseconds of each piece"):
+        ours.end_profiling()
+
+
+def test_ort_values_go_in_and_come_out(ours: Session, theirs: ort.InferenceSession) -> None:
+    for n in (2, 3):
+        feeds = {"x": ort.OrtValue.ortvalue_from_numpy(rows(n)), "k": ort.OrtValue.ortvalue_from_numpy(K)}
+        for names in (["y"], None):
+            (found,), (expected,) = (one.run_with_ort_values(names, feeds) for one in (ours, theirs))
+            assert isinstance(found, ort.OrtValue)
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_ort_values_of_types_that_numpy_lacks_go_in_and_come_out(tmp_path: Path) -> None:
+    net = Builder("identity")
+    model = net.model(net.op("Identity", net.input("x", (2,), onnx.TensorProto.BFLOAT16), output="y"))
+    x = ort.OrtValue.ortvalue_from_shape_and_type([2], onnx.TensorProto.BFLOAT16)
+    bits = np.array([0x3F80, 0x4000], np.uint16)
+    ctypes.memmove(x.data_ptr(), bits.ctypes.data, bits.nbytes)
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        (y,) = session.run_with_ort_values(None, {"x": x})
+        assert y.data_type() == "tensor(bfloat16)"
+        assert ctypes.string_at(y.data_ptr(), 4) == bits.tobytes()
+
+
+BINDINGS: list[Callable[[Any, np.ndarray, np.ndarray], object]] = [
+    lambda bound, x, y: (bound.bind_cpu_input("x", x), bound.bind_output("y")),
+    lambda bound, x, y: (
+        bound.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(x)),
+        bound.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(y)),
+    ),
+    lambda bound, x, y: (
+        bound.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data),
+        bound.bind_output("y", "cpu", 0, np.float32, y.shape, y.ctypes.data),
+    ),
+    lambda bound, x, y: (
+        bound.bind_input("x", "cpu", 0, onnx.TensorProto.FLOAT, x.shape, x.ctypes.data),
+        bound.bind_output("y", "cpu", 0, onnx.TensorProto.FLOAT, y.shape, y.ctypes.data),
+    ),
+]
+
+
+@pytest.mark.parametrize("n", [2, 3, 0])
+@pytest.mark.parametrize("bind", BINDINGS, ids=["names", "OrtValues", "pointers", "numbers of types"])
+def test_what_is_bound_is_read_and_written_as_onnx_runtime_does(
+    ours: Session, theirs: ort.InferenceSession, bind: Callable[..., object], n: int
+) -> None:
+    answers = []
+    for session in (ours, theirs):
+        x, y, bound = np.full((n, 4), 2, np.float32), np.full((n, 4), 7, np.float32), session.io_binding()
+        bind(bound, x, y)
+        bound.bind_cpu_input("k", K)
+        bound.synchronize_inputs()
+        for value in (1, 5):
+            x[...] = value
+            session.run_with_iobinding(bound, ort.RunOptions())
+            bound.synchronize_outputs()
+            (held,), (copied,) = bound.get_outputs(), bound.copy_outputs_to_cpu()
+            answers.append((held.numpy().tolist(), copied.tolist(), y.tolist()))
+    assert answers[:2] == answers[2:]
+    if n:
+        assert answers[0][0] != answers[1][0], "what is written later is read"
+
+
+def test_what_was_bound_can_be_forgotten(ours: Session) -> None:
+    bound = ours.io_binding()
+    bound.bind_cpu_input("x", rows(2))
+    bound.bind_cpu_input("k", K)
+    with pytest.raises(InputError, match="no output is bound"):
+        ours.run_with_iobinding(bound)
+    bound.bind_output("y")
+    ours.run_with_iobinding(bound)
+    bound.clear_binding_outputs()
+    assert bound.get_outputs() == bound.copy_outputs_to_cpu() == []
+    bound.bind_output("y")
+    bound.clear_binding_inputs()
+    with pytest.raises(InputError, match="input 'x' is missing"):
+        ours.run_with_iobinding(bound)
+
+
+@pytest.mark.parametrize(
+    ("bind", "message"),
+    [
+        (lambda bound: bound.bind_cpu_input("z", K), "no input 'z': this model has x, k"),
+        (lambda bound: bound.bind_output("x"), "no output 'x': this model has y"),
+        (lambda bound: bound.bind_output("y", "cuda"), "'y' is bound to cuda: bind memory of the host"),
+        (lambda bound: bound.bind_output("y", buffer_ptr=K.ctypes.data), "give element_type and shape"),
+        (lambda bound: bound.bind_output("y", "cpu", 0, 99, [1], K.ctypes.data), "99 is no element type of ONNX"),
+        (lambda bound: bound.bind_output("y", "cpu", 0, np.int64, [1], K.ctypes.data), "bound to int64"),
+        (lambda bound: bound.bind_output("y", "cpu", 0, 22, [1], K.ctypes.data), "int4, which have no addresses"),
+    ],
+)
+def test_what_cannot_be_bound_is_named(ours: Session, bind: Callable[[Any], object], message: str) -> None:
+    bound = ours.io_binding()
+    bound.bind_cpu_input("x", rows(2))
+    bound.bind_cpu_input("k", K)
+
+    def run() -> None:
+        bind(bound)
+        ours.run_with_iobinding(bound)
+
+    with pytest.raises(InputError, match=message):
+        run()
+    assert K.tolist() == [3], "and writes nowhere"
+
+
+def test_an_output_that_is_no_tensor_is_no_ort_value(tmp_path: Path) -> None:
+    text = "g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        feeds = {"x": np.ones(2, np.float32)}
+        with pytest.raises(InputError, match="output 'y' is no tensor and cannot be an OrtValue: call run"):
+            session.run_with_ort_values(None, {"x": ort.OrtValue.ortvalue_from_numpy(feeds["x"])})
+        np.testing.assert_array_equal(session.run(None, feeds)[0], [feeds["x"]])

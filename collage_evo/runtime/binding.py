@@ -1,0 +1,169 @@
+"""Inputs and outputs bound to memory before a run, with the methods of ``onnxruntime.IOBinding``."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collage_evo.errors import InputError
+from collage_evo.graph.elements import dtype_numbered, is_packed
+from collage_evo.graph.ort_values import from_ort_value, to_ort_value
+from collage_evo.target.target import CPU
+
+Run = Callable[[Sequence[str], Mapping[str, Any]], list[Any]]
+
+
+class IOBinding:
+    """Memory of the host that a session reads inputs from and writes outputs to, at each ``run_with_iobinding``.
+
+    An input is read when the session runs, so that what was written to its memory since it was bound counts. The
+    session has buffers of its own, so every bound tensor is copied.
+    """
+
+    def __init__(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self._names = {"input": tuple(inputs), "output": tuple(outputs)}
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+        """What each bound output goes to: an OrtValue, an array over somebody's memory, or None for a new array."""
+        self._made: list[Any] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
+        """Bind an input to an array. Raises ``InputError``: there is no such input."""
+        self._inputs[self._known("input", name)] = arr_on_cpu
+
+    def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
+        """Bind an input to an ``onnxruntime.OrtValue`` of the host. Raises as :meth:`bind_output`."""
+        _require_host(name, ortvalue.device_name())
+        self._inputs[self._known("input", name)] = ortvalue
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Bind an input to memory at an address; arguments and errors as :meth:`bind_output`."""
+        _require_host(name, device_type)
+        self._inputs[self._known("input", name)] = _array_at(buffer_ptr, name, shape, element_type)
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = CPU,
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Bind an output to memory at an address, or to a new array for each run.
+
+        Args:
+            name: of the output.
+            device_type: ``cpu``.
+            device_id: taken for ONNX Runtime's sake, and not used.
+            element_type: NumPy's type, or ONNX's number of it; needed with ``buffer_ptr``.
+            shape: sizes; needed with ``buffer_ptr``.
+            buffer_ptr: address of memory that stays there as long as it is bound, its numbers one after the other.
+
+        Raises:
+            InputError: there is no such output, or the memory is not the host's, or its type or shape is missing.
+        """
+        _require_host(name, device_type)
+        if buffer_ptr is not None and (element_type is None or shape is None):
+            raise InputError(f"'{name}' is bound to memory of no type or shape: give element_type and shape")
+        fresh = buffer_ptr is None or shape is None
+        target = None if fresh else _array_at(buffer_ptr or 0, name, shape or (), element_type)
+        self._outputs[self._known("output", name)] = target
+
+    def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
+        """Bind an output to an ``onnxruntime.OrtValue`` of the host. Raises as :meth:`bind_output`."""
+        _require_host(name, ortvalue.device_name())
+        self._outputs[self._known("output", name)] = ortvalue
+
+    def synchronize_inputs(self) -> None:
+        """Nothing to wait for: memory is the host's."""
+
+    def synchronize_outputs(self) -> None:
+        """Nothing to wait for: memory is the host's."""
+
+    def clear_binding_inputs(self) -> None:
+        """Forget what inputs are bound to."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Forget what outputs are bound to, and what the last run made."""
+        self._outputs.clear()
+        self._made.clear()
+
+    def get_outputs(self) -> list[Any]:
+        """Bound outputs of the last run as ``onnxruntime.OrtValue``, in the order in which they were bound."""
+        return [as_ort_value(name, value) for name, value in zip(self._outputs, self._made, strict=False)]
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """Bound outputs of the last run as arrays of the caller's own, in the order in which they were bound."""
+        return [_copied(value) for value in self._made]
+
+    def fill(self, run: Run) -> None:
+        """Run on the bound inputs, and put every bound output where it belongs.
+
+        Raises:
+            InputError: as ``run``; or no output is bound, or one has another type or shape than its memory.
+        """
+        if not self._outputs:
+            raise InputError("no output is bound: call bind_output before")
+        self._made.clear()
+        made = run(list(self._outputs), self._inputs)
+        targets = self._outputs.items()
+        self._made += [_put(name, value, target) for (name, target), value in zip(targets, made, strict=True)]
+
+    def _known(self, kind: str, name: str) -> str:
+        if name not in self._names[kind]:
+            raise InputError(f"no {kind} '{name}': this model has {', '.join(self._names[kind])}")
+        return name
+
+
+def as_ort_value(name: str, value: Any) -> Any:
+    """An output as an ``onnxruntime.OrtValue``.
+
+    Raises:
+        InputError: it is no tensor, which ONNX Runtime's interface cannot make one of.
+    """
+    if isinstance(value, np.ndarray):
+        return to_ort_value(value)
+    if hasattr(value, "data_ptr"):
+        return value
+    raise InputError(f"output '{name}' is no tensor and cannot be an OrtValue: call run")
+
+
+def _copied(value: Any) -> Any:
+    return np.array(from_ort_value(value)) if hasattr(value, "data_ptr") else copy.deepcopy(value)
+
+
+def _put(name: str, value: Any, target: Any) -> Any:
+    """``value`` in ``target``, or itself where there is none."""
+    if target is None:
+        return value
+    held = target
+    if not isinstance(target, np.ndarray):
+        held = _array_at(target.data_ptr(), name, target.shape(), target.element_type())
+    if (value.dtype, value.shape) != (held.dtype, held.shape):
+        made, given = (f"{array.dtype}{list(array.shape)}" for array in (value, held))
+        raise InputError(f"output '{name}' is {made}; it is bound to {given}")
+    np.copyto(held, value)
+    return target
+
+
+def _array_at(address: int, name: str, shape: Sequence[int], element_type: Any) -> np.ndarray:
+    """An array over the numbers at ``address``."""
+    dtype = np.dtype(dtype_numbered(element_type) if isinstance(element_type, int) else element_type)
+    if is_packed(dtype) or dtype.hasobject:
+        raise InputError(f"'{name}' has elements of {dtype}, which have no addresses: bind an array")
+    memory = (ctypes.c_uint8 * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    return np.ndarray(tuple(shape), dtype, memoryview(memory))
+
+
+def _require_host(name: str, device: str) -> None:
+    if device.lower() != CPU:
+        raise InputError(f"'{name}' is bound to {device}: bind memory of the host, or call run_on_device")
