@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class PreparedModel:
     file before that, None for one that was static. ``references`` pairs inputs with the outputs that ONNX Runtime
     gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
     alone explains: infinite where two runs have nothing in common. ``notes`` tell what was assumed. ``unchecked`` has
-    the Ifs of which no reference takes one branch, by name.
+    the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the file declares them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PreparedModel:
     types: StaticTypes
     notes: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
+    declared: tuple[onnx.ValueInfoProto, ...] = ()
 
     @property
     def excused(self) -> dict[str, float]:
@@ -116,6 +118,7 @@ def prepare_model(
     del reference  # large models are not loaded twice at the same time
     expected = dict(zip(names, plain(outputs[0]), strict=True))
     noise, remarks = _noise(model, given[0], expected, _errors(plain(again), expected), threads, patience_s)
+    declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     types = static_types(model, observe(model, given[0], threads))
     if not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
@@ -123,7 +126,9 @@ def prepare_model(
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *drawn, *remarks)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes, unchecked)
+    return PreparedModel(
+        loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes, unchecked, declared
+    )
 
 
 def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:

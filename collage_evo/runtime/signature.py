@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +66,13 @@ class Signature:
                     raise InputError(f"'{name}' is {known} in input '{first}' and {size} in '{arg.name}'")
 
 
-def signature_of(model: onnx.ModelProto) -> Signature:
-    """What ``model`` declares. Needs the package onnx."""
+def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] = ()) -> Signature:
+    """What ``model`` declares. Needs the package onnx.
+
+    Args:
+        model: as its file has it.
+        outputs: as the file declares them, where ``model`` declares others by now.
+    """
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     meta = ModelMetadata(
@@ -80,7 +85,7 @@ def signature_of(model: onnx.ModelProto) -> Signature:
         {prop.key: prop.value for prop in model.metadata_props},
     )
     inputs = tuple(_declared(value) for value in model.graph.input if value.name not in constants)
-    return Signature(inputs, tuple(_declared(value) for value in model.graph.output), meta)
+    return Signature(inputs, tuple(_declared(value) for value in outputs or model.graph.output), meta)
 
 
 def signature_of_program(program: Program) -> Signature:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import onnx
 import pytest
 
@@ -38,8 +39,10 @@ from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
+from collage_evo.run.stages.singles import fall_back
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact, read_artifact
+from collage_evo.runtime.signature import signature_of
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.support import misoptimised
@@ -173,3 +176,34 @@ def test_a_library_that_optimises_wrongly_is_no_answer(make: Callable[[], onnx.M
     feeds = random_inputs(make(), seed=5)
     (found,) = load_artifact(tmp_path / "run" / "best.collage").run(None, feeds)
     assert relative_error(found, reference_outputs(make(), feeds)[0]).relative < 1e-5
+
+
+def declares(outputs: str, nodes: str, size: str = "3") -> onnx.ModelProto:
+    text = f"g (float[{size}, 4] x) => ({outputs}) {{ r = Relu(x) {nodes} }}"
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+
+
+def test_outputs_are_described_as_the_file_declares_them_where_one_depends_on_data(tmp_path: Path) -> None:
+    model = declares("float[3, 4] z, int64[2, found] y", "z = Neg(r) y = NonZero(r)")
+    onnx.save(model, tmp_path / "m.onnx")
+    config = parse_config({"model": {"source": str(tmp_path / "m.onnx")}}, (), "test")
+    with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
+        signature = fall_back(run, prepared, []).signature
+    assert [(one.name, one.shape) for one in signature.outputs] == [("z", [3, 4]), ("y", [2, "found"])]
+    assert signature == signature_of(onnx.load(tmp_path / "m.onnx"))
+
+
+def test_an_output_that_is_declared_wrongly_takes_other_shapes_too(tmp_path: Path) -> None:
+    model = declares("float[7, 4] z, float[rows, 4] w", "z = Neg(r) w = Exp(r)", "rows")
+    onnx.save(model, tmp_path / "m.onnx")
+    source = {"source": str(tmp_path / "m.onnx"), "shapes": {"x": [3, 4]}}
+    config = parse_config({"model": source, "cache": {"dir": str(tmp_path / "cache")}}, (), "test")
+    with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
+        delivered = fall_back(run, prepared, [get_backend("onnxruntime")])
+    assert delivered.fallback is not None
+    with load_artifact(delivered.fallback) as session:
+        for rows in (3, 5):
+            x = np.full((rows, 4), 2, np.float32)
+            z, w = session.run(None, {"x": x})
+            np.testing.assert_array_equal(z, -x)
+            np.testing.assert_allclose(w, np.exp(x), rtol=1e-6)

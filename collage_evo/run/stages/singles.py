@@ -88,7 +88,7 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
 
 def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
     """What every answer of this run is given out with: what the file says, and what takes any other shapes."""
-    signature = signature_of(model.dynamic or model.original)
+    signature = signature_of(model.dynamic or model.original, model.declared)
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
