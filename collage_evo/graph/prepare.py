@@ -15,9 +15,9 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.branches import taking_each_branch
 from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import COMPOSITE, UNCHECKED_BRANCHES, Graph
+from collage_evo.graph.ir import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
 from collage_evo.graph.load import LoadedModel, ModelFile
-from collage_evo.graph.observe import observe, record
+from collage_evo.graph.observe import Observation, observe, record
 from collage_evo.graph.origin import Origin, name_nodes
 from collage_evo.graph.read import build_graph, declared_tensor
 from collage_evo.graph.reference import Reference, relative_error
@@ -119,12 +119,13 @@ def prepare_model(
     expected = dict(zip(names, plain(outputs[0]), strict=True))
     noise, remarks = _noise(model, given[0], expected, _errors(plain(again), expected), threads, patience_s)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    types = static_types(model, observe(model, given[0], threads))
-    if not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
+    seen = observe(model, given[0], threads)
+    types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
+    if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
     pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
-    notes = (*loaded.notes, *unfixed, *drawn, *remarks)
+    notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
     return PreparedModel(
         loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes, unchecked, declared
@@ -146,6 +147,17 @@ def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[st
         model.CopyFrom(loaded.dynamic)  # which stays open: what is written into this one holds for these shapes
         return model, ["with these shapes written into it the model does not load: its shapes stay open"]
     return loaded.original, []
+
+
+def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:
+    """Of each output with fixed sizes that has others in a run, a note; ONNX Runtime only warns of it."""
+    notes = []
+    for value in model.graph.output:
+        declared, found = declared_tensor(value.name, value.type), seen.tensors[value.name]
+        if declared.dtype != OPAQUE and declared.static and declared.shape != found.shape:
+            sizes = f"{list(declared.shape)} and has {list(found.shape)}"
+            notes.append(f"output {value.name!r} is declared with the sizes {sizes}: those that it has count")
+    return notes
 
 
 def _errors(given: Sequence[Any], expected: Values) -> dict[str, float]:

@@ -18,6 +18,8 @@ from collage_evo.graph.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.values import plain
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET, whole
 from tests.support import misoptimised
 
 
@@ -300,3 +302,20 @@ def test_a_past_of_no_steps_is_a_shape_like_any_other(tmp_path: Path) -> None:
     (feeds, expected), *_ = found.references
     assert (feeds["before"].shape, expected["after"].shape) == ((1, 2, 0, 4), (1, 2, 1, 4))
     assert searchable(found, 1).graph.tensors["after"].shape == (1, 2, 1, 4)
+
+
+@pytest.mark.parametrize("sizes", ["7, 4", "4", "3, 5"])
+def test_an_output_with_other_sizes_than_are_declared_has_its_own_and_a_note(tmp_path: Path, sizes: str) -> None:
+    declared = parsed("g (float[3, 4] x) => (float[3, 4] z, float[3, 4] w) { r = Relu(x) z = Neg(r) w = Exp(r) }")
+    right = prepared(declared, tmp_path)
+    shape = declared.graph.output[0].type.tensor_type.shape
+    del shape.dim[:]
+    for size in sizes.split(", "):
+        shape.dim.add().dim_value = int(size)
+    wrong = prepared(declared, tmp_path)
+    (note,) = set(wrong.notes) - set(right.notes)
+    assert note == f"output 'z' is declared with the sizes [{sizes}] and has [3, 4]: those that it has count"
+    assert [size.dim_value for size in wrong.original.graph.output[0].type.tensor_type.shape.dim] == [3, 4]
+    x = np.full((3, 4), 2, np.float32)
+    with Session([whole(wrong.original, tmp_path / "cache")], TARGET) as session:
+        np.testing.assert_array_equal(session.run(["z"], {"x": x})[0], -x)
