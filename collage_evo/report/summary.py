@@ -10,7 +10,7 @@ from pathlib import Path
 from collage_evo.report.advice import advice
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
-from collage_evo.report.verdict import verdict, verdict_of_profiles
+from collage_evo.report.verdict import call_counts, verdict, verdict_of_profiles
 from collage_evo.report.words import (
     Part,
     capitalised,
@@ -119,13 +119,16 @@ def told_model(result: Result) -> str:
 
 
 def told_speed(result: Result) -> str:
-    """The answer's time, of one run or of the full machine, and what the full machine does."""
+    """The answer's time, of one run or of the full machine: also by ``session.run``, if the call is worth a word."""
     ms = told_ms(result.best.median_ms)
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
         sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
         return f"{speeds.runs_per_second:.3g} runs a second in {sessions}"
-    return f"{ms} ms"
+    if not call_counts(result):
+        return f"{ms} ms"
+    whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
+    return f"{told_ms(whole)} ms by session.run, {told_ms(result.call_ms)} of them for the call"
 
 
 def gains(result: Result) -> list[str]:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from collage_evo.report.result import LibraryResult, Result
-from collage_evo.report.words import title, told_name, told_ratio
+from collage_evo.report.words import title, told_ms, told_name, told_ratio
 
 USUAL = "onnxruntime"
 """Backend that a person with an ONNX file is taken to have now."""
+COUNTS = 0.05
+"""A call that adds a smaller share of a run's time is not worth a word: repeated timings differ by as much."""
 
 
 def verdict(result: Result) -> str:
@@ -36,12 +38,15 @@ def _decision(result: Result) -> tuple[str, str]:
     """What to do, and the reason."""
     if _breaks_budget(result):
         return "Keep what you have", "nothing that was measured keeps the budget"
+    answer = next((one for one in result.libraries if one.name == result.answer), None)
+    if answer is None and (rival := _made_up_for(result)):
+        call = f"a call of the artifact's session adds {told_ms(result.call_ms)} ms"
+        return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
     if result.answer == "placement":
         speedup, best = result.speedup_over_best_single, f"{told_name(result.best_single)}, the best library"
         gain = f"{_gain(result, speedup.estimate)} {best}"
         earlier = "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
         return "Use the artifact", f"{earlier}{gain}"
-    answer = next((one for one in result.libraries if one.name == result.answer), None)
     usual = next((one for one in result.libraries if one.backend == USUAL), None)
     same = result.answer == USUAL or (usual is not None and usual is answer)
     if same or (usual is not None and usual.keeps and usual.speedup.low <= 1.0):
@@ -49,6 +54,24 @@ def _decision(result: Result) -> tuple[str, str]:
     if answer is not None:
         return f"Switch to {title(answer.backend)} with its defaults", _over_usual(result, usual)
     return "Use the artifact", f"{told_name(result.answer)} is {_over_usual(result, usual)}"
+
+
+def call_counts(result: Result) -> bool:
+    """Whether what ``session.run`` takes beyond the execution matters, as it does for models of microseconds."""
+    return result.objective == "latency" and (result.call_ms or 0.0) > COUNTS * (result.best.median_ms or 0.0)
+
+
+def _made_up_for(result: Result) -> str:
+    """The library with its defaults over which the answer wins no more than its own call adds; empty: none.
+
+    Only the answer's call is counted, so that this errs for keeping the library.
+    """
+    libraries = [one for one in result.libraries if one.keeps and one.latency_ms is not None]
+    if not libraries or not call_counts(result):
+        return ""
+    fastest = min(libraries, key=lambda one: one.latency_ms or 0.0)
+    whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
+    return title(fastest.backend) if (fastest.latency_ms or 0.0) <= whole else ""
 
 
 def _over_usual(result: Result, usual: LibraryResult | None) -> str:

@@ -124,6 +124,7 @@ class Ended:
             libraries=self.libraries,
             changed=self._phases.changed,
             scales={"alone": self._phases.of_alone, "search": self._phases.of_search},
+            call_ms=answer.call_ms,
         )
 
     def _with_search(self, told: Result, searched: Searched) -> Result:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from collage_evo.report.result import Result, Speedup
+from collage_evo.report.result import Latency, Result, Speedup
 from collage_evo.report.summary import WIDTH, Finished, summary
 from collage_evo.report.verdict import verdict, verdict_of_profiles
 from tests.report.test_summary import ITSELF, ONNXRUNTIME, OPENVINO, RUN, broken, chosen, mixed, nothing_won
@@ -52,6 +52,28 @@ def throughput() -> Result:
     return replace(mixed(), objective="throughput")
 
 
+def of_microseconds() -> Result:
+    """A mixture of 20 microseconds beside a library of 25 and one of 57, whose call takes 5."""
+    libraries = (replace(ONNXRUNTIME, latency_ms=0.057), replace(OPENVINO, latency_ms=0.025))
+    return replace(mixed(), best=Latency("best", 0.02), libraries=libraries, call_ms=0.005)
+
+
+def wins_by_the_call() -> Result:
+    return replace(of_microseconds(), call_ms=0.004)
+
+
+def beside_what_breaks() -> Result:
+    """The library that the call makes up for breaks the budget."""
+    slow, fast = of_microseconds().libraries
+    return replace(of_microseconds(), libraries=(slow, replace(fast, keeps=False)))
+
+
+def itself() -> Result:
+    """A library with its defaults: a person calls it without any session of this package."""
+    libraries = (replace(ONNXRUNTIME, latency_ms=0.057), replace(OPENVINO, latency_ms=0.02, speedup=ITSELF))
+    return replace(nothing_won(), best=Latency("best", 0.02), libraries=libraries, call_ms=0.05)
+
+
 def older() -> Result:
     """Of a schema that knows no libraries with their defaults."""
     return replace(keep(), libraries=())
@@ -70,6 +92,11 @@ SENTENCES: dict[Callable[[], Result], str] = {
     "no part in the final comparison.",
     keep: "Keep ONNX Runtime: nothing that was measured is proved faster.",
     not_proved: "Keep ONNX Runtime: nothing that was measured is proved faster.",
+    of_microseconds: "Keep what you have: a call of the artifact's session adds 0.00500 ms, no less than the "
+    "artifact wins over OpenVINO.",
+    wins_by_the_call: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
+    beside_what_breaks: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
+    itself: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",
     older: "Keep ONNX Runtime: nothing that was measured is proved faster.",
     broken: "Keep what you have: nothing that was measured keeps the budget.",
     over_on_search: "Keep what you have: nothing that was measured keeps the budget.",
@@ -94,3 +121,11 @@ def test_several_profiles_have_one_verdict_that_counts_them() -> None:
     lines = summary([Finished({"x": [size]}, result) for size, result in enumerate(different)], RUN)
     assert lines[0] == expected
     assert len(lines[0]) <= WIDTH
+
+
+def test_what_a_call_adds_is_in_the_time_where_it_counts() -> None:
+    short = replace(mixed(), best=Latency("best", 0.02), call_ms=0.0013)
+    lines = summary([Finished({}, short)], RUN)
+    assert "detector on 2 threads: 0.0213 ms by session.run, 0.00130 of them for the call" in lines
+    for other in (replace(short, call_ms=0.0005), replace(short, call_ms=None)):
+        assert "detector on 2 threads: 0.0200 ms" in summary([Finished({}, other)], RUN)

@@ -69,6 +69,7 @@ def test_each_profile_is_a_run_of_its_own_and_the_result_lists_them(found: colla
     for profile in result["profiles"]:
         own = json.loads((found.directory / profile["directory"] / "result.json").read_text())
         assert own["best"] == profile["best"]
+        assert own["call_ms"] is not None
         assert len(read_artifact(found.directory / profile["directory"] / "best.collage").profiles) == 1
     assert len(read_artifact(found.artifact).profiles) == 2
     assert "profiles/1/report.html" in (found.directory / "report.html").read_text()

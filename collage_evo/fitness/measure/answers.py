@@ -71,9 +71,10 @@ class Opened:
 
 @dataclass(frozen=True)
 class Profiled:
-    """The median time of each region of an artifact, in ms."""
+    """The median time of each region of an artifact, and what a call of its session takes beyond all of them, ms."""
 
     region_ms: tuple[float, ...]
+    call_ms: float | None = None
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class BurstsJob(Asks[Bursts]):
 
 @dataclass(frozen=True)
 class ProfileJob(Asks[Profiled]):
-    """Time each region of the artifact that was opened last: one median a region."""
+    """Time each region of the artifact that was opened last, one median a region, and what a call adds to them."""
 
     runs: int
 

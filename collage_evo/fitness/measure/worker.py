@@ -70,7 +70,7 @@ from collage_evo.fitness.measure.references import (
     read_recorded,
     read_references,
 )
-from collage_evo.fitness.measure.stopwatch import region_timer, throttled
+from collage_evo.fitness.measure.stopwatch import region_timer, throttled, time_call_ms
 from collage_evo.fitness.measure.wholes import WholeModels, unbuilt
 from collage_evo.graph.extract import extract
 from collage_evo.graph.files import read_model
@@ -237,7 +237,8 @@ class Worker:
                 artifact = self._artifact.session
                 self._exclusive.alone()
                 profiles = [artifact.profile() for _ in range(job.runs)]
-                return Profiled(tuple(map(float, np.median(profiles, axis=0))))
+                region_ms = tuple(map(float, np.median(profiles, axis=0)))
+                return Profiled(region_ms, time_call_ms(artifact, self.references[0][0]))
 
     @property
     def _artifact(self) -> OpenedArtifact:

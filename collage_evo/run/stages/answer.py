@@ -30,7 +30,8 @@ from collage_evo.target.target import CPU
 class Answer:
     """The delivered artifact, with each region's time in one run (ms) and its errors against the reference.
 
-    ``notes``: what does not run as well as it might, and why.
+    ``notes``: what does not run as well as it might, and why. ``call_ms``: what ``session.run`` takes beyond the
+    regions; None where it could not be measured.
     """
 
     artifact: Path
@@ -38,6 +39,7 @@ class Answer:
     relative_error: float
     max_abs_error: float
     notes: tuple[str, ...] = ()
+    call_ms: float | None = None
 
 
 def compile_candidates(
@@ -149,5 +151,5 @@ def deliver(
             profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
     if isinstance(checked, Failure):
         raise InputError(f"{best} failed its check ({checked}); run again with --debug")
-    region_ms = () if isinstance(profile, Failure) else profile.region_ms
-    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error, checked.notes)
+    region_ms, call_ms = ((), None) if isinstance(profile, Failure) else (profile.region_ms, profile.call_ms)
+    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error, checked.notes, call_ms)
