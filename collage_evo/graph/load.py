@@ -18,6 +18,8 @@ from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models.builtin import PREFIX, make_builtin
 
 _AGAIN = "export or download it again"
+WEIGHTS_APART = 4
+"""From this version of the format on, weights need not be inputs, and one that is may be fed."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,22 @@ def _parse(path: Path) -> onnx.ModelProto:
     # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
     if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
         raise InputError(f"{path} is not an ONNX model (no operators in it): {_AGAIN}")
+    if model.ir_version < WEIGHTS_APART:
+        _set_weights_apart(model)
     return model
+
+
+def _set_weights_apart(model: onnx.ModelProto) -> None:
+    """Write a model of an old version, which lists weights as inputs that no request can feed, as newer ones are.
+
+    What is added to such a model as an input with a value of its own could not be fed either.
+    """
+    graph = model.graph
+    constants = {weight.name for weight in graph.initializer} | {one.values.name for one in graph.sparse_initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    model.ir_version = WEIGHTS_APART
 
 
 def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto
 
 from collage_evo.graph.ir import members
+from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
@@ -157,3 +160,15 @@ def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:
     flipped = error_shares(graph, {}, feeds)[Arithmetic.BFLOAT16][product] * len(feeds)
     assert flipped == pytest.approx(round(flipped))
     assert flipped > 0
+
+
+def test_a_model_of_an_old_version_whose_weights_are_inputs_has_shares_too(tmp_path: Path) -> None:
+    text = "g (float[3, 4] x, float[4] w) => (float[3, 4] z) <float[4] w = {1, 2, 3, 4}> { z = Mul(x, w) }"
+    old = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["" : 8]> {text}')
+    onnx.save(old, tmp_path / "old.onnx")
+    model = load_model(str(tmp_path / "old.onnx")).original
+    assert [value.name for value in model.graph.input] == ["x"]
+    graph = build_graph(normalise(model))
+    feeds = random_inputs(graph, 0)
+    np.testing.assert_array_equal(reference_outputs(model, feeds)[0], reference_outputs(old, feeds)[0])
+    assert 0 < error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16][0] < 1e-4
