@@ -103,7 +103,7 @@ class Session:
         return list(self._signature.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: weights are compiled in."""
+        """None: weights are compiled in, also those that the file lists as inputs."""
         return []
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -308,6 +308,11 @@ class Session:
         if self._closed:
             closed()
         if unknown := set(feeds) - set(self._inputs):
+            if fixed := sorted(unknown.intersection(self._signature.compiled_in)):
+                raise InputError(
+                    f"input '{fixed[0]}' has a value in the model's file, which is compiled in: to feed it, take "
+                    "that initializer out of the file and search again"
+                )
             raise InputError(f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._inputs)}")
         for name in self._inputs:
             if name not in feeds:

@@ -42,11 +42,15 @@ class ModelMetadata:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs as the person's file declares them, and its metadata."""
+    """Inputs and outputs as the person's file declares them, and its metadata.
+
+    ``compiled_in`` names inputs with a value of their own in the file, which ONNX Runtime lets a request override.
+    """
 
     inputs: tuple[NodeArg, ...]
     outputs: tuple[NodeArg, ...]
     meta: ModelMetadata = ModelMetadata()
+    compiled_in: tuple[str, ...] = ()
 
     @property
     def static(self) -> bool:
@@ -85,7 +89,11 @@ def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] 
         {prop.key: prop.value for prop in model.metadata_props},
     )
     inputs = tuple(_declared(value) for value in model.graph.input if value.name not in constants)
-    return Signature(inputs, tuple(_declared(value) for value in outputs or model.graph.output), meta)
+    declared = [value.name for value in model.graph.input]
+    # Before version 4 of the format every weight is an input, and none can be fed.
+    overridable = tuple(name for name in declared if name in constants) if model.ir_version >= 4 else ()
+    made = tuple(_declared(value) for value in outputs or model.graph.output)
+    return Signature(inputs, made, meta, overridable)
 
 
 def signature_of_program(program: Program) -> Signature:

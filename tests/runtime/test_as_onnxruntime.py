@@ -324,3 +324,20 @@ def test_an_output_that_is_no_tensor_is_no_ort_value(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="output 'y' is no tensor and cannot be an OrtValue: call run"):
             session.run_with_ort_values(None, {"x": ort.OrtValue.ortvalue_from_numpy(feeds["x"])})
         np.testing.assert_array_equal(session.run(None, feeds)[0], [feeds["x"]])
+
+
+@pytest.mark.parametrize(
+    ("ir", "message"), [(8, "'w' has a value in the model's file, which is compiled in"), (3, "no input 'w'")]
+)
+def test_a_weight_that_is_an_input_too_is_compiled_in_and_says_so(tmp_path: Path, ir: int, message: str) -> None:
+    """Of an older version, where ONNX Runtime takes no other value either, it is no input."""
+    text = "g (float[4] x, float[4] w) => (float[4] z) <float[4] w = {1, 2, 3, 4}> { z = Mul(x, w) }"
+    model = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : 8]> {text}')
+    theirs = ort.InferenceSession(model.SerializeToString())
+    x = np.ones(4, np.float32)
+    write_artifact(tmp_path / "a.collage", [Profile(whole(model, tmp_path))], TARGET, signature_of(model))
+    with collage_evo.load(tmp_path / "a.collage") as session:
+        assert [one.name for one in session.get_inputs()] == [one.name for one in theirs.get_inputs()] == ["x"]
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], theirs.run(None, {"x": x})[0])
+        with pytest.raises(InputError, match=message):
+            session.run(None, {"x": x, "w": x})
