@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Noise:
 
 
 def logs_of(laps: Laps) -> list[float]:
-    return [float(np.median(one)) for one in laps]
+    return [median(one.tolist()) for one in laps]
 
 
 def ratio_of(laps: Laps, stopping: Stopping) -> Ratio:
