@@ -10,10 +10,11 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.backends.checks import numerics_in
@@ -76,41 +77,48 @@ def transposed(pattern: str) -> Net:
     return make
 
 
-NETS: Mapping[str, Net] = {
+KINDS: Mapping[str, Mapping[str, Net]] = {
     **{
-        f"{kind} {pattern} {'channels last' if last else 'channels'}": convolution(*how, pattern, last)
-        for (kind, how), pattern, last in itertools.product(
-            {
-                "3x3 of 64": ((1, 64, 14, 14), (3, 3)),
-                "3x3 of 3": ((1, 3, 28, 28), (3, 3)),
-                "3x3 of 33": ((1, 33, 14, 14), (3, 3)),
-                "1x1 of 65": ((1, 65, 14, 14), (1, 1)),
-                "5 of 64": ((1, 64, 50), (5,)),
-                "3x3x3 of 32": ((1, 32, 6, 6, 6), (3, 3, 3)),
-            }.items(),
-            PATTERNS,
-            (False, True),
-        )
+        kind: {
+            f"{pattern} {'channels last' if last else 'channels'}": convolution(*how, pattern, last)
+            for pattern, last in itertools.product(PATTERNS, (False, True))
+        }
+        for kind, how in {
+            "3x3 of 64": ((1, 64, 14, 14), (3, 3)),
+            "3x3 of 3": ((1, 3, 28, 28), (3, 3)),
+            "3x3 of 33": ((1, 33, 14, 14), (3, 3)),
+            "1x1 of 65": ((1, 65, 14, 14), (1, 1)),
+            "5 of 64": ((1, 64, 50), (5,)),
+            "3x3x3 of 32": ((1, 32, 6, 6, 6), (3, 3, 3)),
+        }.items()
     },
-    **{f"3x3 in 4 groups {one}": convolution((1, 64, 14, 14), (3, 3), one, False, 4) for one in PATTERNS},
-    **{f"depthwise {one}": convolution((1, 64, 14, 14), (3, 3), one, True, 64) for one in PATTERNS},
-    **{f"product of {rows} rows {one}": product(rows, 255, one) for rows in (3, 64) for one in PATTERNS},
-    **{f"transposed {one}": transposed(one) for one in PATTERNS},
+    "3x3 in 4 groups": {one: convolution((1, 64, 14, 14), (3, 3), one, False, 4) for one in PATTERNS},
+    "depthwise": {one: convolution((1, 64, 14, 14), (3, 3), one, True, 64) for one in PATTERNS},
+    **{f"product of {rows} rows": {one: product(rows, 255, one) for one in PATTERNS} for rows in (3, 64)},
+    "transposed": {one: transposed(one) for one in PATTERNS},
 }
+"""By what they read: those of a kind are built side by side in one model."""
+
+
+class OneInput(Builder):
+    """All nets read the same input."""
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: int = onnx.TensorProto.FLOAT) -> str:
+        return name if self._inputs else super().input(name, shape, dtype)
 
 
 def errors(backend_name: str, folder: Path) -> dict[str, float]:
     """The error of each net in each int8 variant of a backend, relative to the largest output."""
     found = {}
     backend, target = get_backend(backend_name), Target.here("cpu", 1)
-    for name, make in NETS.items():
-        b = Builder("saturating")
-        graph = build_graph(b.model(make(b)))
+    for kind, nets in KINDS.items():
+        b = OneInput("saturating")
+        graph = build_graph(b.model(*[make(b) for make in nets.values()]))
         feeds = {given: np.ones(graph.tensors[given].shape, np.float32) for given in graph.inputs}
-        (want,) = reference_outputs(graph.model, feeds)
-        largest = float(np.abs(want).max())
+        wanted = dict(zip(graph.outputs, reference_outputs(graph.model, feeds), strict=True))
+        largest = {name: float(np.abs(want).max()) for name, want in wanted.items()}
         ranges = dict.fromkeys(graph.inputs, Range(0.0, 1.0))
-        ranges |= dict.fromkeys(graph.outputs, Range(-largest, largest))
+        ranges |= {name: Range(-most, most) for name, most in largest.items()}
         for variant in (one for one in backend.variants if one.quantisers and one.base in ("default", one.name)):
             if backend.declines(variant) or not (numerics := numerics_in(graph, graph.all_nodes, variant, ranges)):
                 continue
@@ -120,8 +128,9 @@ def errors(backend_name: str, folder: Path) -> dict[str, float]:
             built = backend.build(model, target, base, place)
             assert hasattr(built, "files"), built
             borders = ([graph.tensors[one] for one in names] for names in (graph.inputs, graph.outputs))
-            (got,) = backend.load(place, target, base, *borders).run(list(feeds.values()))
-            found[f"{name}, {variant.name}"] = float(np.abs(got - want).max()) / largest
+            outputs = backend.load(place, target, base, *borders).run(list(feeds.values()))
+            for net, got, (name, want) in zip(nets, outputs, wanted.items(), strict=True):
+                found[f"{kind} {net}, {variant.name}"] = float(np.abs(got - want).max()) / largest[name]
     return found
 
 
