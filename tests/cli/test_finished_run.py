@@ -23,10 +23,10 @@ from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
-from tests.support.quick import QUICK, QUICK_ALL_CORES, options
+from tests.support.quick import QUICK, options
 
 BUDGET = 0.02
-FAST = options({**QUICK_ALL_CORES, "accuracy.budget": BUDGET, "search.evaluations": 6})
+FAST = options({**QUICK, "accuracy.budget": BUDGET, "search.evaluations": 6})
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_overwrite_removes_only_what_a_run_made(finished: Path, here: Here) -> N
     (run / "sub").mkdir()
     refused(here("run", finished / "tiny.onnx", "--out", "..", "--overwrite", *FAST, cwd=run / "sub"), "working")
     assert (run / "result.json").exists()
-    done = here("run", "tiny.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished)
+    done = here("run", "tiny.onnx", "--out", "again", "--overwrite", *options(QUICK), cwd=finished)
     assert done.returncode == 0, done.stderr
     assert (run / "notes.txt").read_text() == "mine"
 

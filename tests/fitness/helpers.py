@@ -102,6 +102,7 @@ def cluster_run(folder: Path, executor: str, address: str, evaluations: int) -> 
     settings = {
         **QUICK_ALL_CORES, "fitness.executor": executor, "fitness.address": address, "fitness.margin": 1000,
         "search.evaluations": evaluations, "search.seconds": 90, "search.ga.patience": 0,
+        "final.speeds": "searched",
     }  # fmt: skip
     program = [sys.executable, "-c", _SOON_GIVEN_UP, "run", "tiny.onnx", "--out", "run", *options(settings)]
     return subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True)

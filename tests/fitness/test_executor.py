@@ -92,7 +92,7 @@ def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_ano
     assert run.returncode == 3
     assert [line[:30] for line in errors if "Dask" in line] == ["error: no Dask scheduler answe"]
     config = tmp_path / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("evaluations: 500", "evaluations: 20"))
+    config.write_text(config.read_text().replace("evaluations: 500", "evaluations: 10"))
     with dask_cluster(tmp_path / "second", 1) as cluster:
         command = ["-m", "collage_evo", "resume", "run", "-s", f"fitness.address={cluster.address}"]
         resumed = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)

@@ -191,7 +191,7 @@ def test_every_fault_has_its_test() -> None:
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
-        **QUICK, "backends.use": ["onnxruntime", "faulty"], "fitness.timeout_s": 6, "fitness.memory_gb": 0.8,
+        **QUICK, "backends.use": ["onnxruntime", "faulty"], "fitness.timeout_s": 3, "fitness.memory_gb": 0.8,
         "fitness.timing": {}, "costs.seconds": 600, "search.evaluations": 6, "search.seconds": 90,
     }  # fmt: skip
     done = subprocess.run(

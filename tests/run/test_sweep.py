@@ -210,7 +210,8 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
         pytest.skip("a single core")
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     space = {"search.ga.population": {"low": 4, "high": 40}}
-    settings = {**QUICK_ALL_CORES, "sweep": {"trials": 2, "parallel": 2, "sampler": "random", "space": space}}
+    asked = {"trials": 2, "parallel": 2, "sampler": "random", "space": space}
+    settings = {**QUICK_ALL_CORES, "final.speeds": "searched", "sweep": asked}
     command = [sys.executable, "-m", "collage_evo", "sweep", "tiny.onnx", "--out", "sweep"]
     killed = subprocess.Popen([*command, *options(settings)], cwd=tmp_path, stderr=subprocess.DEVNULL)
     trials = tmp_path / "sweep" / "trials"

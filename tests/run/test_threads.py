@@ -83,7 +83,7 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
 ) -> None:
     monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)  # whatever disturbs it
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
-    config, place = config_of(tmp_path, **{"target.threads": 2}), tmp_path / "run"
+    config, place = config_of(tmp_path, **{"target.threads": 2, "final.speeds": "searched"}), tmp_path / "run"
     place.mkdir()
     save_run(place, config, "run")
     (found,) = run_profiles(config, place, LineReporter())
