@@ -24,6 +24,8 @@ QUICK_ALL_CORES: Mapping[str, Any] = {
     "backends.use": ["onnxruntime"],
     "accuracy.budget": "exact",
     "costs.timing": _TIMING,
+    "policy.cuts": 4,
+    "policy.race_share_ms": 20.0,
     "fitness.timing": _TIMING,
     "search.evaluations": 1,
     "search.seconds": 20,
