@@ -8,13 +8,24 @@ from typing import Any
 import numpy as np
 
 KINDS: Mapping[str, float] = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf}
+ALL_NAN = "nothing but NaN"
 
 
 def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each of ``KINDS`` the same inputs, with one in the middle of every array of floats; none without floats."""
+    """The same inputs with one of ``KINDS`` in every array of floats, and with nothing but NaN; none without floats.
+
+    The number is near the middle, one place further in each array: an operator on two of them meets a number and NaN,
+    either way round. A window or a row of nothing but NaN is a case of its own (openvino #35935).
+    """
     floats = [name for name, value in feeds.items() if _holds_floats(value) and value.size]
-    kinds = KINDS.items() if floats else ()
-    return {kind: {**feeds, **{name: _with(feeds[name], number) for name in floats}} for kind, number in kinds}
+    if not floats:
+        return {}
+    found = {
+        kind: {**feeds, **{name: _with(feeds[name], number, shift) for shift, name in enumerate(floats)}}
+        for kind, number in KINDS.items()
+    }
+    found[ALL_NAN] = {**feeds, **{name: np.full_like(feeds[name], np.nan) for name in floats}}
+    return found
 
 
 def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
@@ -43,7 +54,7 @@ def _holds_floats(value: Any) -> bool:
     return isinstance(value, np.ndarray) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16")
 
 
-def _with(value: np.ndarray, number: float) -> np.ndarray:
+def _with(value: np.ndarray, number: float, shift: int) -> np.ndarray:
     changed = value.copy()
-    changed.flat[value.size // 2] = number
+    changed.flat[(value.size // 2 + shift) % value.size] = number
     return changed

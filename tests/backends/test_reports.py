@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from collage_evo.errors import CollageError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.nonfinite import lost, spoiled
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.rounding import moved_by_rounding
 from collage_evo.graph.scopes import operators
@@ -20,9 +22,12 @@ from collage_evo.graph.values import plain
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET
+from tests.support.recent_reports import NONFINITE, RECENT
 from tests.support.reports import REPORTS, Report
 
 TOLERANCE = 1e-3
+ALL = {**REPORTS, **RECENT, **NONFINITE}
+TABLE = Path(__file__).parents[2] / "docs" / "backends.md"
 
 
 def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> float:
@@ -37,27 +42,60 @@ def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> fl
     return max(relative_error(got, right).relative / max(TOLERANCE, allowed[name]) for got, (name, right) in found)
 
 
-@pytest.mark.parametrize(("backend", "most"), [("onnxruntime", 0), ("openvino", 18), ("ncnn", 9)])
+def whole(report: Report, backend: str, tmp_path: Path) -> Program | BuildFailure:
+    if not get_backend(backend).probe().available:
+        pytest.skip(f"{backend} is not installed")
+    return Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(report.model(), backend, "default")
+
+
+def loses_some(program: Program, report: Report) -> bool:
+    """Whether a run that keeps NaN and infinity would refuse ``program``."""
+    model = report.model()
+    for feeds in spoiled(random_inputs(model, seed=1000)).values():
+        expected = plain(reference_outputs(model, feeds))
+        with Session([program], TARGET) as session:
+            if lost(plain(session.run([one.name for one in model.graph.output], feeds)), expected):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(("backend", "most"), [("onnxruntime", 0), ("openvino", 26), ("ncnn", 14)])
 def test_rules_decline_no_more_than_what_was_seen_wrong(backend: str, most: int) -> None:
-    """Else the test below would pass where all is declined."""
+    """Else the tests below would pass where all is declined."""
     known_wrong = get_backend(backend).known_wrong
-    models = [report.model() for report in REPORTS.values()]
+    models = [report.model() for report in ALL.values()]
     assert sum(any(known_wrong(graph, node) for graph, node in operators(model)) for model in models) <= most
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", {**REPORTS, **RECENT})
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_path: Path) -> None:
-    if not get_backend(backend).probe().available:
-        pytest.skip(f"{backend} is not installed")
-    report = REPORTS[name]
-    model = report.model()
-    program = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, backend, "default")
+    report = ALL[name]
+    program = whole(report, backend, tmp_path)
     if isinstance(program, BuildFailure):
         assert backend != "onnxruntime", program.reason
         return
     try:
-        refused = off_by(program, report, random_inputs(model, seed=1000)) > 1.0
+        refused = off_by(program, report, random_inputs(report.model(), seed=1000)) > 1.0
     except (CollageError, RuntimeError):  # it cannot run it
         return
     assert refused or off_by(program, report, dict(report.feeds)) <= 1.0
+
+
+@pytest.mark.parametrize("name", [name for name, one in RECENT.items() if one.source.startswith("tvm")])
+def test_tvm_is_right_declines_or_is_refused(name: str, tmp_path: Path) -> None:
+    test_a_library_is_right_declines_or_is_refused("tvm", name, tmp_path)
+
+
+@pytest.mark.parametrize("name", NONFINITE)
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_a_run_that_keeps_nan_and_infinity_refuses_what_loses_them(backend: str, name: str, tmp_path: Path) -> None:
+    report = NONFINITE[name]
+    program = whole(report, backend, tmp_path)
+    if not isinstance(program, BuildFailure):
+        assert off_by(program, report, dict(report.feeds)) <= 1.0 or loses_some(program, report)
+
+
+def test_the_table_has_each_recent_report() -> None:
+    rows = set(re.findall(r"^\| (\w[\w ]*) \| #(\d+) \|", TABLE.read_text(), re.MULTILINE))
+    assert {" #".join(row) for row in rows} == {one.source for one in (*RECENT.values(), *NONFINITE.values())}

@@ -35,6 +35,8 @@ _STEM = "model"
 _PARAM, _BIN, _PLAN = f"{_STEM}.ncnn.param", f"{_STEM}.ncnn.bin", f"{_STEM}.ncnn.json"
 _FILES = (_PARAM, _BIN, _PLAN)
 _CONVERT_SECONDS = 300
+_WIDEST = 4
+"""Bytes of the widest number that a Mat is read with."""
 
 
 class NcnnBackend(Backend):
@@ -88,7 +90,7 @@ class NcnnBackend(Backend):
         return NcnnPlain(_PARAM, _BIN, _plan)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
-        reason = fails_to_pass_through(model)
+        reason = fails_to_pass_through(model) or _not_read(model)
         if reason:
             return BuildFailure(reason)
         import ncnn
@@ -155,6 +157,19 @@ def _may_be_winograd(graph: Graph, node: Node) -> bool:
     kernel = graph.tensors[node.inputs[1]].shape[2:]
     steps = (*attributes.get("strides", ()), *attributes.get("dilations", ()), attributes.get("group", 1))
     return kernel == (3, 3) and all(step == 1 for step in steps)
+
+
+def _not_read(model: onnx.ModelProto) -> str:
+    """Why tensors of ``model`` cannot be handed over: reading one of 64 bits ends the process, results are floats."""
+    import onnx
+
+    made = {value.name for value in model.graph.output}
+    for value in (*model.graph.input, *model.graph.output):
+        kind = value.type.tensor_type.elem_type
+        wide = kind and onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize > _WIDEST
+        if wide or (value.name in made and kind not in (onnx.TensorProto.FLOAT, 0)):
+            return f"ncnn: {value.name} is {onnx.TensorProto.DataType.Name(kind).lower()}, which it does not take"
+    return ""
 
 
 def _converter() -> Path | None:
