@@ -135,7 +135,7 @@ class Flow:
     @cached_property
     def ranges(self) -> Ranges | None:
         """Of the graph's tensors, for int8."""
-        return calibrated_ranges(self.run, self.searchable)
+        return calibrated_ranges(self.run, self.searchable, self.backends)
 
     @cached_property
     def normalised(self) -> tuple[Baseline, ...]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collage_evo.backends.select import arithmetics_of
+from collage_evo.backends.base import Backend
+from collage_evo.backends.checks import numerics_in
+from collage_evo.backends.select import arithmetics_of, takes_part
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.fitness.outcome import Objective, Terms
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.quantise.rules import Ranges
+from collage_evo.quantise.rules import Quantisers, Ranges
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
@@ -50,8 +52,8 @@ FLOAT32 = Precision()
 """No lower precision takes part."""
 
 
-def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
-    """Ranges of the model's tensors over the calibration samples; None where only float32 may answer.
+def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Sequence[Backend]) -> Ranges | None:
+    """Ranges of the model's tensors over the calibration samples; None where no operator may run in int8.
 
     They are kept: a resumed run searches the same space.
     """
@@ -59,10 +61,26 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
         return None
     path = run.files.ranges
     if not path.exists():
+        if not _quantises(run, model.graph, backends):
+            return None
         with run.stage("calibrating"):
             threads = len(usable_cores())
             write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
     return read_ranges(path)
+
+
+def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bool:
+    """Whether some variant of ``backends`` that takes part finds operators in ``graph`` to run in int8."""
+    device, calibrated = run.setting.target.device, may_quantise(run.store, run.config)
+    return any(
+        takes_part(variant, device, run.limits.measured)
+        and variant.arithmetic is Arithmetic.INT8
+        and (calibrated or variant.quantisers is Quantisers.DYNAMIC)
+        and not backend.declines(variant)
+        and numerics_in(graph, graph.all_nodes, variant)
+        for backend in backends
+        for variant in backend.variants
+    )
 
 
 def may_quantise(store: Store, config: Config) -> bool:
