@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.checks import numerics_in
-from collage_evo.backends.select import arithmetics_of, takes_part
-from collage_evo.backends.variants import Arithmetic
+from collage_evo.backends.select import arithmetics_of
+from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.fitness.outcome import Objective, Terms
