@@ -21,7 +21,7 @@ from collage_evo.graph.observe import Observation, observe, record
 from collage_evo.graph.origin import Origin, name_nodes
 from collage_evo.graph.read import build_graph, declared_tensor
 from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.rounding import moved_by_rounding
+from collage_evo.graph.rounding import Moved
 from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
 from collage_evo.graph.values import plain
 
@@ -116,14 +116,13 @@ def prepare_model(
     names = [value.name for value in model.graph.output]
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     del reference  # large models are not loaded twice at the same time
-    expected = dict(zip(names, plain(outputs[0]), strict=True))
-    noise, remarks = _noise(model, given[0], expected, _errors(plain(again), expected), threads, patience_s)
+    pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
+    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, patience_s)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     seen = observe(model, given[0], threads)
     types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
-    pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
@@ -168,43 +167,48 @@ def _errors(given: Sequence[Any], expected: Values) -> dict[str, float]:
 
 def _noise(
     model: onnx.ModelProto,
-    feeds: Values,
-    expected: Values,
+    pairs: Sequence[tuple[Values, Values]],
     repeated: Mapping[str, float],
     threads: int,
     patience_s: float | None,
 ) -> tuple[dict[str, float], list[str]]:
     """The noise of each output, given how far a second run was off, and what a person should know of it.
 
-    How far ONNX Runtime's optimisations change an output counts as noise only as far as rounding explains it: some
-    of them are wrong on some models, and excuse no library.
+    It is the largest over ``pairs``, inputs with what they give: where steps of a quantiser decide, one sample may
+    lie on none and the next on many. How far ONNX Runtime's optimisations change an output counts as noise only as
+    far as rounding explains it: some of them are wrong on some models, and excuse no library.
     """
     random = [name for name, error in repeated.items() if error > INCOMPARABLE]
     noise = {name: math.inf if name in random else error for name, error in repeated.items()}
     remarks = [f"output {name!r} differs from run to run: it is not compared" for name in random]
     try:
-        optimised = _errors(
-            plain(Reference(model, threads, optimised=True, patience_s=patience_s).run(feeds)), expected
-        )
+        reference = Reference(model, threads, optimised=True, patience_s=patience_s)
+        optimised = [_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs]
+        del reference
     except InputError as failure:
         remarks.append(f"with its own optimisations {failure}: it runs without them")
-        optimised = dict.fromkeys(noise, 0.0)
-    if max(optimised.values(), default=0.0) <= NORMALISED and not _rounds_coarsely(model):
-        return {name: max(error, optimised[name]) for name, error in noise.items()}, remarks
+        optimised = [dict.fromkeys(noise, 0.0)] * len(pairs)
+    changes = max((error for one in optimised for error in one.values()), default=0.0)
+    if changes <= NORMALISED and not _rounds_coarsely(model):
+        return {name: max(error, *(one[name] for one in optimised)) for name, error in noise.items()}, remarks
     try:
-        moved = moved_by_rounding(model, feeds, expected, threads, patience_s)
+        moving = Moved(model, threads, patience_s)
+        moved = [moving.errors(feeds, expected) for feeds, expected in pairs]
     except InputError as failure:
         remarks.append(str(failure))
-        moved = dict.fromkeys(noise, 0.0)
-    for name, explained in moved.items():
-        if optimised[name] <= max(NORMALISED, ROUNDING_ROOM * max(explained, noise[name])):
-            explained = max(explained, optimised[name])
-        else:
-            remarks.append(
-                f"ONNX Runtime's own optimisations change output {name!r} by {optimised[name]:.1e}, where rounding "
-                f"explains {explained:.1e}: with them its results are wrong"
-            )
-        noise[name] = max(noise[name], explained)
+        moved = [dict.fromkeys(noise, 0.0)] * len(pairs)
+    wrong: set[str] = set()
+    for changed, explains in zip(optimised, moved, strict=True):
+        for name, explained in explains.items():
+            if changed[name] <= max(NORMALISED, ROUNDING_ROOM * max(explained, repeated[name])):
+                explained = max(explained, changed[name])
+            elif name not in wrong:
+                wrong.add(name)
+                remarks.append(
+                    f"ONNX Runtime's own optimisations change output {name!r} by {changed[name]:.1e}, where rounding "
+                    f"explains {explained:.1e}: with them its results are wrong"
+                )
+            noise[name] = max(noise[name], explained)
     return noise, remarks
 
 

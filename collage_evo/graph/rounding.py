@@ -27,27 +27,32 @@ _LEAST_OPSET = 13
 """From here on Equal, Where, Round and Cast take all of these types."""
 
 
-def moved_by_rounding(
-    model: ModelProto, feeds: Mapping[str, Any], expected: Mapping[str, Any], threads: int, patience_s: float | None
-) -> dict[str, float]:
-    """The relative error (2-norm) of each output where every float that is computed is off by about one rounding.
+class Moved:
+    """A model in which every float that is computed is off by about one rounding, loaded once for many inputs.
 
     Args:
         model: a model that ONNX Runtime runs.
-        feeds: its inputs.
-        expected: its outputs for these, by name.
         threads: that a run may use.
         patience_s: a run that takes longer is ended.
 
     Raises:
-        InputError: the model cannot be written in this form, or does not run so.
+        InputError: the model cannot be written in this form.
     """
-    reference = Reference(_moved(model), threads, patience_s=patience_s)
-    made = plain(reference.run(feeds))
-    return {
-        name: relative_error(found, right).relative
-        for found, (name, right) in zip(made, expected.items(), strict=True)
-    }
+
+    def __init__(self, model: ModelProto, threads: int, patience_s: float | None) -> None:
+        self._reference = Reference(_moved(model), threads, patience_s=patience_s)
+
+    def errors(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
+        """The relative error (2-norm) of each output that the model gives as ``expected`` for ``feeds``.
+
+        Raises:
+            InputError: the model does not run so.
+        """
+        made = plain(self._reference.run(feeds))
+        return {
+            name: relative_error(found, right).relative
+            for found, (name, right) in zip(made, expected.items(), strict=True)
+        }
 
 
 def _moved(model: ModelProto) -> ModelProto:

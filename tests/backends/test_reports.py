@@ -16,7 +16,7 @@ from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.nonfinite import lost, spoiled
 from collage_evo.graph.reference import reference_outputs, relative_error
-from collage_evo.graph.rounding import moved_by_rounding
+from collage_evo.graph.rounding import Moved
 from collage_evo.graph.scopes import operators
 from collage_evo.graph.values import plain
 from collage_evo.runtime.program import Program
@@ -37,7 +37,7 @@ def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> fl
     expected = dict(zip(names, plain(reference_outputs(model, feeds)), strict=True))
     with Session([program], TARGET) as session:
         made = plain(session.run(list(expected), feeds))
-    allowed = {name: 2 * moved for name, moved in moved_by_rounding(model, feeds, expected, 1, None).items()}
+    allowed = {name: 2 * moved for name, moved in Moved(model, 1, None).errors(feeds, expected).items()}
     found = zip(made, expected.items(), strict=True)
     return max(relative_error(got, right).relative / max(TOLERANCE, allowed[name]) for got, (name, right) in found)
 

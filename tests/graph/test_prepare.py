@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.extract import content_hash, extract, structural_hash
+from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, OPAQUE
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.normalise import Rules
@@ -264,6 +265,13 @@ def test_a_model_that_only_runs_without_optimisations_is_prepared(tmp_path: Path
 def test_of_a_quantised_model_steps_that_rounding_decides_are_excused(tmp_path: Path) -> None:
     found = prepared(misoptimised.steps(), tmp_path)
     assert 1e-3 < found.excused["y"] < 0.2, "a rounding error moves some values by a whole step"
+
+
+def test_steps_that_rounding_decides_are_excused_whichever_sample_lies_on_them(tmp_path: Path) -> None:
+    beyond_all_steps = {"x": np.full(4096, 1000.0, np.float32)}
+    feeds = [beyond_all_steps, random_inputs(misoptimised.steps(), seed=1)]
+    first, both = (prepared(misoptimised.steps(), tmp_path, feeds=feeds[:count]).excused["y"] for count in (1, 2))
+    assert first < 1e-3 < both < 0.2
 
 
 def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
