@@ -80,6 +80,14 @@ def random_inputs(
     return feeds
 
 
+def index_bound(model: onnx.ModelProto, name: str) -> int | None:
+    """The least number of entries among the tables that the input ``name`` indexes, or None if it indexes none."""
+    shapes = {one.name: tuple(one.dims) for one in model.graph.initializer}
+    for value in (*model.graph.value_info, *model.graph.input):
+        shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    return _IndexBounds(model.graph, shapes).of(name)
+
+
 def _is_static(value: onnx.ValueInfoProto) -> bool:
     tensor = value.type.tensor_type
     return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)

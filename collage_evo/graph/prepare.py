@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from onnx import TensorProto
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.branches import taking_each_branch
+from collage_evo.graph.edges import decided, edge_samples
 from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
@@ -61,6 +63,7 @@ class PreparedModel:
     notes: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
     declared: tuple[onnx.ValueInfoProto, ...] = ()
+    edges: tuple[tuple[Values, Values], ...] = ()
 
     @property
     def excused(self) -> dict[str, float]:
@@ -115,9 +118,12 @@ def prepare_model(
     given += more
     names = [value.name for value in model.graph.output]
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
+    edges = edge_samples(model, given[0], reference)
     del reference  # large models are not loaded twice at the same time
+    moving = functools.cache(lambda: Moved(model, threads, patience_s))
     pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
-    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, patience_s)
+    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, patience_s, moving)
+    edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     seen = observe(model, given[0], threads)
     types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
@@ -126,9 +132,8 @@ def prepare_model(
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    return PreparedModel(
-        loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes, unchecked, declared
-    )
+    found = loaded.name, digest(model), model, loaded.dynamic
+    return PreparedModel(*found, pairs, noise, types, notes, unchecked, declared, tuple(edges))
 
 
 def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:
@@ -171,6 +176,7 @@ def _noise(
     repeated: Mapping[str, float],
     threads: int,
     patience_s: float | None,
+    moving: Callable[[], Moved],
 ) -> tuple[dict[str, float], list[str]]:
     """The noise of each output, given how far a second run was off, and what a person should know of it.
 
@@ -192,8 +198,7 @@ def _noise(
     if changes <= NORMALISED and not _rounds_coarsely(model):
         return {name: max(error, *(one[name] for one in optimised)) for name, error in noise.items()}, remarks
     try:
-        moving = Moved(model, threads, patience_s)
-        moved = [moving.errors(feeds, expected) for feeds, expected in pairs]
+        moved = [moving().errors(feeds, expected) for feeds, expected in pairs]
     except InputError as failure:
         remarks.append(str(failure))
         moved = [dict.fromkeys(noise, 0.0)] * len(pairs)

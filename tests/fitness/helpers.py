@@ -35,6 +35,7 @@ def make_setting(folder: Path) -> Setting:
     feeds = random_inputs(model, seed=1)
     outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
     write_references(files.reference, [(feeds, outputs)])
+    write_references(files.edges, ())
     return Setting(str(folder), str(folder / "cache"), 2**30, Target(), Limits(tolerance=1e-3))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,10 @@ class Judge:
     def _nonfinite(self) -> list[Reference]:
         return read_references(self._setting.files.nonfinite)
 
+    @cached_property
+    def _edges(self) -> list[Reference]:
+        return read_references(self._setting.files.edges)
+
     def bound(self, exact: bool) -> float:
         """The largest relative error of a piece that is not broken."""
         return self._limits.of_pieces if exact else max(self._limits.of_pieces, BROKEN)
@@ -103,6 +107,14 @@ class Judge:
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
                 return failure
         return worst
+
+    def wrong_at_edges(self, session: Session, exact: bool) -> Failure | None:
+        """What is wrong with float32 results for inputs that random ones hardly reach; lower precisions lose more."""
+        for feeds, expected in self._edges if exact else ():
+            error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
+            if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
+                return replace(failure, message=f"{failure.message}, for ties, large or tiny numbers as inputs")
+        return None
 
     def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
         """What is wrong where NaN and infinity must not get lost: with the whole model, or on ``references``."""

@@ -90,6 +90,8 @@ class WholeModels:
                 return error
             if failure := self._judge.lost(session):
                 return failure
+            if failure := None if placed else self._judge.wrong_at_edges(session, exact):
+                return failure
             estimate = self._judge.estimate(session, exact) if race else None
             if isinstance(estimate, Failure):
                 return estimate

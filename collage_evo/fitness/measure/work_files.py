@@ -17,6 +17,8 @@ class WorkFiles:
         """The model that is searched."""
         self.reference = directory / "reference.npz"
         """Values of reference inputs and outputs, as ``fitness/measure/references.py`` keeps them."""
+        self.edges = directory / "edges.npz"
+        """The same for inputs at the edge of what the model may be given (``graph/edges.py``)."""
         self.nonfinite = directory / "nonfinite.npz"
         """The same with NaN and infinity in the inputs; there where those must not be lost."""
         self.recorded = directory / "recorded.npz"

@@ -378,10 +378,11 @@ class Worker:
         load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
         session.run(None, references[0][0])
         peak_bytes = peak.bytes
-        error = self._judge.check(session, references, computes_exactly(Path(job.artifact)))
+        exact = computes_exactly(Path(job.artifact))
+        error = self._judge.check(session, references, exact)
         if isinstance(error, Failure):
             return error
-        if failure := self._judge.lost(session):
+        if failure := self._judge.wrong_at_edges(session, exact) or self._judge.lost(session):
             return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 

@@ -96,6 +96,7 @@ def lay_out(place: Workplace, model: PreparedModel) -> None:
     if model.dynamic is not None:
         save_model(model.dynamic, place.files.dynamic)
     write_references(place.files.reference, model.references)
+    write_references(place.files.edges, model.edges)
 
 
 @dataclass(frozen=True)
