@@ -47,8 +47,7 @@ def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> 
     """``given`` taken to its edges, with what ``model`` gives for it; at most two such samples.
 
     Left out are those that ONNX Runtime without optimisations does not take, and for which it gives a number that is
-    not finite; of a model with more than ``MOST_WEIGHTS`` all. Floats are not made equal where sums are taken: in which order, and so which of two equal ones comes
-    out larger, is each library's own.
+    not finite; of a model with more than ``MOST_WEIGHTS`` all.
 
     Args:
         model: with its inputs' shapes fixed.
@@ -80,23 +79,32 @@ def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved])
 
 
 def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
-    """Floats rounded to whole numbers, so that many are equal; whole numbers and truths all the same."""
-    sums = any(node.op_type in HEAVY for node in model.graph.node)
+    """Floats rounded to whole numbers, so that many are equal; whole numbers and truths all the same.
+
+    Not floats where sums are taken: in which order, and so which of two equal ones comes out larger, each library
+    decides. Nor where they are quantised: whole numbers may lie between two steps.
+    """
+    left = any(node.op_type in HEAVY or "Quantize" in node.op_type for node in model.graph.node)
 
     def edge(name: str, value: np.ndarray) -> np.ndarray:
         if value.dtype.kind == "f":
-            return value if sums else np.rint(value)
+            return value if left else np.rint(value)
         return np.full_like(value, value.flat[0])
 
     return _each(given, edge)
 
 
 def _far(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
-    """Floats far from zero and tiny ones between them, whole numbers that are as large as their type allows."""
+    """Floats far from zero and tiny ones between them, whole numbers that are as large as their type allows.
+
+    Not floats that may be cast to whole numbers of few bits: ONNX does not say what comes out of one beyond these.
+    """
+    casts = [node for node in model.graph.node if node.op_type == "Cast"]
+    few_bits = any(one.name == "to" and one.i in _FEW_BITS for node in casts for one in node.attribute)
 
     def edge(name: str, value: np.ndarray) -> np.ndarray:
         if value.dtype.kind == "f":
-            if value.dtype.itemsize < np.dtype(np.float32).itemsize:
+            if few_bits or value.dtype.itemsize < np.dtype(np.float32).itemsize:
                 return value  # float16 has no such numbers
             far: np.ndarray = value * value.dtype.type(STRONG)
             far.reshape(-1)[EACH - 1 :: EACH] = TINY
@@ -151,5 +159,8 @@ def _any_whole_number(model: onnx.ModelProto, name: str) -> bool:
     return True
 
 
+_FEW_BITS = {
+    getattr(onnx.TensorProto, name) for name in ("INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "FLOAT16")
+}
 _WHOLE_KINDS = (0, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
 """Types of tensors that are followed; 0 is one that is not known. Of others no whole number is made but by a Cast."""

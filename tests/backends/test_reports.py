@@ -13,9 +13,10 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import CollageError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.graph.edges import decided, edge_samples
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.nonfinite import lost, spoiled
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.reference import Reference, reference_outputs, relative_error
 from collage_evo.graph.rounding import Moved
 from collage_evo.graph.scopes import operators
 from collage_evo.graph.values import plain
@@ -94,6 +95,20 @@ def test_a_run_that_keeps_nan_and_infinity_refuses_what_loses_them(backend: str,
     program = whole(report, backend, tmp_path)
     if not isinstance(program, BuildFailure):
         assert off_by(program, report, dict(report.feeds)) <= 1.0 or loses_some(program, report)
+
+
+@pytest.mark.parametrize("name", ["log of softplus", "erf over x", "hardmax of equal values", "sums of int8"])
+def test_edge_samples_show_what_random_inputs_do_not(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were there no rule against it: the check of a whole library would refuse it all the same."""
+    monkeypatch.setattr(type(get_backend("openvino")), "known_wrong", lambda *_: "")
+    model = ALL[name].model()
+    program, feeds = whole(ALL[name], "openvino", tmp_path), random_inputs(model, seed=1000)
+    assert not isinstance(program, BuildFailure), program
+    edges = decided(edge_samples(model, feeds, Reference(model)), lambda: Moved(model, 1, None))
+    assert off_by(program, ALL[name], feeds) <= 1.0
+    assert max(off_by(program, ALL[name], dict(edge)) for edge, _ in edges) > 1.0
 
 
 def test_the_table_has_each_recent_report() -> None:
