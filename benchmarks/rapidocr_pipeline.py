@@ -195,7 +195,7 @@ def _tell_whole(reads: Reads, kept: Mapping[str, Kept]) -> None:
     clock = {side: _passes(reads[side], lambda read: read.ms) for side in reads}
     spent = {side: _passes(reads[side], lambda read: read.cpu_ms) for side in reads}
     for side in reads:
-        gains = [_told_ratio(times[BEFORE][1:] / times[side][1:]) for times in (clock, spent)]
+        gains = [_format_ratio(times[BEFORE][1:] / times[side][1:]) for times in (clock, spent)]
         print(
             f"{side:>12} {clock[side][0] / 1e3:8.2f} {np.median(clock[side][1:]) / 1e3:7.2f} "
             f"{np.median(spent[side][1:]) / 1e3:7.2f} {gains[0]:>28} {gains[1]:>24} {kept[side].load_s:8.1f} "
@@ -203,7 +203,7 @@ def _tell_whole(reads: Reads, kept: Mapping[str, Kept]) -> None:
         )
 
 
-def _told_ratio(ratios: np.ndarray) -> str:
+def _format_ratio(ratios: np.ndarray) -> str:
     return str(Ratio.of(np.log(ratios).tolist()))
 
 

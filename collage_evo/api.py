@@ -16,7 +16,7 @@ from typing import Any
 from collage_evo.accuracy.choose import name_of
 from collage_evo.config import Config, parse_config
 from collage_evo.effort import Effort
-from collage_evo.errors import CollageError, InputError, system_errors_told
+from collage_evo.errors import CollageError, InputError, describing_system_errors
 from collage_evo.export import Exported, export_plain
 from collage_evo.given import (
     Arrays,
@@ -105,7 +105,7 @@ class Result:
         return console.export_html(inline_styles=True, code_format=frame)
 
 
-@system_errors_told()
+@describing_system_errors()
 def optimize(
     model: Model,
     *,
@@ -200,8 +200,8 @@ def optimize(
 def _run(given: Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[Finished, ...]:
     try:
         given.write()
-        with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
-            return run_profiles(config, directory, told, given.parsed)
+        with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as active_reporter:
+            return run_profiles(config, directory, active_reporter, given.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)
         raise

@@ -40,8 +40,8 @@ class ModelConfig(Section):
         counts = {name: _count(name, given) for name, given in value.items()}
         several = {name: count for name, count in counts.items() if count > 1}
         if len(set(several.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in several.items())
-            raise ValueError(f"the k-th shapes belong together, but {told}: give as many for each, or one")
+            listed = ", ".join(f"{name} has {count}" for name, count in several.items())
+            raise ValueError(f"the k-th shapes belong together, but {listed}: give as many for each, or one")
         return value
 
     @property

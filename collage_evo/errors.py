@@ -57,7 +57,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def told_by_system(error: OSError) -> str:
+def system_message(error: OSError) -> str:
     """What the operating system refused, of which file, and the mend where there is a usual one; one line."""
     what = " ".join((error.strerror or one_line(error)).split())
     where = f"{error.filename}: " if error.filename else ""
@@ -66,7 +66,7 @@ def told_by_system(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def system_errors_told() -> Iterator[None]:
+def describing_system_errors() -> Iterator[None]:
     """What the operating system refuses inside is raised as an error of one line.
 
     Raises:
@@ -75,7 +75,7 @@ def system_errors_told() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(told_by_system(error)) from error
+        raise InputError(system_message(error)) from error
 
 
 def shortened(error: Exception, most: int = 600) -> str:

@@ -38,8 +38,8 @@ def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
     except OSError as error:
         raise DamagedFile(f"{path} cannot be read ({error.strerror or shortened(error)}): {mend}") from error
     except Exception as error:
-        told = f"{type(error).__name__}: {shortened(error, 200)}"
-        raise DamagedFile(f"{path} {wrong} ({told}): {mend}") from error
+        detail = f"{type(error).__name__}: {shortened(error, 200)}"
+        raise DamagedFile(f"{path} {wrong} ({detail}): {mend}") from error
 
 
 def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:

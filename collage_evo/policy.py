@@ -59,7 +59,7 @@ class Policy:
 
     # What costs are measured, and what is expected before.
     profile_share: float = _decides(0.55, 0, 1, "Share of costs.seconds after which no more is profiled")
-    alone_share: float = _decides(
+    standalone_share: float = _decides(
         0.75, 0, 1, "Share of costs.seconds after which no kernel is timed alone; the rest is for cuts of the model")
     kernels_far: float = _decides(
         3.0, 1, 1000, "Kernels of an engine that takes more than this many times as long as the best for the whole "
@@ -140,7 +140,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         check_bounds(self, "policy")
-        for least, most in (("profile_share", "alone_share"), ("least_pairs", "near_pairs")):
+        for least, most in (("profile_share", "standalone_share"), ("least_pairs", "near_pairs")):
             small, large = getattr(self, least), getattr(self, most)
             if small > large:
                 raise ConfigError(f"policy.{least} is {small}, more than policy.{most} ({large}); lower it")
@@ -152,7 +152,7 @@ class Policy:
         return {name: value for name, value, usual in values if value != usual}
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The same as text, empty where there are none: what records that depend on the policy are of."""
         return ", ".join(f"{name}={value}" for name, value in self.unusual.items())
 

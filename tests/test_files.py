@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.errors import CollageError, ConfigError, DamagedFile, InputError, system_errors_told
+from collage_evo.errors import CollageError, ConfigError, DamagedFile, InputError, describing_system_errors
 from collage_evo.files import read_json, reading, write_whole
 
 
@@ -52,7 +52,7 @@ def test_a_full_disk_is_told_of_with_the_files_name(tmp_path: Path, monkeypatch:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError) as told, system_errors_told():
+    with pytest.raises(InputError) as told, describing_system_errors():
         write_whole(tmp_path / "checkpoint.json", "new")
     assert str(told.value).startswith(f"{tmp_path}/checkpoint.json: No space left on device; make room")
 

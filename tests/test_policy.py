@@ -60,8 +60,8 @@ def test_values_are_set_on_the_command_line_and_in_yaml_as_other_keys_are() -> N
     data = {"model": {"source": "builtin:bert"}, "policy": {"race_level": 0.9, "cuts": 8}}
     assert by_line == parse_config(data, (), "here").policy
     assert by_line.unusual == {"race_level": 0.9, "cuts": 8}
-    assert by_line.told == "cuts=8, race_level=0.9"
-    assert configured().policy.told == ""
+    assert by_line.text == "cuts=8, race_level=0.9"
+    assert configured().policy.text == ""
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_values_are_set_on_the_command_line_and_in_yaml_as_other_keys_are() -> N
         ("policy.race_level=1.0", r"policy\.race_level: .*0\.999"),
         ("policy.cuts=often", r"policy\.cuts: .*integer"),
         ("policy.cut_near=.nan", r"policy\.cut_near"),
-        ("policy.profile_share=0.8", r"policy\.profile_share is 0\.8, more than policy\.alone_share \(0\.75\)"),
+        ("policy.profile_share=0.8", r"policy\.profile_share is 0\.8, more than policy\.standalone_share \(0\.75\)"),
         ("policy.near_pairs=2", r"policy\.least_pairs is 3, more than policy\.near_pairs \(2\); lower it"),
     ],
 )

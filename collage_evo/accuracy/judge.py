@@ -72,7 +72,7 @@ class Judgement:
     changed: float | None = None
     singles: tuple[float, ...] = ()
     over: Over = "all"
-    beside: tuple[Quality, ...] = ()
+    other_metrics: tuple[Quality, ...] = ()
 
     @property
     def worst(self) -> float | None:
@@ -95,7 +95,7 @@ class Judgement:
     def qualities(self, name: str) -> tuple[Quality, ...]:
         """What the metric, which is called ``name``, says, and what others do."""
         own = Quality(name, self.together, self.low, self.high, self.worst, self.score, self.reference_score)
-        return (own, *self.beside)
+        return (own, *self.other_metrics)
 
     def beyond(self, budget: float) -> int:
         """How many samples alone are off by more."""
@@ -143,10 +143,10 @@ def judge_closely(pairs: Pairs, metric: Metric, over: Over = "all", seed: int = 
     low, high = interval or (None, None)
     samples = [sample for sample, _ in pairs]
     usual: list[Metric] = [*([RelativeError()] if metric.name else []), *usual_metrics(samples)]
-    beside = tuple(quality(pairs, other, seed) for other in usual if other.name != metric.name)
+    other_metrics = tuple(quality(pairs, other, seed) for other in usual if other.name != metric.name)
     singles = () if losses is None else tuple(map(float, losses.singles()))
     return Judgement(
-        scores.error, len(pairs), low, high, scores.score, scores.reference, changed, singles, over, beside
+        scores.error, len(pairs), low, high, scores.score, scores.reference, changed, singles, over, other_metrics
     )
 
 

@@ -116,14 +116,14 @@ class FunctionMetric(Metric):
     def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses | None]:
         whole = self.scores(pairs)
         try:
-            alone = [self.scores([pair]) for pair in pairs]
+            by_pair = [self.scores([pair]) for pair in pairs]
         except InputError:
             return whole, None  # it may need many, or one of each class
-        table = np.array([(one.reference, one.score) for one in alone], dtype=float).reshape(-1, 2)
+        table = np.array([(one.reference, one.score) for one in by_pair], dtype=float).reshape(-1, 2)
         both = np.array([whole.reference, whole.score], dtype=float)
         is_mean = bool(np.allclose(table.mean(axis=0), both, rtol=1e-6, atol=1e-9))
         counted = bool(np.isin(table, (0.0, 1.0)).all())
-        lost = np.array([one.error for one in alone]).reshape(-1, 1)
+        lost = np.array([one.error for one in by_pair]).reshape(-1, 1)
         losses = Losses(lost, np.ones_like(lost), np.ones(1), np.array([counted]), gains=True, adds_up=is_mean)
         return whole, losses
 
@@ -132,8 +132,8 @@ class FunctionMetric(Metric):
             made = self._function(list(outputs), [sample.item for sample in samples])
             found = float(np.asarray(made).item())  # a batch of one gives an array
         except (Exception, SystemExit) as error:
-            told = f"raised {type(error).__name__}: {one_line(error)}"
-            raise InputError(f"accuracy.metric {self.name} {told}") from error
+            problem = f"raised {type(error).__name__}: {one_line(error)}"
+            raise InputError(f"accuracy.metric {self.name} {problem}") from error
         if not math.isfinite(found):
             raise InputError(f"accuracy.metric {self.name} gave {found}: it has to give a finite number")
         return found

@@ -40,8 +40,8 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     notes: list[str] = []
     if shared:
         few = "is only one sample" if judged.samples == 1 else f"are only {judged.samples} samples"
-        told = "for calibration, search and check alike: on others the error may be larger"
-        notes.append(f"There {few}, {told}")
+        text = "for calibration, search and check alike: on others the error may be larger"
+        notes.append(f"There {few}, {text}")
     if not 0.0 < budget < math.inf:
         return tuple(notes)
     if judged.over == "worst":

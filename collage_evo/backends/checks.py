@@ -100,14 +100,14 @@ def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -
 
     Such libraries give zero for the smallest numbers of float32, which counts for nothing anywhere else.
     """
-    if _beside(graph, node, vanishing, "Log"):
+    if _next_to(graph, node, vanishing, "Log"):
         return f"{node.op_type}: of the smallest numbers, which it takes for zero, the logarithm is lost"
     return ""
 
 
 def inexact_near_zero(graph: Graph, node: Node, functions: Collection[str]) -> str:
     """Why a quotient of what ``functions`` give near zero comes out wrong; empty if ``node`` is in none."""
-    if _beside(graph, node, functions, "Div"):
+    if _next_to(graph, node, functions, "Div"):
         return f"{node.op_type}: near zero it is not exact enough to be divided by as small a number"
     return ""
 
@@ -121,7 +121,7 @@ def slopes_by_channel(graph: Graph, node: Node) -> str:
     return "PRelu: one row of slopes is for the last axis" if row else ""
 
 
-def _beside(graph: Graph, node: Node, makers: Collection[str], reader: str) -> bool:
+def _next_to(graph: Graph, node: Node, makers: Collection[str], reader: str) -> bool:
     """Whether ``node`` is one of ``makers`` before a ``reader`` of its output, or such a reader."""
     if node.op_type in makers:
         readers = (graph.nodes[index] for index in graph.consumers.get(node.outputs[0], ()))

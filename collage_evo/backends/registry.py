@@ -158,8 +158,8 @@ def _entry(name: str, probe: Probe) -> Entry:
     kind = type(backend)
     origin = f"{kind.__module__}:{kind.__qualname__}"
     device_of = {variant.name: variant.device for variant in backend.variants}
-    told = {v.name: _declines(backend, v) for v in backend.variants} if probe.available else {}
-    declined = {name: reason for name, reason in told.items() if reason}
+    reasons = {v.name: _declines(backend, v) for v in backend.variants} if probe.available else {}
+    declined = {name: reason for name, reason in reasons.items() if reason}
     devices = tuple(dict.fromkeys(device for name, device in device_of.items() if name not in declined))
     return Entry(
         name=name,

@@ -88,15 +88,15 @@ def _on_threads(backend: Backend, threads: int) -> Backend:
 
 def _why_not_on(device: str, backend: Backend) -> str:
     """Why none of its variants runs on ``device`` here; empty if one does."""
-    told: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for variant in backend.variants:
         if variant.device == device:
             if not (reason := backend.declines(variant)):
                 return ""
-            told.setdefault(reason, []).append(variant.name)
-    if len(told) == 1:
-        return next(iter(told))
-    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in told.items()) or f"no variant for {device}"
+            parts.setdefault(reason, []).append(variant.name)
+    if len(parts) == 1:
+        return next(iter(parts))
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in parts.items()) or f"no variant for {device}"
 
 
 def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
@@ -106,8 +106,8 @@ def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
     alike: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         alike.setdefault(reason, []).append(name)
-    told = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
-    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(told)}); {_instead(device)}")
+    parts = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
+    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(parts)}); {_instead(device)}")
 
 
 def _instead(device: str) -> str:
@@ -192,12 +192,12 @@ def require_device(device: str) -> None:
         return
     try:
         describe_gpu()
-        alone = takes_one_process()
+        one_process = takes_one_process()
     except UnavailableError as missing:
         raise UnavailableError(
             f"target {device}: no CUDA device here ({missing}); use a machine that has one, or {_CPU_CONFIGURATION}"
         ) from None
-    if alone:
+    if one_process:
         raise UnavailableError(
             f"target {device}: the GPU is set to serve one process alone, and a search compiles and measures in "
             "several: have nvidia-smi --compute-mode=DEFAULT called on it"

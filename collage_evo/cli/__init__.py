@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from collage_evo.cli import search, answers, artifacts, proof, machine  # noqa: F401
 from collage_evo.cli.app import app
 from collage_evo.cli.stop import INTERRUPTED, leave
-from collage_evo.errors import CollageError, printable, system_errors_told
+from collage_evo.errors import CollageError, printable, describing_system_errors
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        with system_errors_told():
+        with describing_system_errors():
             code = app(standalone_mode=False)
     except CollageError as error:
         if debug:

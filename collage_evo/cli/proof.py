@@ -50,11 +50,11 @@ def compare(
             found.append(compare_one(subject, progress, allowed, libraries or (), seconds, at_least))
         code = max(code, found[-1].exit_code(at_least))
     if as_json:
-        told = [
+        records = [
             {**to_plain(one), "verdict": verdict(one, at_least), "exit_code": one.exit_code(at_least)}
             for one in found
         ]
-        print(to_json(told[0] if len(told) == 1 else told, indent=1))
+        print(to_json(records[0] if len(records) == 1 else records, indent=1))
     else:
         for one in found:
             print_comparison(one, at_least, PlainConsole())

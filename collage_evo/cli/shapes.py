@@ -61,6 +61,6 @@ def _only_open_input(text: str, file: ModelFile) -> str:
         return inputs[0].name
     if not inputs:
         raise ConfigError(f"--shapes {text}: the model leaves no size open: leave it out")
-    told = ", ".join(f"{value.name}: {written(value)}" for value in inputs)
+    listed = ", ".join(f"{value.name}: {written(value)}" for value in inputs)
     example = f"{inputs[0].name}: {text.strip()}"
-    raise ConfigError(f"--shapes {text}: name the inputs, as --shapes '{example}, ...'; sizes are open in {told}")
+    raise ConfigError(f"--shapes {text}: name the inputs, as --shapes '{example}, ...'; sizes are open in {listed}")

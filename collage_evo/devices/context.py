@@ -107,7 +107,7 @@ class Context:
                 release(handle)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def retained(self) -> Iterator[None]:
         """Meanwhile nothing is released: inside a capture, that would break it.
 
         Raises:

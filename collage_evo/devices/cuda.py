@@ -125,7 +125,7 @@ class CudaDevice(Device):
     def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
         stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:
-            with self._context.kept():
+            with self._context.retained():
                 self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
                 self._capture = capture = _Capture(overlapping)
                 try:

@@ -63,17 +63,17 @@ def write_folder(answer: Answered, folder: Path) -> None:
         borders = (piece.inputs, piece.outputs)
         model = _nth(answer.model, index)
         written = forms.write(CompiledPiece(piece.directory, variant, answer.target, *borders, model), folder, stem)
-        pieces.append(_told_piece(answer, index, forms, written))
+        pieces.append(_describe_piece(answer, index, forms, written))
         shutil.copyfile(forms.code / "piece.py", folder / f"piece_{piece.backend}.py")
         shutil.copyfile(forms.code / "piece.hpp", folder / f"piece_{piece.backend}.hpp")
     for name in _DEPLOYED:
         (folder / name).write_text(_template(name))
     shutil.copyfile(input_limits.__file__, folder / "input_limits.py")
-    told = _told(answer, pieces)
-    (folder / "pipeline.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
-    (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", told, program))
+    manifest = _manifest(answer, pieces)
+    (folder / "pipeline.json").write_text(json.dumps(manifest, indent=1, ensure_ascii=False))
+    (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", manifest, program))
     _write_samples(answer, folder / "samples")
-    (folder / "README.md").write_text(_rendered("README.md.j2", told, program))
+    (folder / "README.md").write_text(_rendered("README.md.j2", manifest, program))
 
 
 def plain_files(backend: str, variant: str) -> PlainFiles:
@@ -103,7 +103,7 @@ def _nth(model: Callable[[int], onnx.ModelProto], index: int) -> Callable[[], on
     return lambda: model(index)
 
 
-def _told_piece(answer: Answered, index: int, forms: PlainFiles, written: PlainPiece) -> dict[str, Any]:
+def _describe_piece(answer: Answered, index: int, forms: PlainFiles, written: PlainPiece) -> dict[str, Any]:
     piece = answer.program.pieces[index]
     return {
         "library": piece.backend,
@@ -118,7 +118,7 @@ def _told_piece(answer: Answered, index: int, forms: PlainFiles, written: PlainP
     }
 
 
-def _told(answer: Answered, pieces: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(answer: Answered, pieces: list[dict[str, Any]]) -> dict[str, Any]:
     """What ``pipeline.json`` holds."""
     program, target = answer.program, answer.target
     plan = plan_memory(lifetimes(program))
@@ -183,20 +183,20 @@ def _escaped(letter: str) -> str:
     return f"\\{number:03o}" if number < 0x20 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def _rendered(name: str, told: Mapping[str, Any], program: Program) -> str:
+def _rendered(name: str, manifest: Mapping[str, Any], program: Program) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters["replace_open"] = lambda size: "?" if size < 0 else size
     environment.filters["quoted"], environment.filters["cell"] = _quoted, _cell
-    libraries = list(dict.fromkeys(piece["library"] for piece in told["pieces"]))
+    libraries = list(dict.fromkeys(piece["library"] for piece in manifest["pieces"]))
     numbers = {
         tensor: (helper.np_dtype_to_tensor_dtype(np.dtype(one["dtype"])), np.dtype(one["dtype"]).itemsize)
-        for tensor, one in told["tensors"].items()
+        for tensor, one in manifest["tensors"].items()
     }
     of_library = {}
     for piece in program.pieces:
         text = (plain_files(piece.backend, piece.variant).code / "lines.md.j2").read_text()
-        first = next(one for one in told["pieces"] if one["library"] == piece.backend)
-        of_library[piece.backend] = environment.from_string(text).render(piece=first, told=told)
+        first = next(one for one in manifest["pieces"] if one["library"] == piece.backend)
+        of_library[piece.backend] = environment.from_string(text).render(piece=first, manifest=manifest)
     source = environment.from_string(_template(name))
     wide = not this_machine().saturates_int8  # as the files' weights are written here, wherever the answer was made
-    return source.render(told=told, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide)
+    return source.render(manifest=manifest, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide)

@@ -60,7 +60,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
             folder = work / name
             folder.mkdir(parents=True, exist_ok=True)
             write_folder(_answered(artifact, profile, runs, name == OPEN), folder)
-            folders[name], checks[name] = _told_shapes(profile.program), _check(folder)
+            folders[name], checks[name] = _format_shapes(profile.program), _check(folder)
         if "." not in folders:
             (work / _README).write_text(_overview(folders))
         work.replace(directory)
@@ -115,13 +115,13 @@ def _folder_name(program: Program, index: int) -> str:
     return name if len(name) < 80 and "-" not in name else f"profile{index}"
 
 
-def _told_shapes(program: Program) -> str:
-    told = (f"{name} {json.dumps([*program.tensors[name].shape]).replace('-1', '?')}" for name in program.inputs)
-    return ", ".join(told)
+def _format_shapes(program: Program) -> str:
+    text = (f"{name} {json.dumps([*program.tensors[name].shape]).replace('-1', '?')}" for name in program.inputs)
+    return ", ".join(text)
 
 
 def _overview(folders: Mapping[str, str]) -> str:
     rows = "".join(f"| [`{name}/`]({name}/{_README}) | {shapes} |\n" for name, shapes in folders.items())
-    told = "A folder for each profile of input shapes: choose by the shapes that come in. Each stands for itself."
+    text = "A folder for each profile of input shapes: choose by the shapes that come in. Each stands for itself."
     others = " `open` takes any others." if OPEN in folders else ""
-    return f"# The answer as plain files\n\n{told}{others}\n\n| folder | inputs |\n|---|---|\n{rows}"
+    return f"# The answer as plain files\n\n{text}{others}\n\n| folder | inputs |\n|---|---|\n{rows}"

@@ -21,7 +21,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-MOST_BESIDE = 8
+MOST_AT_ONCE = 8
 """Placements that are measured side by side at most; a machine times one at a time."""
 
 
@@ -59,15 +59,15 @@ class MeasuredEvaluator:
         none was right and kept the budget, there is time.
         """
         outcomes: dict[int, Outcome] = {}
-        count = min(len(self.pool.slots), MOST_BESIDE) if self.pool.executor.local else 1
-        hands = ThreadPoolExecutor(count)
-        with Ahead(self.builders, placements, 1 if self.pool.executor.local else MOST_BESIDE) as ahead:
+        count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.executor.local else 1
+        threads = ThreadPoolExecutor(count)
+        with Ahead(self.builders, placements, 1 if self.pool.executor.local else MOST_AT_ONCE) as ahead:
             try:
-                begun = [hands.submit(self._measure_all, ahead, outcomes, until) for _ in range(count)]
+                begun = [threads.submit(self._measure_all, ahead, outcomes, until) for _ in range(count)]
                 for hand in as_completed(begun):
                     hand.result()
             finally:
-                hands.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
+                threads.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
         return [outcomes.get(number) for number in range(ahead.taken)]
 
     def _measure_all(self, ahead: Ahead, outcomes: dict[int, Outcome], until: float) -> None:

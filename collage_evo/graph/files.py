@@ -51,14 +51,14 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         onnx.save(model, path)
         return
     moved = []
-    with (path.parent / f"{path.name}.data").open("wb") as beside:
+    with (path.parent / f"{path.name}.data").open("wb") as data_file:
         for tensor in weights(model.graph):
             if tensor.HasField("raw_data") and weight_bytes(tensor) >= _LARGE:
-                raw, offset = tensor.raw_data, beside.tell()
-                beside.write(raw)
+                raw, offset = tensor.raw_data, data_file.tell()
+                data_file.write(raw)
                 tensor.ClearField("raw_data")
                 tensor.data_location = TensorProto.EXTERNAL
-                place = {"location": Path(beside.name).name, "offset": str(offset), "length": str(len(raw))}
+                place = {"location": Path(data_file.name).name, "offset": str(offset), "length": str(len(raw))}
                 for key, value in place.items():
                     tensor.external_data.add(key=key, value=value)
                 moved.append((tensor, raw))

@@ -57,7 +57,7 @@ def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
 def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
     """What inputs of the model may hold so that what ``nodes`` read of them as whole numbers fits into 32 bits."""
     known = _values(graph)
-    read = _kept_whole(proto for index in members(nodes) for proto in graph.nodes[index].protos)
+    read = _read_exactly(proto for index in members(nodes) for proto in graph.nodes[index].protos)
     whole = (name for name in graph.boundary(nodes)[0] if name in read and graph.tensors[name].dtype == "int64")
     sources = (_source(known, name) for name in whole)
     return {name: IN_32_BITS for name in sources if name and known.dtype(name) == "int64"}
@@ -65,12 +65,12 @@ def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
 
 def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
     """The same of a whole model as a person has it."""
-    read = _kept_whole(model.graph.node)
+    read = _read_exactly(model.graph.node)
     wide = (v.name for v in model.graph.input if v.type.tensor_type.elem_type == onnx.TensorProto.INT64)
     return {name: IN_32_BITS for name in wide if name in read}
 
 
-def _kept_whole(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+def _read_exactly(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """What ``nodes`` read otherwise than to make floats of it, which takes all bits into account."""
     others = (node for node in nodes if node.op_type != "Cast" or attribute(node, "to", 0) not in _FLOATS)
     return {name for node in others for name in (*node.input, *captures(node))}
@@ -120,9 +120,9 @@ def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
 def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
     """Integers that go into an operator which ONNX does not describe: any may be indices."""
     if node.domain not in (*STANDARD, "ai.onnx.ml"):
-        told = {use.name for use in uses(node, known.shape)}
+        named = {use.name for use in uses(node, known.shape)}
         integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
-        yield from (IndexUse(name) for name in integers if name not in told)
+        yield from (IndexUse(name) for name in integers if name not in named)
 
 
 def _inside(known: Values, use: IndexUse) -> bool:

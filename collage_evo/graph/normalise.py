@@ -35,7 +35,7 @@ from collage_evo.graph.values import plain
 MIN_OPSET = 18
 _FOLD_LIMIT = 1 << 28
 """Elements in the largest constant that folding may make: 1 GiB of float32."""
-_KEPT = {"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
+_NOT_FOLDED = {"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
 """Folding these would hide from the backends that a weight is quantised."""
 
 
@@ -132,9 +132,9 @@ def _leave_out_empty_inputs(graph: onnx.GraphProto) -> None:
 
 
 def _leave_out_outputs(model: ir.Model, names: set[str]) -> None:
-    kept = [value for value in model.graph.outputs if value.name not in names]
+    remaining = [value for value in model.graph.outputs if value.name not in names]
     model.graph.outputs.clear()
-    model.graph.outputs.extend(kept)
+    model.graph.outputs.extend(remaining)
 
 
 def _name_outputs(model: ir.Model, names: list[str]) -> None:
@@ -150,7 +150,7 @@ def _name_outputs(model: ir.Model, names: list[str]) -> None:
 
 
 def _should_fold(node: ir.Node) -> bool:
-    return node.op_type not in _KEPT and node.op_type not in NONDETERMINISTIC
+    return node.op_type not in _NOT_FOLDED and node.op_type not in NONDETERMINISTIC
 
 
 def error_of(normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Sequence[Any], threads: int) -> float:

@@ -41,14 +41,14 @@ class Fate:
     constant: bool = False
 
     @property
-    def kept(self) -> bool:
+    def is_preserved(self) -> bool:
         """Whether a node of the normalised model goes by its name."""
         return self.name in self.nodes
 
     @property
     def description(self) -> str:
         """In words, after the node's name."""
-        if self.kept:
+        if self.is_preserved:
             return "is a node of its own"
         if not self.nodes:
             return "was folded into nothing: no output needs it"
@@ -173,8 +173,8 @@ def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
     cones = _cones(file, normalised, groups)
     lenders = _lenders(nodes, groups, cones, file)
     names = _names(nodes, groups, file, lenders)
-    kept = {one: names[index] for index, one in lenders.items()}
-    return Origin(names, tuple(_fates(file, groups, cones, names, kept)))
+    preserved = {one: names[index] for index, one in lenders.items()}
+    return Origin(names, tuple(_fates(file, groups, cones, names, preserved)))
 
 
 def _read_file(model: onnx.ModelProto) -> _File:
@@ -308,18 +308,18 @@ def _fates(
     groups: Sequence[Sequence[int]],
     cones: Sequence[Sequence[int]],
     names: Sequence[str],
-    kept: Mapping[int, str],
+    preserved: Mapping[int, str],
 ) -> list[Fate]:
     holders: dict[int, dict[str, None]] = {}
     for group, cone in zip(groups, cones, strict=True):
         for one in cone:
             holders.setdefault(one, {}).update(dict.fromkeys(names[index] for index in group))
-    same = {file.twins[one]: name for one, name in kept.items()}
+    same = {file.twins[one]: name for one, name in preserved.items()}
     nodes_of: dict[int, tuple[str, ...]] = {}
     fates = {}
     for index in file.readers_first:
         node = file.nodes[index]
-        if name := kept.get(index) or same.get(file.twins[index]):
+        if name := preserved.get(index) or same.get(file.twins[index]):
             nodes_of[index] = (name,)
             fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
             continue

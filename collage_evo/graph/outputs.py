@@ -23,9 +23,9 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     through = passed_through(copy.graph)
-    kept = [value for value in model.graph.output if value.name not in through]
+    remaining = [value for value in model.graph.output if value.name not in through]
     del copy.graph.output[:]
-    copy.graph.output.extend(kept)
+    copy.graph.output.extend(remaining)
     compute_constant_outputs(copy.graph)
     return copy
 

@@ -103,15 +103,15 @@ def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray])
     """Put known values in place of the nodes that compute them; the model's own outputs stay computed."""
     graph = model.graph
     final = {value.name for value in graph.output}
-    kept = []
+    remaining = []
     for node in graph.node:
         made = [name for name in node.output if name]
         if made and all(name in constants and name not in final for name in made):
             graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
         else:
-            kept.append(node)
+            remaining.append(node)
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(remaining)
 
 
 def captures(node: onnx.NodeProto) -> set[str]:

@@ -49,7 +49,7 @@ class _InceptionV3(ConvNet):
 
     def fives(self, x: str, channels: int, pooled: int) -> str:
         """A block with a 5x5 convolution: 224 + ``pooled`` channels."""
-        return self.beside(
+        return self.side_by_side(
             self.row(x, channels, (1, 64)),
             self.row(x, channels, (1, 48), (5, 64)),
             self.row(x, channels, (1, 64), (3, 96), (3, 96)),
@@ -58,7 +58,7 @@ class _InceptionV3(ConvNet):
 
     def first_reduction(self, x: str, channels: int) -> str:
         """Halves the size: 480 channels and those of ``x``."""
-        return self.beside(
+        return self.side_by_side(
             self.shrunk(x, channels, 384),
             self.shrunk(self.row(x, channels, (1, 64), (3, 96)), 96, 96),
             self.halved(x),
@@ -67,7 +67,7 @@ class _InceptionV3(ConvNet):
     def sevens(self, x: str, channels: int, inner: int) -> str:
         """A block whose 7x7 convolutions are factorised into 1x7 and 7x1: 768 channels."""
         wide, tall = (1, 7), (7, 1)
-        return self.beside(
+        return self.side_by_side(
             self.row(x, channels, (1, 192)),
             self.row(x, channels, (1, inner), (wide, inner), (tall, 192)),
             self.row(x, channels, (1, inner), (tall, inner), (wide, inner), (tall, inner), (wide, 192)),
@@ -76,7 +76,7 @@ class _InceptionV3(ConvNet):
 
     def second_reduction(self, x: str, channels: int) -> str:
         """Halves the size: 512 channels and those of ``x``."""
-        return self.beside(
+        return self.side_by_side(
             self.shrunk(self.row(x, channels, (1, 192)), 192, 320),
             self.shrunk(self.row(x, channels, (1, 192), ((1, 7), 192), ((7, 1), 192)), 192, 192),
             self.halved(x),
@@ -87,7 +87,7 @@ class _InceptionV3(ConvNet):
         three = self.row(x, channels, (1, 384))
         threes = self.row(x, channels, (1, 448), (3, 384))
         both = [self.row(y, 384, (kernel, 384)) for y in (three, threes) for kernel in ((1, 3), (3, 1))]
-        return self.beside(self.row(x, channels, (1, 320)), *both, self.row(self.averaged(x), channels, (1, 192)))
+        return self.side_by_side(self.row(x, channels, (1, 320)), *both, self.row(self.averaged(x), channels, (1, 192)))
 
     def row(self, x: str, channels: int, *layers: tuple[int | tuple[int, int], int]) -> str:
         """Convolutions one after the other, each told by its kernel and its channels."""
@@ -106,5 +106,5 @@ class _InceptionV3(ConvNet):
     def averaged(self, x: str) -> str:
         return self.op("AveragePool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
 
-    def beside(self, *branches: str) -> str:
+    def side_by_side(self, *branches: str) -> str:
         return self.op("Concat", *branches, axis=1)

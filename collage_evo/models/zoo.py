@@ -60,10 +60,10 @@ def fill_weights(model: onnx.ModelProto, seed: int) -> None:
     graph = model.graph
     shapes = {tensor.name: tensor for tensor in graph.initializer}
     uses = _Uses(graph)
-    kept, used = [], set()
+    remaining, used = [], set()
     for node in graph.node:
         if node.op_type != "ConstantOfShape":
-            kept.append(node)
+            remaining.append(node)
             used.update(node.input)
             continue
         shape = tuple(int(dim) for dim in numpy_helper.to_array(shapes[node.input[0]]))
@@ -72,7 +72,7 @@ def fill_weights(model: onnx.ModelProto, seed: int) -> None:
         used.add(node.output[0])
     initializers = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.node[:], graph.initializer[:]
-    graph.node.extend(kept)
+    graph.node.extend(remaining)
     graph.initializer.extend(initializers)
 
 

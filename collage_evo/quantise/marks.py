@@ -21,7 +21,7 @@ def mark_int8(model: onnx.ModelProto, heavy: int) -> None:
 
 def heavy_in_int8(model: onnx.ModelProto) -> int:
     """How many heavy operators are to run in int8; 0 for a model that brought its quantisers with it."""
-    return int(_told(model, _INT8) or 0)
+    return int(_metadata(model, _INT8) or 0)
 
 
 def mark_written(model: onnx.ModelProto, arithmetic: Arithmetic, names: Iterable[str]) -> None:
@@ -31,8 +31,8 @@ def mark_written(model: onnx.ModelProto, arithmetic: Arithmetic, names: Iterable
 
 def written_in(model: onnx.ModelProto, *arithmetics: Arithmetic) -> frozenset[str]:
     """Names of the operators that are to run in one of ``arithmetics``; none for a model that came so."""
-    return frozenset(name for one in arithmetics for name in _told(model, _WRITTEN.format(one)).split())
+    return frozenset(name for one in arithmetics for name in _metadata(model, _WRITTEN.format(one)).split())
 
 
-def _told(model: onnx.ModelProto, key: str) -> str:
+def _metadata(model: onnx.ModelProto, key: str) -> str:
     return next((entry.value for entry in model.metadata_props if entry.key == key), "")

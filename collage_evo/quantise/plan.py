@@ -68,12 +68,12 @@ def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, 
 
 def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: NodeSet) -> tuple[int, ...]:
     """``positions`` without what is rounded already, and without a sum that a heavy operator starts."""
-    kept = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
+    remaining = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
     if node.op_type == "Add":
         # Libraries add to what a convolution gives in the convolution itself; of two, to the first.
-        begun = [place for place in kept if _begins_sum(graph, node.inputs[place], quantised)]
-        kept = [place for place in kept if place not in begun[:1]]
-    return tuple(kept)
+        begun = [place for place in remaining if _begins_sum(graph, node.inputs[place], quantised)]
+        remaining = [place for place in remaining if place not in begun[:1]]
+    return tuple(remaining)
 
 
 def _made_by(graph: Graph, tensor: str, quantised: NodeSet, op_types: frozenset[str]) -> bool:
@@ -82,8 +82,8 @@ def _made_by(graph: Graph, tensor: str, quantised: NodeSet, op_types: frozenset[
 
 
 def _begins_sum(graph: Graph, tensor: str, quantised: NodeSet) -> bool:
-    alone = len(graph.consumers.get(tensor, ())) == 1 and tensor not in graph.outputs
-    return alone and _made_by(graph, tensor, quantised, HEAVY)
+    single_reader = len(graph.consumers.get(tensor, ())) == 1 and tensor not in graph.outputs
+    return single_reader and _made_by(graph, tensor, quantised, HEAVY)
 
 
 def _read_signed(graph: Graph, quantised: Iterable[Node]) -> frozenset[str]:

@@ -50,7 +50,7 @@ def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: R
     """What a content hash must cover besides the region: which nodes run in int8, and what calibration saw."""
     plan = make_plan(graph, nodes, quantised, ranges, quantisers)
     names = canonical_names(graph, nodes)
-    scales = sorted(f"{names[name]} {_told(scale)}" for name, scale in plan.scales.items())
+    scales = sorted(f"{names[name]} {_scale_text(scale)}" for name, scale in plan.scales.items())
     means = [f"{names[graph.nodes[index].outputs[0]]} {plan.means[index]}" for index in sorted(plan.means)]
     return _digest([structure_key(graph, nodes, quantised, quantisers), *scales, *means])
 
@@ -62,7 +62,7 @@ def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: 
     return _digest([_FORM, *saturating, quantisers.value, *places])
 
 
-def _told(scale: Scale) -> str:
+def _scale_text(scale: Scale) -> str:
     signed = " signed" if scale.zero_point.dtype == np.int8 else ""
     return f"{scale.scale.tobytes().hex()} {scale.zero_point}{signed}"
 

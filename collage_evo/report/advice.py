@@ -13,7 +13,7 @@ from collage_evo.policy import Policy
 from collage_evo.report.going_on import goes_on
 from collage_evo.report.places import COMMAND, command, home_of
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.words import told_engine, told_ms, told_ratio
+from collage_evo.report.words import format_engine, format_ms, format_ratio
 from collage_evo.target.target import CPU
 
 WORTH = 1.05
@@ -48,7 +48,7 @@ def library_faster(result: Result, home: Path) -> str:
     faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
     if not faster:
         return ""
-    name = told_engine(faster[0].backend, faster[0].variant)
+    name = format_engine(faster[0].backend, faster[0].variant)
     return f"{name} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
 
 
@@ -58,7 +58,7 @@ def library_over_budget(result: Result, home: Path) -> str:
     if _combined(result) or not faster or result.accuracy.metric or result.accuracy.budget == "exact":
         return ""
     fastest = min(faster, key=lambda one: one.speedup.estimate)
-    return _would_allow(fastest.error or 0.0, told_engine(fastest.backend, fastest.variant), home)
+    return _would_allow(fastest.error or 0.0, format_engine(fastest.backend, fastest.variant), home)
 
 
 def noisy_times(result: Result, home: Path) -> str:
@@ -69,7 +69,7 @@ def noisy_times(result: Result, home: Path) -> str:
     if tried.high / max(tried.low, 1e-9) < UNSURE or best.p90_ms / best.p10_ms < 2 * UNSURE:
         return ""
     return (
-        f"times of the same model were {told_ms(best.p10_ms)} to {told_ms(best.p90_ms)} ms, so something else may "
+        f"times of the same model were {format_ms(best.p10_ms)} to {format_ms(best.p90_ms)} ms, so something else may "
         "have used the machine: run again when it is quiet"
     )
 
@@ -117,7 +117,7 @@ def larger_budget(result: Result, home: Path) -> str:
     if not faster:
         return ""
     nearest = min(faster, key=lambda point: point.error or 0.0)
-    gain = told_ratio(answer_ms / nearest.latency_ms)
+    gain = format_ratio(answer_ms / nearest.latency_ms)
     return _would_allow(nearest.error or 0.0, f"about {gain} times this speed", home)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collage_evo.errors import printable
-from collage_evo.report.words import told_shapes
+from collage_evo.report.words import format_shapes
 from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
 from collage_evo.runtime.program import Program
@@ -20,7 +20,7 @@ def print_artifact(found: Artifact) -> None:
     for index, profile in enumerate(found.profiles):
         if open_shapes:
             shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
-            _say(f"profile {index}: {told_shapes(dict(shapes))}")
+            _say(f"profile {index}: {format_shapes(dict(shapes))}")
         _print_regions(profile.program)
     if found.fallback is not None:
         _say("any other shapes:")

@@ -26,8 +26,8 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
         usable = "yes" if entry.available else "no"
         offers = [(device, ", ".join(_shown(_able(entry, device)))) for device in entry.devices] or [("", "")]
         for place, offer in enumerate(offers):
-            told = (entry.name, usable, entry.version) if place == 0 else ("", "", "")
-            table.add_row(*told, *offer)
+            first_cells = (entry.name, usable, entry.version) if place == 0 else ("", "", "")
+            table.add_row(*first_cells, *offer)
     console.print(table)
     for entry in entries:
         if not entry.available:

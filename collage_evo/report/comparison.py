@@ -10,8 +10,8 @@ from rich.console import Console
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.console import new_table
-from collage_evo.report.reasons import raw_words, told_failure
-from collage_evo.report.words import told_shapes
+from collage_evo.report.reasons import describe_failure, raw_words
+from collage_evo.report.words import format_shapes
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -51,7 +51,7 @@ def failed(side: Side, failure: Failure) -> Side:
     """``side`` with why it did not run; of the artifact in all its words, which are this package's own."""
     if side.name == ARTIFACT:
         return replace(side, reason=str(failure))
-    return replace(side, reason=told_failure(failure, side.name), detail=raw_words(failure, side.name))
+    return replace(side, reason=describe_failure(failure, side.name), detail=raw_words(failure, side.name))
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Comparison:
     threads: int
     cpu: str
     samples: int
-    told: str
+    sample_source: str
     metric: str
     budget: float | None
     ours: Side
@@ -107,7 +107,7 @@ class Comparison:
 
 def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
     """The table, what has to be known to read it, and the verdict."""
-    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {told_shapes(found.shapes)}"
+    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {format_shapes(found.shapes)}"
     table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
     for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
         table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)
@@ -122,19 +122,19 @@ def print_comparison(found: Comparison, at_least: float, console: Console) -> No
 def notes(found: Comparison) -> list[str]:
     """What has to be known to read the table."""
     what = f"drop of {found.metric}" if found.metric else "relative error (2-norm)"
-    told = [
+    lines = [
         f"Libraries ran {found.file}, with their own settings but for the number of threads. Error: {what} on "
-        f"{found.samples} samples {found.told}. Turns: {found.rounds} rounds over {found.seconds:.0f} s."
+        f"{found.samples} samples {found.sample_source}. Turns: {found.rounds} rounds over {found.seconds:.0f} s."
     ]
     if found.sessions > 1:
-        told.append(f"Made for throughput: ms are the machine's for a run, with {found.sessions} sessions at once.")
+        lines.append(f"Made for throughput: ms are the machine's for a run, with {found.sessions} sessions at once.")
     if any(not side.own_settings for side in found.libraries):
-        told.append("Converted: the library reads no ONNX file itself; this program converted it.")
+        lines.append("Converted: the library reads no ONNX file itself; this program converted it.")
     if found.other_processor:
-        told.append(f"Another processor: {found.other_processor}.")
+        lines.append(f"Another processor: {found.other_processor}.")
     if found.other_file:
-        told.append("Another file: the artifact was not made of this one, or not with these shapes.")
-    return told
+        lines.append("Another file: the artifact was not made of this one, or not with these shapes.")
+    return lines
 
 
 def verdict(found: Comparison, at_least: float = 1.0) -> str:
@@ -148,14 +148,14 @@ def verdict(found: Comparison, at_least: float = 1.0) -> str:
     if not found.rivals:
         return f"No library that ran keeps the budget; the artifact's error is {error}{allowed}."
     best = found.rivals[0]
-    told = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that keeps the budget"
+    lines = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that keeps the budget"
     if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
-        told += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
+        lines += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
     if slow := found.slower_than(at_least):
         names = ", ".join(map(_name, slow))
         slower = f"Slower: the artifact is not {at_least:g} times as fast as {names}"
-        return f"{slower}; {told}. Its error is {error}{allowed}."
-    return f"{told[0].upper()}{told[1:]}; its error is {error}{allowed}."
+        return f"{slower}; {lines}. Its error is {error}{allowed}."
+    return f"{lines[0].upper()}{lines[1:]}; its error is {error}{allowed}."
 
 
 def _cells(side: Side) -> Sequence[str]:

@@ -33,10 +33,10 @@ def print_conformance(report: Report, console: Console) -> None:
         console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}")
 
 
-def _print_reasons(told: str, findings: Sequence[Finding], console: Console) -> None:
+def _print_reasons(heading: str, findings: Sequence[Finding], console: Console) -> None:
     reasons = Counter(finding.reason for finding in findings)
     for reason, count in reasons.most_common(_REASONS):
-        console.print(f"{told} {count}: {reason}")
+        console.print(f"{heading} {count}: {reason}")
     if len(reasons) > _REASONS:
         console.print(f"and {len(reasons) - _REASONS} more: see --json")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from collage_evo.report.svg import text, ticks, told_tick
+from collage_evo.report.svg import format_tick, text, ticks
 
 WIDTH, HEIGHT = 380, 190
 LEFT, RIGHT, TOP, BOTTOM = 44, 372, 12, 150
@@ -27,8 +27,8 @@ def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | Non
     parts = []
     for ms in ticks(low, high, 4):
         parts.append(f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y(ms):.1f}" y2="{y(ms):.1f}"/>')
-        parts.append(text(LEFT - 6, y(ms) + 4, told_tick(ms), "end"))
-    parts += [text(x(s), BOTTOM + 16, told_tick(s), "middle") for s in ticks(0.0, end, 4)]
+        parts.append(text(LEFT - 6, y(ms) + 4, format_tick(ms), "end"))
+    parts += [text(x(s), BOTTOM + 16, format_tick(s), "middle") for s in ticks(0.0, end, 4)]
     path = f"M{x(points[0]['seconds']):.1f},{y(points[0]['best_ms']):.1f}"
     path += "".join(f" H{x(point['seconds']):.1f} V{y(point['best_ms']):.1f}" for point in points[1:])
     parts.append(f'<path class="step" d="{path} H{RIGHT}"/>')

@@ -111,10 +111,10 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
                 ANNOTATION: _label(piece),
                 **lanes,
             }
-            kept = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
-            kept += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]
+            properties = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
+            properties += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]
             del nodes[name].metadata_props[:]
-            nodes[name].metadata_props.extend(kept)
+            nodes[name].metadata_props.extend(properties)
 
 
 def assignment(artifact: Artifact) -> str:

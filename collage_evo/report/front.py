@@ -10,7 +10,7 @@ from rich.table import Table
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.console import new_table
 from collage_evo.report.result import Accuracy, FrontPoint, Result
-from collage_evo.report.words import told_asked, told_ms, told_number
+from collage_evo.report.words import describe_request, format_ms, format_number
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, how it was timed, what it is; whether it is the answer."""
@@ -33,7 +33,7 @@ def has_front(result: Result) -> bool:
 
 def front_table(result: Result) -> Table:
     """What is fastest at each error, the answer, and each backend alone."""
-    budget = told_budget(result.accuracy.budget)
+    budget = format_budget(result.accuracy.budget)
     times = "machine's time for a run" if result.objective == "throughput" else "latency"
     table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
     for *cells, what, answer in front_rows(result.front):
@@ -94,31 +94,31 @@ def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, .
     return tuple(point for point in points if point in wanted)
 
 
-def told_budget(budget: float | str) -> str:
+def format_budget(budget: float | str) -> str:
     """The budget in words."""
-    return "float32 only" if budget == "exact" else f"budget {told_asked(budget)}"
+    return "float32 only" if budget == "exact" else f"budget {describe_request(budget)}"
 
 
-def told_accuracy(accuracy: Accuracy) -> str:
+def describe_accuracy(accuracy: Accuracy) -> str:
     """What the answer loses, on which samples, in one line; and what there is to know about that."""
     what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
     what += ", of the worst sample" if accuracy.over == "worst" else ", all samples together"
     counts, parts = accuracy.samples, []
     if accuracy.error_search is not None:
-        parts.append(f"{told_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
+        parts.append(f"{format_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
     aside = " kept aside" if accuracy.unseen else ", also seen"
     if accuracy.error_held_out is not None:
-        told = told_number(accuracy.error_held_out)
+        text = format_number(accuracy.error_held_out)
         if accuracy.interval is not None:
-            told += " (95 % interval {} to {})".format(*map(told_number, accuracy.interval))
-        parts.append(f"{told} on {_samples(counts, 'held_out')}{aside}")
+            text += " (95 % interval {} to {})".format(*map(format_number, accuracy.interval))
+        parts.append(f"{text} on {_samples(counts, 'held_out')}{aside}")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
-    found = f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}."
-    return f"{found}{_told_worst(accuracy)}{told_beside(accuracy)}{random}{notes}"
+    found = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
+    return f"{found}{_describe_worst(accuracy)}{describe_other_metrics(accuracy)}{random}{notes}"
 
 
-def _told_worst(accuracy: Accuracy) -> str:
+def _describe_worst(accuracy: Accuracy) -> str:
     """How far off single samples are, if that is known."""
     if not accuracy.held_out or accuracy.over_budget is None:
         return ""
@@ -128,19 +128,19 @@ def _told_worst(accuracy: Accuracy) -> str:
     aside = " kept aside" if accuracy.unseen else ""
     verb = "is" if accuracy.over_budget == 1 else "are"
     beyond = f"{accuracy.over_budget} of {count}{aside} {verb} over the budget"
-    return f" The worst sample alone: {told_number(chosen.worst)}; {beyond}."
+    return f" The worst sample alone: {format_number(chosen.worst)}; {beyond}."
 
 
-def told_beside(accuracy: Accuracy) -> str:
+def describe_other_metrics(accuracy: Accuracy) -> str:
     """What other metrics say of the held-out samples, in a sentence; empty where there are none."""
     parts = [
-        f"relative error {told_number(one.error)}" if not one.name else f"{one.name} {told_score(one)}"
+        f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {format_score(one)}"
         for one in accuracy.held_out[1:]
     ]
     return f" On these also: {', '.join(parts)}." if parts else ""
 
 
-def told_score(quality: Quality) -> str:
+def format_score(quality: Quality) -> str:
     """A metric's score and, where the model itself has one other than 1, that too."""
     if quality.score is None:
         return "of identical outputs" if quality.error == 0.0 else "not known"
@@ -155,7 +155,7 @@ def _samples(counts: Mapping[str, int], part: str) -> str:
     return f"{count} sample{'' if count == 1 else 's'}"
 
 
-def told_point(point: FrontPoint) -> str:
+def describe_point(point: FrontPoint) -> str:
     """What a point is, and how it stands to the answer."""
     parts = [*(["the answer"] if point.answer else []), point.what or point.how]
     if not point.feasible and point.error is not None:
@@ -176,4 +176,4 @@ def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
 
 
 def _row(point: FrontPoint) -> Row:
-    return (told_ms(point.latency_ms), told_number(point.error), timing_of(point), told_point(point), point.answer)
+    return (format_ms(point.latency_ms), format_number(point.error), timing_of(point), describe_point(point), point.answer)

@@ -14,24 +14,24 @@ from collage_evo.files import write_whole
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.curve import curve_svg
-from collage_evo.report.front import has_front, rows_by_phase, told_accuracy
+from collage_evo.report.front import describe_accuracy, has_front, rows_by_phase
 from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Result
 from collage_evo.report.summary import (
     Finished,
     accuracy_notes,
+    describe_answer,
+    describe_gain,
+    describe_library,
+    describe_loss,
+    describe_speed,
     gains,
-    told_answer,
-    told_gain,
-    told_library,
-    told_loss,
-    told_speed,
 )
-from collage_evo.report.terminal import told_check, told_speeds
+from collage_evo.report.terminal import describe_check, describe_speeds
 from collage_evo.report.verdict import verdict, verdict_of_profiles
 from collage_evo.report.why import singles_in_words, why
-from collage_evo.report.words import capitalised, title, told_engine, told_ms, told_name, told_shapes
+from collage_evo.report.words import capitalised, format_engine, format_ms, format_name, format_shapes, title
 
 MARKS = {
     "answer": "the answer",
@@ -52,7 +52,7 @@ class Bar:
 
     name: str
     percent: float
-    told: str
+    label: str
     answer: bool = False
 
 
@@ -71,11 +71,11 @@ def write_html(path: Path, result: Result) -> None:
             verdict=verdict(result),
             facts=facts(result),
             date=date_of(result),
-            answer=told_answer(result),
-            speed=told_speed(result),
+            answer=describe_answer(result),
+            speed=describe_speed(result),
             bars=bars(result),
             itself=[capitalised(line) for line in gains(result) if line.startswith("this is")],
-            loss=capitalised(told_loss(result.accuracy)),
+            loss=capitalised(describe_loss(result.accuracy)),
             share=error_share(result),
             notes=accuracy_notes(result.accuracy),
             why=why(result),
@@ -86,9 +86,9 @@ def write_html(path: Path, result: Result) -> None:
             rows=rows_of(result.placement),
             precisions=precisions_of(result.placement),
             singles=singles_in_words(result),
-            speeds=told_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else "",
-            accuracy=told_accuracy(result.accuracy) if front else "",
-            check=told_check(result),
+            speeds=describe_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else "",
+            accuracy=describe_accuracy(result.accuracy) if front else "",
+            check=describe_check(result),
             curve=curve,
             dashed=bool(curve) and single_ms is not None,
             directory=path.parent,
@@ -104,11 +104,11 @@ def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path
     rows = [
         {
             "link": link,
-            "shapes": told_shapes(one.shapes),
-            "answer": told_answer(one.result),
-            "ms": told_ms(one.result.best.median_ms),
+            "shapes": format_shapes(one.shapes),
+            "answer": describe_answer(one.result),
+            "ms": format_ms(one.result.best.median_ms),
             "gains": gains(one.result),
-            "loss": told_loss(one.result.accuracy),
+            "loss": describe_loss(one.result.accuracy),
         }
         for link, one in finished.items()
     ]
@@ -132,12 +132,12 @@ def bars(result: Result) -> list[Bar]:
     """The answer and each library as it comes, and the best one alone: the longer the slower; the answer is first."""
     longest = max([1.0, *(one.speedup.estimate for one in result.libraries)])
     longest = max(longest, result.speedup_over_best_single.estimate)
-    found = [Bar("The answer", 100 / longest, told_speed(result), answer=True)]
-    others = {told_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
+    found = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
+    others = {describe_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
     if not result.speedup_over_best_single.by_definition:
-        others.setdefault(told_name(result.best_single), result.speedup_over_best_single)
+        others.setdefault(format_name(result.best_single), result.speedup_over_best_single)
     found += [
-        Bar(name, 100 * speedup.estimate / longest, f"{told_gain(speedup)} as long")
+        Bar(name, 100 * speedup.estimate / longest, f"{describe_gain(speedup)} as long")
         for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
     ]
     return found
@@ -184,9 +184,9 @@ def _environment() -> Environment:
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text()),
     )  # fmt: skip
     environment.filters |= {
-        "ms": told_ms,
-        "engine": lambda region: told_engine(region.backend, region.variant),
-        "told": told_name,
+        "ms": format_ms,
+        "engine": lambda region: format_engine(region.backend, region.variant),
+        "format_name": format_name,
     }
     return environment
 

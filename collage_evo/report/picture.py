@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from collage_evo.report.front import fastest_singles, proved_front, timing_of, told_budget, told_point
+from collage_evo.report.front import describe_point, fastest_singles, format_budget, proved_front, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
-from collage_evo.report.svg import LINE, Box, text, text_box, ticks, told_tick, wrapped
-from collage_evo.report.words import told_ms, told_number
+from collage_evo.report.svg import LINE, Box, format_tick, text, text_box, ticks, wrapped
+from collage_evo.report.words import format_ms, format_number
 
 WIDE, NARROW = 900, 380
 """Widths of the pictures for a screen and for a telephone, in pixels."""
@@ -83,7 +83,7 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     drawn = [point for point in points if point.error is not None]
     if not drawn:
         return ""
-    axes, budget = Axes.around(drawn, accuracy.largest, width), told_budget(accuracy.budget)
+    axes, budget = Axes.around(drawn, accuracy.largest, width), format_budget(accuracy.budget)
     front = proved_front(drawn)
     path, lines = _front_line(axes, front, accuracy.largest)
     parts = [*_frame(axes, drawn), path]
@@ -101,15 +101,15 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     return (
         f'<svg class="front" viewBox="0 0 {width:g} {tall:g}" role="img" aria-labelledby="{name} {name}-told">'
         f'<title id="{name}">Latency against error, {escape(budget)}</title>'
-        f'<desc id="{name}-told">{escape(_told(drawn, front))}</desc>{"".join(parts)}</svg>'
+        f'<desc id="{name}-told">{escape(_description(drawn, front))}</desc>{"".join(parts)}</svg>'
     )
 
 
-def _told(points: Sequence[FrontPoint], front: Sequence[FrontPoint]) -> str:
+def _description(points: Sequence[FrontPoint], front: Sequence[FrontPoint]) -> str:
     """The picture in words."""
-    line = [f"{told_ms(point.latency_ms)} ms at {told_number(point.error)}" for point in front]
+    line = [f"{format_ms(point.latency_ms)} ms at {format_number(point.error)}" for point in front]
     fastest = f" Fastest at each error in the final comparison: {', '.join(line)}." if line else ""
-    answer = [f" The answer: {told_ms(p.latency_ms)} ms at {told_number(p.error)}." for p in points if p.answer]
+    answer = [f" The answer: {format_ms(p.latency_ms)} ms at {format_number(p.error)}." for p in points if p.answer]
     return f"{len(points)} measured.{fastest}{''.join(answer)}"
 
 
@@ -125,14 +125,14 @@ def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
     for error in ticks(*axes.errors):
         x = axes.of_error(error)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{plot.top}" y2="{plot.bottom}"/>'
-        label = text_box(x, plot.bottom + 16, told_tick(error), "middle")
+        label = text_box(x, plot.bottom + 16, format_tick(error), "middle")
         if label.left > free + GAP:
-            yield text(x, plot.bottom + 16, told_tick(error), "middle")
+            yield text(x, plot.bottom + 16, format_tick(error), "middle")
             free = label.right
     for ms in ticks(*axes.latencies):
         y = axes.y(ms)
         yield f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield text(plot.left - 6, y + 4, told_tick(ms), "end")
+        yield text(plot.left - 6, y + 4, format_tick(ms), "end")
     yield f'<rect class="band" x="{plot.left}" y="{plot.top}" width="{axes.band}" height="{plot.bottom - plot.top}"/>'
     yield text(plot.left + axes.band / 2, plot.bottom + 16, "float32", "middle")
     yield f'<path class="axis" d="M{plot.left},{plot.top} V{plot.bottom} H{plot.right}"/>'
@@ -161,16 +161,16 @@ def _dot(axes: Axes, point: FrontPoint, on_line: bool, below: float) -> str:
     fastest = on_line or (point.pareto and not point.raced)
     kind = "answer" if point.answer else "single" if point.single else "pareto" if fastest else "placement"
     radius = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.5}[kind]
-    told = f"{told_ms(point.latency_ms)} ms, error {told_number(point.error)}, timed {timing_of(point)}"
-    told += f": {told_point(point)}"
+    description = f"{format_ms(point.latency_ms)} ms, error {format_number(point.error)}, timed {timing_of(point)}"
+    description += f": {describe_point(point)}"
     x, y = axes.x(point), axes.y(point.latency_ms)
-    lines = wrapped(told, axes.plot.right - axes.plot.left)[: axes.tip_lines]
+    lines = wrapped(description, axes.plot.right - axes.plot.left)[: axes.tip_lines]
     tip = "".join(text(axes.plot.left, below + k * LINE, line, "start") for k, line in enumerate(lines))
     where = f'cx="{x:.1f}" cy="{y:.1f}"'
     brief = "" if point.raced else " brief"
     return (
         f'<g class="point"><circle class="reach" {where} r="9"/>'
-        f'<circle class="{kind}{brief}" {where} r="{radius}"><title>{escape(told)}</title></circle>'
+        f'<circle class="{kind}{brief}" {where} r="{radius}"><title>{escape(description)}</title></circle>'
         f'<g class="tip">{tip}</g></g>'
     )
 

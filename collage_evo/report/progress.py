@@ -18,7 +18,7 @@ from rich.text import Text
 from collage_evo.errors import printable
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.stages import Course, words_of
-from collage_evo.report.words import capitalised, told_time
+from collage_evo.report.words import capitalised, format_time
 
 WIDTH = 12
 """Of the bar: on a terminal of 80 columns there is room for the stage beside it and the time left."""
@@ -94,7 +94,7 @@ class LineReporter:
 
 def _left(course: Course) -> str:
     seconds = course.seconds_left
-    return f"{told_time(seconds)} left" if seconds >= 1.0 else ""
+    return f"{format_time(seconds)} left" if seconds >= 1.0 else ""
 
 
 class BarReporter:

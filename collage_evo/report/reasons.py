@@ -34,7 +34,7 @@ _WHAT = {
 }
 
 
-def told_failure(failure: Failure, backend: str = "") -> str:
+def describe_failure(failure: Failure, backend: str = "") -> str:
     """Why there is no time for a whole model in ``backend``, without words that only its programmers understand."""
     what = _WHAT[failure.fault]
     own = _own_words(failure, backend)
@@ -45,7 +45,7 @@ def told_failure(failure: Failure, backend: str = "") -> str:
 
 
 def raw_words(failure: Failure | None, backend: str = "") -> str:
-    """What :func:`told_failure` leaves out; empty where it leaves out nothing."""
+    """What :func:`describe_failure` leaves out; empty where it leaves out nothing."""
     return str(failure) if failure is not None and not _own_words(failure, backend) else ""
 
 
@@ -57,7 +57,7 @@ def _own_words(failure: Failure, backend: str) -> str:
     return message
 
 
-def told_unfit(failures: Iterable[Failure]) -> dict[str, int]:
+def describe_unfit(failures: Iterable[Failure]) -> dict[str, int]:
     """How many mixtures had no time that counts, for each kind of reason, the commonest first."""
     kinds = Counter(_KINDS.get(failure.fault, _WHAT[failure.fault]) for failure in failures)
     return dict(kinds.most_common())

@@ -54,7 +54,7 @@ class Rechecked:
     cpu: str
     other_processor: str
     samples: int
-    told: str
+    sample_source: str
     largest: float | None
     rounds: int
     points: tuple[Again, ...]
@@ -81,14 +81,14 @@ def print_rechecked(found: Rechecked, console: Console) -> None:
     title = f"{found.artifact}: as it was, and as it is on {found.cpu}"
     table = new_table(title, "ms then", "now", "error then", "now ", "what...")
     for again in found.points:
-        told = f"the answer; {again.how}" if again.answer else again.how
+        text = f"the answer; {again.how}" if again.answer else again.how
         cells = (*_both(again, "latency_ms", ".3g"), *_both(again, "error", ".1e"))
         why = f"; does not run here: {again.reason}" if again.reason else ""
-        table.add_row(*cells, f"{told}{why}", style="bold" if again.answer else None)
+        table.add_row(*cells, f"{text}{why}", style="bold" if again.answer else None)
     console.print(table)
     if found.other_processor:
         console.print(f"Another processor: {found.other_processor}.", highlight=False)
-    console.print(f"Errors on {found.samples} samples {found.told}; {found.rounds} rounds of turns.", highlight=False)
+    console.print(f"Errors on {found.samples} samples {found.sample_source}; {found.rounds} rounds of turns.", highlight=False)
     console.print(verdict(found), highlight=False)
 
 
@@ -101,12 +101,12 @@ def verdict(found: Rechecked) -> str:
             return f"The answer keeps its budget{allowed}, and nothing of its front is faster here for certain."
         return f"The answer keeps its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
     if answer is None or answer.now is None:
-        told = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
+        text = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
     else:
         error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
-        told = f"The answer breaks its budget here: its error is {error}{allowed}"
+        text = f"The answer breaks its budget here: its error is {error}{allowed}"
     other = f"; the fastest of its front that keeps it is {found.fit[0].how}" if found.fit else ""
-    return f"{told}{other}: {_SEARCH}."
+    return f"{text}{other}: {_SEARCH}."
 
 
 def _both(again: Again, name: str, form: str) -> Sequence[str]:

@@ -361,7 +361,7 @@ class Result:
     changed: str = ""
     """That the machine changed during the run, where the first and the last time of one thing are far apart."""
     scales: Mapping[str, float] = field(default_factory=dict)
-    """By what times from before the final comparison are multiplied: of backends ``alone``, and of the ``search``."""
+    """By what times from before the final comparison are multiplied: of ``baselines``, and of the ``search``."""
     call_ms: float | None = None
     """What a call of the answer's ``session.run`` takes beyond ``best``, whose times are of the execution between its
     own buffers, as all times here are; None: not known."""

@@ -14,15 +14,15 @@ from collage_evo.report.verdict import call_counts, verdict, verdict_of_profiles
 from collage_evo.report.words import (
     Part,
     capitalised,
+    describe_parts,
+    describe_request,
+    format_engine,
+    format_ms,
+    format_name,
+    format_number,
+    format_ratio,
+    format_shapes,
     title,
-    told_asked,
-    told_engine,
-    told_ms,
-    told_name,
-    told_number,
-    told_parts,
-    told_ratio,
-    told_shapes,
 )
 
 LINES, WIDTH = 15, 80
@@ -46,22 +46,22 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     """
     if len(finished) == 1:
         result = finished[0].result
-        told = [verdict(result), told_model(result), f"  {told_answer(result)}"]
-        told += [f"  {line}" for line in (*_changed(result), *not_proved(result), *gains(result))]
-        told += [f"  {told_loss(result.accuracy)}"]
-        told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
-        told += [f"Next: {line}" for line in _next(result, directory)[:2]]
+        block = [verdict(result), describe_model(result), f"  {describe_answer(result)}"]
+        block += [f"  {line}" for line in (*_changed(result), *not_proved(result), *gains(result))]
+        block += [f"  {describe_loss(result.accuracy)}"]
+        block += [f"  {note}" for note in accuracy_notes(result.accuracy)]
+        block += [f"Next: {line}" for line in _next(result, directory)[:2]]
     else:
-        told = [verdict_of_profiles([one.result for one in finished])]
-        told += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
-        told += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
+        block = [verdict_of_profiles([one.result for one in finished])]
+        block += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
+        block += [f"  {format_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
     places = IN_MEMORY if directory is None else _places(directory)
     room, lines = LINES - len(places), list[str]()
-    for number, line in enumerate(told):
+    for number, line in enumerate(block):
         broken = _broken(line)
-        last = number == len(told) - 1
+        last = number == len(block) - 1
         if len(lines) + len(broken) > room - (0 if last or len(finished) == 1 else 1):
-            lines += [f"  and {len(told) - number} more, in the report"] if len(finished) > 1 else []
+            lines += [f"  and {len(block) - number} more, in the report"] if len(finished) > 1 else []
             break
         lines += broken
     return [*lines, *places]
@@ -98,7 +98,7 @@ def _places(directory: Path) -> list[str]:
     ]
 
 
-def told_answer(result: Result) -> str:
+def describe_answer(result: Result) -> str:
     """What the answer is, as one phrase."""
     parts = [
         Part.of(r.backend, r.variant, [operator.arithmetic for operator in r.operators])
@@ -108,19 +108,19 @@ def told_answer(result: Result) -> str:
     ]
     lanes = max((len(region.lanes) for region in result.placement), default=0)
     side = f", up to {lanes} parts side by side" if lanes else ""
-    return told_parts(parts) + side
+    return describe_parts(parts) + side
 
 
-def told_model(result: Result) -> str:
+def describe_model(result: Result) -> str:
     """The model, the machine's share, and the answer's time."""
     threads = result.target["threads"]
     where = "" if result.target["device"] == "cpu" else f" and {result.target['device']}"
-    return f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: {told_speed(result)}"
+    return f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: {describe_speed(result)}"
 
 
-def told_speed(result: Result) -> str:
+def describe_speed(result: Result) -> str:
     """The answer's time, of one run or of the full machine: also by ``session.run``, if the call is worth a word."""
-    ms = told_ms(result.best.median_ms)
+    ms = format_ms(result.best.median_ms)
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
         sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
@@ -128,7 +128,7 @@ def told_speed(result: Result) -> str:
     if not call_counts(result):
         return f"{ms} ms"
     whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
-    return f"{told_ms(whole)} ms by session.run, {told_ms(result.call_ms)} of them for the call"
+    return f"{format_ms(whole)} ms by session.run, {format_ms(result.call_ms)} of them for the call"
 
 
 def gains(result: Result) -> list[str]:
@@ -137,27 +137,27 @@ def gains(result: Result) -> list[str]:
     best = next((one for one in result.libraries if one.name == result.best_single), None)
     lines, named = [], False
 
-    def told(speedup: Speedup, library: str, more: str) -> str:
+    def line(speedup: Speedup, library: str, more: str) -> str:
         nonlocal named
         sure = "" if speedup.low > 1.0 or speedup.high < 1.0 else ", not for certain"
-        interval = told_interval(speedup) if named else f"{told_level(speedup)} interval {told_interval(speedup)}"
+        interval = format_interval(speedup) if named else f"{format_level(speedup)} interval {format_interval(speedup)}"
         around = f" ({interval}{sure})" if speedup.rounds else ""
         named = True
-        return f"{told_ratio(speedup.estimate)} times {what} {library}{around}{more}"
+        return f"{format_ratio(speedup.estimate)} times {what} {library}{around}{more}"
 
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
         also = ", the best library alone" if library is best else ""
         if library.speedup.by_definition:
-            lines.append(f"this is {told_library(library)} with its defaults{also}")
+            lines.append(f"this is {describe_library(library)} with its defaults{also}")
         else:
             wrong = "" if library.keeps else ", which breaks the budget"
-            lines.append(told(library.speedup, f"{told_library(library)} with its defaults", f"{also}{wrong}"))
+            lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
     if best is None:
-        single = told_name(result.best_single)
+        single = format_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
             lines.append(f"{single} is the best library alone: no mixture is faster for certain")
         else:
-            lines.append(told(result.speedup_over_best_single, single, ", the best library alone"))
+            lines.append(line(result.speedup_over_best_single, single, ", the best library alone"))
     return lines
 
 
@@ -167,8 +167,8 @@ def not_proved(result: Result) -> list[str]:
     if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
     return [
-        f"not proved faster: the best mixture, {told_gain(tried)} as fast as "
-        f"{told_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
+        f"not proved faster: the best mixture, {describe_gain(tried)} as fast as "
+        f"{format_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
     ]
 
 
@@ -176,28 +176,28 @@ def _changed(result: Result) -> list[str]:
     return [f"{capitalised(result.changed)}."] if result.changed else []
 
 
-def told_interval(speedup: Speedup) -> str:
+def format_interval(speedup: Speedup) -> str:
     """Both ends."""
-    return f"{told_ratio(speedup.low)} to {told_ratio(speedup.high)}"
+    return f"{format_ratio(speedup.low)} to {format_ratio(speedup.high)}"
 
 
-def told_level(speedup: Speedup) -> str:
+def format_level(speedup: Speedup) -> str:
     """How sure the interval is, as ``98 %``."""
     return f"{100 * speedup.level:g} %"
 
 
-def told_library(library: LibraryResult) -> str:
+def describe_library(library: LibraryResult) -> str:
     """A library as it comes, in the precision that it chooses."""
-    return told_engine(library.backend, library.variant)
+    return format_engine(library.backend, library.variant)
 
 
-def told_gain(speedup: Speedup) -> str:
+def describe_gain(speedup: Speedup) -> str:
     """``1.22 times (1.02 to 1.46)``: the estimate and its interval."""
-    interval = f" ({told_interval(speedup)})" if speedup.rounds else ""
-    return f"{told_ratio(speedup.estimate)} times{interval}"
+    interval = f" ({format_interval(speedup)})" if speedup.rounds else ""
+    return f"{format_ratio(speedup.estimate)} times{interval}"
 
 
-def told_loss(accuracy: Accuracy) -> str:
+def describe_loss(accuracy: Accuracy) -> str:
     """The one error that the budget means, in the budget's own words."""
     held_out = accuracy.error_held_out is not None
     error = accuracy.error_held_out if held_out else accuracy.error_search
@@ -209,23 +209,23 @@ def told_loss(accuracy: Accuracy) -> str:
     what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"
-        return f"{what} {told_number(error)}, which is rounding; {allowed}" if error is not None else allowed
-    budget = f"budget {told_asked(accuracy.budget)}"
-    return f"{what} {told_of(error, accuracy)}, {budget} ({told_kind(accuracy)}, {data})"
+        return f"{what} {format_number(error)}, which is rounding; {allowed}" if error is not None else allowed
+    budget = f"budget {describe_request(accuracy.budget)}"
+    return f"{what} {describe_subject(error, accuracy)}, {budget} ({describe_kind(accuracy)}, {data})"
 
 
-def told_kind(accuracy: Accuracy) -> str:
+def describe_kind(accuracy: Accuracy) -> str:
     """What is counted."""
     over = ", of the worst sample" if accuracy.over == "worst" else ""
     return f"{'drop of the metric' if accuracy.metric else 'relative, of the outputs'}{over}"
 
 
-def told_of(error: float | None, accuracy: Accuracy) -> str:
+def describe_subject(error: float | None, accuracy: Accuracy) -> str:
     """An error in the unit of the budget: a share of the metric where that is a share, a plain number else."""
     asked = str(accuracy.budget).strip()
     if error is None or not asked.endswith("%") or not accuracy.largest:
-        return told_number(error)
-    return f"{told_number(error / accuracy.largest * float(asked[:-1]))}%"
+        return format_number(error)
+    return f"{format_number(error / accuracy.largest * float(asked[:-1]))}%"
 
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:
@@ -236,8 +236,8 @@ def accuracy_notes(accuracy: Accuracy) -> list[str]:
 def in_one_line(result: Result) -> str:
     """An answer beside others: what it is, its time, and how it stands to each library as it comes."""
     over = [
-        f"{told_ratio(one.speedup.estimate)} times as fast as {title(one.backend)}"
+        f"{format_ratio(one.speedup.estimate)} times as fast as {title(one.backend)}"
         for one in result.libraries
         if not one.speedup.by_definition
     ]
-    return ", ".join([f"{told_answer(result)}, {told_speed(result)}", *over])
+    return ", ".join([f"{describe_answer(result)}, {describe_speed(result)}", *over])

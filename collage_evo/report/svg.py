@@ -68,6 +68,6 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [tick for tick in found if low <= tick <= high]
 
 
-def told_tick(value: float) -> str:
+def format_tick(value: float) -> str:
     """A round number as short as it can be written."""
     return f"{value:g}".replace("e-0", "e-").replace("e+0", "e")

@@ -10,10 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.report.console import new_table
-from collage_evo.report.front import front_table, has_front, told_accuracy
+from collage_evo.report.front import describe_accuracy, front_table, has_front
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
-from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model
-from collage_evo.report.words import STARTS, capitalised, in_words, told_ms, told_number, told_ratio, told_shapes
+from collage_evo.report.summary import Finished, describe_answer, describe_loss, describe_model, gains, summary
+from collage_evo.report.words import (
+    STARTS,
+    capitalised,
+    format_ms,
+    format_number,
+    format_ratio,
+    format_shapes,
+    in_words,
+)
 from collage_evo.target.target import CPU
 
 SCALED = (
@@ -32,7 +40,7 @@ def print_profiles(finished: Sequence[Finished], console: Console) -> None:
     """The tables of each profile, under its shapes where there are several."""
     for one in finished:
         if len(finished) > 1:
-            console.print(f"profile: {told_shapes(one.shapes)}", highlight=False)
+            console.print(f"profile: {format_shapes(one.shapes)}", highlight=False)
         print_result(one.result, console)
 
 
@@ -50,13 +58,13 @@ def print_result(result: Result, console: Console) -> None:
         console.print(front_table(result))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
-    told = [f"{told_model(result)}", told_answer(result), *gains(result), told_loss(result.accuracy)]
-    console.print(f"{'; '.join(told)}.", highlight=False)
+    lines = [f"{describe_model(result)}", describe_answer(result), *gains(result), describe_loss(result.accuracy)]
+    console.print(f"{'; '.join(lines)}.", highlight=False)
     if result.speeds is not None:
-        console.print(told_speeds(result.speeds, result.target["threads"]), highlight=False)
+        console.print(describe_speeds(result.speeds, result.target["threads"]), highlight=False)
     if has_front(result):
-        console.print(told_accuracy(result.accuracy), highlight=False)
-    console.print(told_check(result), highlight=False)
+        console.print(describe_accuracy(result.accuracy), highlight=False)
+    console.print(describe_check(result), highlight=False)
 
 
 def latency_table(result: Result) -> Table:
@@ -70,7 +78,7 @@ def latency_table(result: Result) -> Table:
         table.add_row(_named(latency.name) + remark, *_cells(latency))
     table.add_section()
     for seed in result.seeds:
-        table.add_row(in_words(seed.kind), *_cells(seed.latency), told_ms(seed.predicted_ms))
+        table.add_row(in_words(seed.kind), *_cells(seed.latency), format_ms(seed.predicted_ms))
     table.add_section()
     placed = result.answer == "placement"
     remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
@@ -92,7 +100,7 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     }
     table = new_table("placement", *(column for column, wanted in shown.items() if wanted))
     for index, region in enumerate(regions):
-        spent = "" if region.measured_ms is None else told_ms(region.measured_ms)
+        spent = "" if region.measured_ms is None else format_ms(region.measured_ms)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         counts = (str(len(region.nodes)), str(len(region.int8)))
         cells = (str(index), region.engine, region.device, *counts, spent, _rewrites(region), ends)
@@ -117,7 +125,7 @@ def serving_table(rows: Iterable[ServingResult]) -> Table:
     return table
 
 
-def told_check(result: Result) -> str:
+def describe_check(result: Result) -> str:
     """What the last check of the finished model found; another number than the error that the budget means."""
     largest, count = result.numerics.get("max_relative_error"), result.numerics.get("inputs")
     inputs = f"{count:.0f} input{'' if count == 1 else 's'}" if count is not None else "inputs"
@@ -125,20 +133,20 @@ def told_check(result: Result) -> str:
         return "The outputs of this model cannot be compared with those of another run of it."
     return (
         f"Last check of the finished model, on {inputs}, beside ONNX Runtime without optimisations: largest "
-        f"difference of any output {told_number(largest)} (2-norm of the difference over that of the output)."
+        f"difference of any output {format_number(largest)} (2-norm of the difference over that of the output)."
     )
 
 
-def told_speeds(speeds: Speeds, threads: int) -> str:
+def describe_speeds(speeds: Speeds, threads: int) -> str:
     """How fast the answer is alone and on the full machine, in one line."""
-    alone = "not known" if speeds.latency_ms is None else f"{told_ms(speeds.latency_ms)} ms a run"
+    latency_text = "not known" if speeds.latency_ms is None else f"{format_ms(speeds.latency_ms)} ms a run"
     full = "not known"
     if speeds.machine_ms is not None and speeds.runs_per_second is not None:
-        full = f"{told_ratio(speeds.runs_per_second)} runs a second, {told_ms(speeds.machine_ms)} ms for each"
+        full = f"{format_ratio(speeds.runs_per_second)} runs a second, {format_ms(speeds.machine_ms)} ms for each"
     sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
     why = f" ({speeds.reason})" if speeds.reason else ""
     of = f"{threads} thread{'' if threads == 1 else 's'}"
-    return f"With the machine for itself: {alone}. With all cores at work, {sessions} of {of}: {full}{why}."
+    return f"With the machine for itself: {latency_text}. With all cores at work, {sessions} of {of}: {full}{why}."
 
 
 def _cells(latency: Latency) -> tuple[str, str, str]:
@@ -146,7 +154,7 @@ def _cells(latency: Latency) -> tuple[str, str, str]:
     if latency.median_ms is None:
         return ("-", "", "")
     about, ends = "~" if latency.scaled else "", (latency.p10_ms, latency.p90_ms)
-    return (about + told_ms(latency.median_ms), " .. ".join(map(told_ms, ends)), str(latency.n))
+    return (about + format_ms(latency.median_ms), " .. ".join(map(format_ms, ends)), str(latency.n))
 
 
 def _named(name: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from collage_evo.report.result import LibraryResult, Result
-from collage_evo.report.words import title, told_ms, told_name, told_ratio
+from collage_evo.report.words import format_ms, format_name, format_ratio, title
 
 USUAL = "onnxruntime"
 """Backend that a person with an ONNX file is taken to have now."""
@@ -40,10 +40,10 @@ def _decision(result: Result) -> tuple[str, str]:
         return "Keep what you have", "nothing that was measured keeps the budget"
     answer = next((one for one in result.libraries if one.name == result.answer), None)
     if answer is None and (rival := _made_up_for(result)):
-        call = f"a call of the artifact's session adds {told_ms(result.call_ms)} ms"
+        call = f"a call of the artifact's session adds {format_ms(result.call_ms)} ms"
         return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
     if result.answer == "placement":
-        speedup, best = result.speedup_over_best_single, f"{told_name(result.best_single)}, the best library"
+        speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best library"
         gain = f"{_gain(result, speedup.estimate)} {best}"
         earlier = "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
         return "Use the artifact", f"{earlier}{gain}"
@@ -53,7 +53,7 @@ def _decision(result: Result) -> tuple[str, str]:
         return f"Keep {title(USUAL)}", "nothing that was measured is proved faster"
     if answer is not None:
         return f"Switch to {title(answer.backend)} with its defaults", _over_usual(result, usual)
-    return "Use the artifact", f"{told_name(result.answer)} is {_over_usual(result, usual)}"
+    return "Use the artifact", f"{format_name(result.answer)} is {_over_usual(result, usual)}"
 
 
 def call_counts(result: Result) -> bool:
@@ -84,7 +84,7 @@ def _over_usual(result: Result, usual: LibraryResult | None) -> str:
 
 def _gain(result: Result, ratio: float) -> str:
     what = "the throughput of" if result.objective == "throughput" else "as fast as"
-    return f"{told_ratio(ratio)} times {what}"
+    return f"{format_ratio(ratio)} times {what}"
 
 
 def _breaks_budget(result: Result) -> bool:

@@ -6,8 +6,8 @@ import math
 
 from collage_evo.report.front import PHASES, fastest_singles
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.summary import told_gain, told_level
-from collage_evo.report.words import told_ms, told_name, told_number, told_ratio
+from collage_evo.report.summary import describe_gain, format_level
+from collage_evo.report.words import format_ms, format_name, format_number, format_ratio
 
 Single = tuple[str, str, str, str, bool]
 """A library that took the whole model: what it is, ms, error, remark; whether it is the answer."""
@@ -24,21 +24,21 @@ def why(result: Result) -> list[str]:
 
 def _decided(result: Result) -> str:
     """By what comparison the answer won, or why no mixture did."""
-    speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, told_name(result.best_single)
+    speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, format_name(result.best_single)
     if result.not_searched:
         return f"The model only runs whole, in one library: {result.not_searched}."
     if not speed.by_definition:
         return (
             f"It was timed in turns with the best libraries, {len(speed.rounds)} rounds over {speed.seconds:.0f} s, "
-            f"and was {told_gain(speed)} as fast as {best}, the best of them: the whole "
-            f"{told_level(speed)} interval is above 1."
+            f"and was {describe_gain(speed)} as fast as {best}, the best of them: the whole "
+            f"{format_level(speed)} interval is above 1."
         )
     if tried.by_definition or not tried.rounds:
         return f"No mixture of libraries and precisions keeps the budget and was compared, so the answer is {best}."
     return (
         f"No mixture of libraries and precisions was faster for certain than {best}: the best one was "
-        f"{told_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
-        f"{told_level(tried)} interval has to be above 1 as a whole."
+        f"{describe_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
+        f"{format_level(tried)} interval has to be above 1 as a whole."
     )
 
 
@@ -49,10 +49,10 @@ def _over(result: Result) -> list[str]:
     if not over:
         return []
     fastest = min(over, key=_latency)
-    gain = told_ratio(answer_ms / fastest.latency_ms)
+    gain = format_ratio(answer_ms / fastest.latency_ms)
     return [
-        f"{fastest.what or fastest.how} would be about {gain} times as fast ({told_ms(fastest.latency_ms)} ms), but "
-        f"its error of {told_number(fastest.error)} is over the budget."
+        f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), but "
+        f"its error of {format_number(fastest.error)} is over the budget."
     ]
 
 
@@ -89,11 +89,11 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         answer = one.name == result.answer
         phase = NOT_TIMED if ms is None else IN_TURNS if answer or one.name in raced else AT_START
         remark = f"the answer, {remark}" if answer else remark
-        rows[phase] += [_single(told_name(one.name), ms, errors.get(one.name), remark, answer)]
+        rows[phase] += [_single(format_name(one.name), ms, errors.get(one.name), remark, answer)]
     return [(phase, [row for _, row in sorted(found)]) for phase, found in rows.items() if found]
 
 
 def _single(name: str, ms: float | None, error: float | None, remark: str, answer: bool) -> tuple[float, Single]:
     """A row, and what rows are sorted by."""
-    shown = "-" if ms is None else told_number(error)
-    return math.inf if ms is None else ms, (name, told_ms(ms), shown, remark, answer)
+    shown = "-" if ms is None else format_number(error)
+    return math.inf if ms is None else ms, (name, format_ms(ms), shown, remark, answer)

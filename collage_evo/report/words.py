@@ -68,16 +68,16 @@ def arithmetic(backend: str, variant: str) -> Arithmetic:
         return Arithmetic.FLOAT32
 
 
-def told_engine(backend: str, variant: str) -> str:
+def format_engine(backend: str, variant: str) -> str:
     """A library in a precision; of several ways to compute alike all but the first say which one they are."""
     computes, way = arithmetic(backend, variant), _way(backend, variant)
     return f"{title(backend)} in {computes.value}{f' ({way})' if way else ''}"
 
 
-def told_name(engine: str) -> str:
+def format_name(engine: str) -> str:
     """The same for ``backend/variant``, or ``backend`` alone, as results name it."""
     backend, _, variant = engine.partition("/")
-    return told_engine(backend, variant or "default")
+    return format_engine(backend, variant or "default")
 
 
 def _way(backend: str, variant: str) -> str:
@@ -94,7 +94,7 @@ def _way(backend: str, variant: str) -> str:
     return "" if alike[0] == plain else plain
 
 
-def told_parts(parts: Sequence[Part]) -> str:
+def describe_parts(parts: Sequence[Part]) -> str:
     """Who runs how much of a model in which precision, as one phrase."""
     merged: dict[tuple[str, str], Part] = {}
     for part in parts:
@@ -103,28 +103,28 @@ def told_parts(parts: Sequence[Part]) -> str:
     groups = sorted(merged.values(), key=lambda part: -part.operators)
     pieces = f", in {len(parts)} pieces" if len(parts) > 1 else ""
     if len(groups) == 1:
-        return _told_alone(groups[0]) + pieces
-    of, told = f" of {sum(group.operators for group in groups)}", []
+        return _describe_single(groups[0]) + pieces
+    of, texts = f" of {sum(group.operators for group in groups)}", []
     for group in groups:
         others = "".join(f", {count} of them in {name}" for name, count in group.others.items())
-        told.append(f"{told_engine(group.backend, group.variant)} ({group.operators}{of} operators{others})")
+        texts.append(f"{format_engine(group.backend, group.variant)} ({group.operators}{of} operators{others})")
         of = ""
-    return f"{', '.join(told[:-1])} and {told[-1]}{pieces}"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}{pieces}"
 
 
-def _told_alone(part: Part) -> str:
+def _describe_single(part: Part) -> str:
     if list(part.others.values()) == [part.operators]:
         return f"{title(part.backend)} in {next(iter(part.others))}"
     counts = [f"{count} of {part.operators} operators in {name}" for name, count in part.others.items()]
-    return told_engine(part.backend, part.variant) + (f" with {' and '.join(counts)}" if counts else "")
+    return format_engine(part.backend, part.variant) + (f" with {' and '.join(counts)}" if counts else "")
 
 
-def told_ms(ms: float | None) -> str:
+def format_ms(ms: float | None) -> str:
     """A time in three significant digits, ms; a dash for none."""
     return "-" if ms is None else _three(ms)
 
 
-def told_ratio(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """How many times, in three significant digits."""
     return _three(ratio)
 
@@ -137,7 +137,7 @@ def _three(value: float) -> str:
     return f"{value:.9f}".rstrip("0") if "e" in text else text.rstrip(".")
 
 
-def told_number(error: float | None) -> str:
+def format_number(error: float | None) -> str:
     """An error in two digits, as ``0.017``; a metric's may be below zero."""
     if error is None:
         return "not known"
@@ -146,17 +146,17 @@ def told_number(error: float | None) -> str:
     return f"{error:.1e}" if abs(error) < TINY else f"{float(f'{error:.1e}'):.6f}".rstrip("0").rstrip(".")
 
 
-def told_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
+def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
     """Shapes of inputs by name; None for any."""
     return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in shapes.items())
 
 
-def told_asked(budget: float | str) -> str:
+def describe_request(budget: float | str) -> str:
     """A budget as a person wrote it; decibels are a number by now, which may have many digits."""
     return f"{budget:.4g}" if isinstance(budget, float) else budget
 
 
-def told_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A length of time that a person waits: ``40 s``, ``3 min``."""
     if seconds < 90:
         return f"{max(1.0, seconds):.0f} s"

@@ -195,10 +195,10 @@ def _lstm(draft: Draft, node: Node, direction: _Direction) -> _Step:
         if states:
             own = split(draft, _product(draft, states[0], weights), [direction.inner.size] * 4, 1)
             gates = _sums(draft, given, own)
-        entered, left, kept = (draft.node("Sigmoid", [gate]) for gate in gates[:3])
+        entered, left, forget = (draft.node("Sigmoid", [gate]) for gate in gates[:3])
         cell = draft.node("Mul", [entered, draft.node("Tanh", [gates[3]])])
         if states:
-            cell = draft.node("Add", [cell, draft.node("Mul", [kept, states[1]])])
+            cell = draft.node("Add", [cell, draft.node("Mul", [forget, states[1]])])
         return draft.node("Mul", [left, draft.node("Tanh", [cell])]), cell
 
     return step

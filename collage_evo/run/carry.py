@@ -76,20 +76,20 @@ class Carried:
     def write_costs(self, run: RunContext, found: Matches, precision: Precision) -> None:
         """Keep the other run's costs as this one's, where they are of this target; says how much carried over."""
         saved = run.work / "costs.json"
-        told = "with their costs"
+        text = "with their costs"
         if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
-            told = "but costs are measured anew: those are of another machine or number of threads"
+            text = "but costs are measured anew: those are of another machine or number of threads"
         elif not saved.exists():
             try:
                 costs = self._costs(found.matches, precision.terms(found.matches))
             except NotSearchable:
-                told = "but costs are measured anew: those leave some operator without any"
+                text = "but costs are measured anew: those leave some operator without any"
             else:
                 key = costs_key(self.graph, found, run.setting.target, run.config.policy)
                 write_costs(saved, key, costs)
-                told = f"{told}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
+                text = f"{text}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
         paired, count = len(self.nodes), len(self.graph.nodes)
-        run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {told}")
+        run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``: of operators of another size, as much more as there is to do."""

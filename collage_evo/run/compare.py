@@ -71,15 +71,15 @@ def compare(
         with run.stage("each library as it comes"):
             backends = select_backends(names, target.device, target.threads)
             timing = run.config.fitness.timing.settings()
-            alone = measure_as_it_comes(backends, run.work, run.whole, timing)
+            baselines = measure_as_it_comes(backends, run.work, run.whole, timing)
         with run.stage("taking turns"):
-            turns = _race(run, subject.artifact, alone, seconds, at_least)
+            turns = _race(run, subject.artifact, baselines, seconds, at_least)
         with run.stage("errors on the samples"):
             own = {ARTIFACT: subject.artifact} if ARTIFACT in turns.rounds else {}
-            ran = {b.name: b.artifact for b in alone if b.outcome.latency_ms is not None}
+            ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
         sessions = run.whole.setting.sessions
-    return replace(_comparison(subject, model, turns, alone, errors, budget or subject.asked), sessions=sessions)
+    return replace(_comparison(subject, model, turns, baselines, errors, budget or subject.asked), sessions=sessions)
 
 
 @contextlib.contextmanager
@@ -112,11 +112,11 @@ def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
     return model, samples
 
 
-def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: float, at_least: float) -> Race:
+def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], seconds: float, at_least: float) -> Race:
     """The artifact and all libraries that are not far behind, until all ratios are told or time is over."""
-    times = {b.name: b.outcome.latency_ms for b in alone if b.outcome.latency_ms is not None}
+    times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     fastest = min(times.values(), default=math.inf)
-    near = {b.name: b.artifact for b in alone if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
+    near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
     stopping = Stopping(run.config.final.rounds, max(1, len(near)), run.config.policy)
 
     def still(so_far: Race) -> Collection[str]:
@@ -139,15 +139,15 @@ def _comparison(
     subject: Subject,
     model: PreparedModel,
     turns: Race,
-    alone: Sequence[Baseline],
+    baselines: Sequence[Baseline],
     errors: Mapping[str, Judgement | Failure],
     asked: float | str,
 ) -> Comparison:
     significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=subject.config.policy).significance
-    libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in alone)
+    libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in baselines)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
-    told = next((found for found in errors.values() if isinstance(found, Judgement)), None)
-    largest = limits_of(subject, model, asked, told).accepted
+    judgement = next((found for found in errors.values() if isinstance(found, Judgement)), None)
+    largest = limits_of(subject, model, asked, judgement).accepted
     target = read_artifact(subject.artifact).target
     return Comparison(
         artifact=str(subject.artifact),
@@ -155,8 +155,8 @@ def _comparison(
         file=subject.file,
         threads=target.threads,
         cpu=this_machine().cpu,
-        samples=told.samples if told else 0,
-        told=subject.told,
+        samples=judgement.samples if judgement else 0,
+        sample_source=subject.sample_source,
         metric=subject.config.accuracy.metric,
         budget=largest if math.isfinite(largest) else None,
         ours=ours,
@@ -168,9 +168,9 @@ def _comparison(
     )
 
 
-def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: Judgement | None) -> Limits:
+def limits_of(subject: Subject, model: PreparedModel, asked: float | str, judgement: Judgement | None) -> Limits:
     """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
-    metric, score = bool(subject.config.accuracy.metric), told.reference_score if told else None
+    metric, score = bool(subject.config.accuracy.metric), judgement.reference_score if judgement else None
     return Limits.decide(asked, subject.config.verify.tolerance, model.excused, metric, score)
 
 
@@ -184,8 +184,8 @@ def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None,
         return replace(side, over=turns.ratio(baseline.name, ARTIFACT, significance))
     if side.latency_ms is not None and ARTIFACT in turns.rounds:
         ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
-        told = side.reason or "so far behind that it took no turns"
-        return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=told)
+        judgement = side.reason or "so far behind that it took no turns"
+        return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=judgement)
     return side
 
 

@@ -32,7 +32,7 @@ def random_cuts(space: SearchSpace, engines: Sequence[Engine], rng: Random) -> I
             yield placement
 
 
-def alone_on(space: SearchSpace, engine: Engine) -> Placement | None:
+def whole_on(space: SearchSpace, engine: Engine) -> Placement | None:
     """The whole model on ``engine``, and on others of its family what it does not take."""
     return _placed(space, [(engine, (0, len(space.graph.nodes)))])
 
@@ -73,7 +73,7 @@ def sides_of(space: SearchSpace, placement: Placement) -> Sides:
 
 
 def sample_of(
-    space: SearchSpace, placement: Placement, wholes: Mapping[Engine, WholeModel], measured_ms: float, disturbed: bool
+    space: SearchSpace, placement: Placement, whole_models: Mapping[Engine, WholeModel], measured_ms: float, disturbed: bool
 ) -> BorderSample:
     """What ``placement`` says of borders beyond those in ``wholes``: engines' own when each runs the whole model."""
     sides = dict(sides_of(space, placement))
@@ -81,7 +81,7 @@ def sample_of(
     for match in (match for region in placement.regions for match in region.matches):
         ms, engine = space.cost.match_ms[match], bordering(space.matches[match].engine)
         inner += ms
-        if (whole := wholes.get(engine)) is not None:
+        if (whole := whole_models.get(engine)) is not None:
             for who, (number, nbytes) in whole.sides.items():
                 had, share = sides.get(who, (0.0, 0.0)), ms / whole.ms
                 sides[who] = had[0] - share * number, had[1] - share * nbytes

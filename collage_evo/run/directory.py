@@ -267,8 +267,8 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
     for key in values.keys() & set(BUDGET):
         had, has = _budget(saved, key, directory), _budget(config, key, directory)
         if had is not None and has is not None and has < had:
-            told = f"-s {key}={values[key]}: the run had {key}={had:g}"
-            raise ConfigError(f"{told}; a resumed run may only enlarge its budget")
+            text = f"-s {key}={values[key]}: the run had {key}={had:g}"
+            raise ConfigError(f"{text}; a resumed run may only enlarge its budget")
     save_config(directory, config)
     return config
 

@@ -50,7 +50,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
-    folded = f"{fate.name}: {fate.op_type} {fate.description}" if fate is not None and not fate.kept else ""
+    folded = f"{fate.name}: {fate.op_type} {fate.description}" if fate is not None and not fate.is_preserved else ""
     holders = (name,) if fate is None else fate.nodes
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
@@ -75,14 +75,14 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     region = regions[index]
     subject = Explained.of(config, run)
     graph = subject.graph
-    alone = result.answer != "placement"
-    nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
+    is_single = result.answer != "placement"
+    nodes = graph.all_nodes if is_single else _nodes_named(graph, region.nodes, run)
     chosen = _chosen(graph, region, nodes, run)
     answers = []
     for backend in subject.backends:
         answer = _region_answer(subject, nodes, backend, chosen)
-        if alone:
-            answer = replace(answer, offers=tuple(_alone(result, backend, graph)))
+        if is_single:
+            answer = replace(answer, offers=tuple(_single_offers(result, backend, graph)))
         answers.append(answer)
     return RegionExplanation(
         index,
@@ -138,16 +138,16 @@ def _region_answer(subject: Explained, nodes: NodeSet, backend: Backend, chosen:
     return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
 
 
-def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
+def _single_offers(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
     """What the run measured of a backend alone on the person's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
-    told = OF_THE_MACHINE if result.objective == "throughput" else ""
+    note = OF_THE_MACHINE if result.objective == "throughput" else ""
     for row in result.baselines:
         name, _, variant = row.name.partition("/")
         if name == backend.name:
             variant = variant or "default"
             device = device_of(backend.name, variant)
-            yield Offer("", variant, operators, row.median_ms, row.reason or told, device)
+            yield Offer("", variant, operators, row.median_ms, row.reason or note, device)
 
 
 def _answer(subject: Explained, node: Node, backend: Backend) -> BackendAnswer:

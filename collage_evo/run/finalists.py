@@ -31,9 +31,9 @@ def finalists(
     samples finds some of them equally wrong, their errors say little: there each is predicted to err much less than
     the one before, so that not all of them break the budget on other samples.
     """
-    kept, policy = feasible_placements(tried, placements, limits), tried.space.policy
-    before = [placement for placement in kept if placement.key == answered]
-    others = [placement for placement in kept if placement.key != answered]
+    feasible, policy = feasible_placements(tried, placements, limits), tried.space.policy
+    before = [placement for placement in feasible if placement.key == answered]
+    others = [placement for placement in feasible if placement.key != answered]
     chosen = others[: max(1, count - len(before))]
     if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
         safer = _ever_safer(tried, others)[: len(chosen)]

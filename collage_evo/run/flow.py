@@ -167,10 +167,10 @@ class Flow:
         """The space of the search: what each match costs, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
         sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
-        alone = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
+        baseline_ms = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
         if self.carried is not None:
             self.carried.write_costs(run, matches, precision)
-        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, alone)
+        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 
@@ -178,7 +178,7 @@ class Flow:
     def seeds(self) -> Seeds:
         """Where the search begins."""
         space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
-        seeds = make_seeds(space, bounds=bounds, alone=known_ms(self.normalised))
+        seeds = make_seeds(space, bounds=bounds, baseline_ms=known_ms(self.normalised))
         return self.carried.seeds(space, seeds) if self.carried else seeds
 
     def search(self) -> Found:
@@ -210,16 +210,16 @@ class Flow:
         found = with_rungs(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
         if found is not searched.found:
             fingerprint = fingerprint_of(self.run, space, self.model)
-            kept = checkpoint.load(self.run.directory, fingerprint)
-            checkpoint.save(self.run.directory, replace(kept, evaluated=found.evaluated), fingerprint)
+            saved = checkpoint.load(self.run.directory, fingerprint)
+            checkpoint.save(self.run.directory, replace(saved, evaluated=found.evaluated), fingerprint)
         return replace(searched, found=found)
 
     def result(self) -> Result:
         """The answer, given out as ``best.collage``, and all that was measured, as ``result.json`` has it."""
         searched = self.searched(Flow.search)
         before = result_in(self.run.directory) if self.delivery.answered else None
-        told = before.search.evaluations if before and before.search else 0
-        if before is not None and before.schema == SCHEMA and searched.measured == told:
+        details = before.search.evaluations if before and before.search else 0
+        if before is not None and before.schema == SCHEMA and searched.measured == details:
             self.run.reporter.say("nothing new was measured: the answer stays")
             return before
         return self.answer(self.run, searched, self.delivery)
@@ -245,8 +245,8 @@ class Flow:
             run, self.model, first, entrants.artifacts, baselines, exact, entrants.safer, race
         )
         made_of = {"name": self.model.name, "sha256": self.model.digest}
-        told = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-        answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, told)
+        details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
+        answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, details)
         libraries = compare_defaults(run, verdict, defaults, held_out.broke)
         speeds = answer_speeds(run, verdict, answer)
         given = (self.model, entrants.searched, self.baselines, verdict, answer, held_out, speeds, libraries)

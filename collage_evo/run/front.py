@@ -24,7 +24,7 @@ from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint, finite
-from collage_evo.report.words import Part, in_words, told_engine, told_parts
+from collage_evo.report.words import Part, describe_parts, format_engine, in_words
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""
@@ -86,7 +86,7 @@ def front_points(
     baselines: Sequence[Baseline],
     raced: Raced,
     limits: Limits,
-    alone_scale: float = 1.0,
+    baseline_scale: float = 1.0,
     search_scale: float = 1.0,
 ) -> tuple[FrontPoint, ...]:
     """Every placement and backend alone that ran, the smallest error first.
@@ -95,10 +95,10 @@ def front_points(
     backends alone or of the search. Whatever keeps to ``limits`` and seems faster than the answer has a remark that
     says why it is not.
     """
-    points = [*_singles(baselines, raced, limits, alone_scale)]
+    points = [*_singles(baselines, raced, limits, baseline_scale)]
     if tried is not None:
-        alone = {point.single for point in points}
-        points += _placements(tried, alone, raced, limits, search_scale)
+        single_names = {point.single for point in points}
+        points += _placements(tried, single_names, raced, limits, search_scale)
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]
@@ -142,15 +142,15 @@ def _singles(
         computes = arithmetic_of(baseline.backend, baseline.variant).value
         name = engine_name(baseline.backend, baseline.variant)
         how = f"{name} alone, {computes}"
-        what = told_engine(baseline.backend, baseline.variant)
+        what = format_engine(baseline.backend, baseline.variant)
         point = FrontPoint(baseline.outcome.latency_ms * scale, None, "", how, (computes,), name, what=what)
         yield _measured(point, baseline.outcome, baseline.name, raced, limits)
 
 
 def _placements(
-    tried: Tried, alone: set[str], raced: Raced, limits: Limits, scale: float
+    tried: Tried, single_names: set[str], raced: Raced, limits: Limits, scale: float
 ) -> Iterable[FrontPoint]:
-    entrants, engines = {key: name for name, key in raced.keys.items()}, _engines_alone(tried.space, alone)
+    entrants, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
     for key, found in tried.evaluated.items():
         if not found.outcome.ok or found.outcome.latency_ms is None:
             continue
@@ -158,12 +158,12 @@ def _placements(
         computes, single = arithmetics(placement, tried.space), engines.get(key, "")
         where = f"{single} alone, as the search timed it" if single else in_words(found.kind)
         how = f"{where}, {' and '.join(computes)}"
-        what = told_parts(parts_of(placement))
+        what = describe_parts(parts_of(placement))
         point = FrontPoint(found.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
         yield _measured(point, found.outcome, entrants.get(key, ""), raced, limits)
 
 
-def _engines_alone(space: SearchSpace, known: set[str]) -> dict[str, str]:
+def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
     """Names of engines by the key of the placement that is one of them, and of its backend alone; ``known`` ones not.
 
     Whatever led the search there: often the cheapest cover is one of them.

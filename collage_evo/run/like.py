@@ -24,7 +24,7 @@ from collage_evo.graph.files import read_model
 from collage_evo.graph.load import ModelFile
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.report.progress import Reporter
-from collage_evo.report.reasons import told_failure
+from collage_evo.report.reasons import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run
 
 LEAST_ALIKE = 0.5
@@ -55,19 +55,19 @@ class Earlier:
         timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
         exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
         best = min((ms for b, ms in timed.items() if b.keeps(self.run.result.accuracy.largest or 0.0)), default=0.0)
-        told, took_part = {}, self._took_part
+        reasons, took_part = {}, self._took_part
         for baseline in self.run.baselines:
             ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
             failure = baseline.outcome.failure
             if failure is not None and failure.fault is Fault.KNOWN:
-                told[engine] = failure.message
+                reasons[engine] = failure.message
             elif (baseline.backend, plain_name(baseline.variant)) in took_part:
                 continue
             elif ms is None and failure is not None:
-                told[engine] = f"in {self.run.directory} {told_failure(failure, baseline.backend)}"
+                reasons[engine] = f"in {self.run.directory} {describe_failure(failure, baseline.backend)}"
             elif ms is not None and best and ms > self.policy.single_behind * best and baseline is not exact:
-                told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
-        return told
+                reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
+        return reasons
 
     @property
     def _took_part(self) -> set[Engine]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.report.words import told_engine, told_ms
+from collage_evo.report.words import format_engine, format_ms
 from collage_evo.run.front import Raced, Tried
 
 CHANGED = 1.3
@@ -35,45 +35,45 @@ class Twice:
 class Phases:
     """What raced and had been timed before: backends ``alone``, and placements in the ``search``."""
 
-    alone: Sequence[Twice] = ()
+    baselines: Sequence[Twice] = ()
     search: Sequence[Twice] = ()
 
     @classmethod
-    def of(cls, tried: Tried | None, baselines: Sequence[Baseline], raced: Raced) -> Phases:
+    def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Phases:
         """By the times of ``baselines``, and of the placements among ``tried`` that raced."""
-        verdict, alone, search = raced.verdict, [], []
-        for one in baselines:
+        verdict, baselines, search = raced.verdict, [], []
+        for one in measured:
             if one.outcome.latency_ms is not None and one.name in verdict.final.rounds:
                 last = verdict.final.timing(one.name).median_ms
-                alone.append(Twice(told_engine(one.backend, one.variant), "at first", one.outcome.latency_ms, last))
+                baselines.append(Twice(format_engine(one.backend, one.variant), "at first", one.outcome.latency_ms, last))
         for name, key in raced.keys.items():
             found = tried.evaluated.get(key) if tried else None
             if found is not None and found.outcome.latency_ms is not None and name in verdict.final.rounds:
                 what = "the answer" if name == verdict.answer else "a placement"
                 last = verdict.final.timing(name).median_ms
                 search.append(Twice(what, "in the search", found.outcome.latency_ms, last))
-        return cls(alone, search)
+        return cls(baselines, search)
 
     @property
-    def of_alone(self) -> float:
+    def of_baselines(self) -> float:
         """By what times of backends alone are multiplied to be on the scale of the race."""
-        return _scale(self.alone)
+        return _scale(self.baselines)
 
     @property
     def of_search(self) -> float:
         """The same for times of the search; where none of its placements raced, that of the backends alone."""
-        return _scale(self.search or self.alone)
+        return _scale(self.search or self.baselines)
 
     @property
     def changed(self) -> str:
         """That the machine changed, where the first and the last time of one thing are too far apart; else empty."""
-        every = [*self.search, *self.alone]
+        every = [*self.search, *self.baselines]
         worst = max(every, key=lambda one: abs(math.log(one.ratio)), default=None)
         if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:
             return ""
         return (
-            f"the machine changed during the run: {worst.what} took {told_ms(worst.first_ms)} ms {worst.when} and "
-            f"{told_ms(worst.last_ms)} ms in the final comparison"
+            f"the machine changed during the run: {worst.what} took {format_ms(worst.first_ms)} ms {worst.when} and "
+            f"{format_ms(worst.last_ms)} ms in the final comparison"
         )
 
 

@@ -18,7 +18,7 @@ from collage_evo.report.summary import Finished
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
-from collage_evo.run.samples import kept_profiles, model_file
+from collage_evo.run.samples import model_file, saved_profiles
 from collage_evo.run.searched import Searched
 from collage_evo.run.trusted import functions_of, require_noted
 
@@ -43,7 +43,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
     asked, config = budget_option(budget), _finished(directory)
     require_noted(functions_of(config), directory, trust)
     place, file = directory / PICKED / budget.strip(), model_file(config)
-    (shapes, *_) = kept_profiles(config, directory, file)
+    (shapes, *_) = saved_profiles(config, directory, file)
 
     def picked(flow: Flow) -> Result:
         limits = flow.run.limits.with_budget(asked)

@@ -15,12 +15,12 @@ from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.summary import Finished
-from collage_evo.report.words import title, told_shapes
+from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.samples import describe_batch, kept_profiles, model_file
+from collage_evo.run.samples import describe_batch, model_file, saved_profiles
 from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -49,7 +49,7 @@ def _searched(
 ) -> tuple[Finished, ...]:
     own = model_file(config)
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
-    profiles = kept_profiles(config, directory, file)
+    profiles = saved_profiles(config, directory, file)
     for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
         reporter.say(f"{title(name)} takes no part: {reason}")
     if note := describe_batch(config, profiles, file):
@@ -64,13 +64,13 @@ def _searched(
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
-        reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
+        reporter.say(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
         evaluate(run.config, run.directory, reporter, lambda flow: flow.baselines, file)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
     found: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
-        reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
+        reporter.say(f"searching profile {run.name}: {format_shapes(shapes)}")
         result = evaluate(run.config, run.directory, reporter, Flow.result, file)
         found.append(Finished(shapes, result, run.directory))
         _join(places, directory)

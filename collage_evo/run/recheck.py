@@ -22,7 +22,7 @@ from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
 from collage_evo.fitness.final.race import Race, race
 from collage_evo.report.progress import Reporter
-from collage_evo.report.reasons import raw_words, told_failure
+from collage_evo.report.reasons import describe_failure, raw_words
 from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.compare import limits_of, opened
@@ -38,7 +38,7 @@ from collage_evo.target.processor import this_machine
 
 FOLDER = "rechecked"
 """In a run directory, or beside an artifact."""
-KEPT = ("normalised.onnx", "ranges.json", "records")
+COPIED = ("normalised.onnx", "ranges.json", "records")
 """What of a run's work is needed to compile its placements again."""
 MOST = 8
 """Points of the front that are measured again, the answer among them."""
@@ -73,7 +73,7 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
         cpu=this_machine().cpu,
         other_processor=this_machine().other_than(target.machine),
         samples=found.samples if found else 0,
-        told=subject.told,
+        sample_source=subject.sample_source,
         largest=limits.accepted if math.isfinite(limits.accepted) else None,
         rounds=turns.length,
         points=_again(points, turns, errors, failed, limits),
@@ -96,8 +96,8 @@ def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -
 def _points(subject: Subject) -> Mapping[str, FrontPoint]:
     """The front's points by name, the answer first; of a lone artifact one that says what it says of itself."""
     if subject.run is None:
-        told = subject.info.get("accuracy", {}).get("error")
-        return {"answer": FrontPoint(math.nan, told, "", "the artifact", (), answer=True)}
+        error = subject.info.get("accuracy", {}).get("error")
+        return {"answer": FrontPoint(math.nan, error, "", "the artifact", (), answer=True)}
     front = sorted(subject.run.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))
     return {"answer" if p.answer else f"point-{k}": p for k, p in enumerate(front[:MOST])}
 
@@ -135,7 +135,7 @@ def _compiled(
 
 
 def _take(recorded: RecordedRun, work: Path) -> None:
-    for name in KEPT:
+    for name in COPIED:
         source = recorded.directory / "work" / name
         if source.is_dir():
             shutil.copytree(source, work / name)
@@ -172,7 +172,7 @@ def _again(
         Again(
             None if math.isnan(point.latency_ms) and point.error is None else point,
             front.get((point.key, point.single, point.how)),
-            told_failure(failed[name]) if name in failed else "",
+            describe_failure(failed[name]) if name in failed else "",
             turns.ratio("answer", name, significance) if {"answer", name} <= turns.rounds.keys() else None,
             raw_words(failed.get(name)),
         )

@@ -36,22 +36,22 @@ def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) 
         kinds = [node.op_type for node in model.original.graph.node]
         return [_whole(piece, ms, kinds) for piece, ms in zip(pieces, spent, strict=True)]
     regions = placed.placement.regions  # pieces are in their order
-    return [_region(*told, placed.graph) for told in zip(pieces, spent, regions, strict=True)]
+    return [_region(*times, placed.graph) for times in zip(pieces, spent, regions, strict=True)]
 
 
 def _whole(piece: Piece, ms: float | None, kinds: Sequence[str]) -> RegionResult:
     computes = arithmetic(piece.backend, piece.variant)
-    return _told(piece, ms, [Operator(kind, computes.value) for kind in kinds])
+    return _operator_times(piece, ms, [Operator(kind, computes.value) for kind in kinds])
 
 
 def _region(piece: Piece, ms: float | None, region: Region, graph: Graph) -> RegionResult:
     kinds = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
     operators = [Operator(graph.nodes[i].op_type, kinds[i]) for i in members(region.nodes)]
     rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
-    return _told(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)
+    return _operator_times(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)
 
 
-def _told(
+def _operator_times(
     piece: Piece,
     ms: float | None,
     operators: Sequence[Operator],

@@ -13,7 +13,7 @@ from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.report.reasons import told_failure
+from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import (
     Accuracy,
     FrontPoint,
@@ -72,8 +72,8 @@ class Ended:
 
     def result(self) -> Result:
         """What ``result.json`` has."""
-        told = self._of_any_run()
-        return self._with_search(told, self.searched) if isinstance(self.searched, Searched) else told
+        partial = self._of_any_run()
+        return self._with_search(partial, self.searched) if isinstance(self.searched, Searched) else partial
 
     def _of_any_run(self) -> Result:
         run, model, verdict, answer = self.run, self.model, self.verdict, self.answer
@@ -123,19 +123,19 @@ class Ended:
             speeds=self.speeds,
             libraries=self.libraries,
             changed=self._phases.changed,
-            scales={"alone": self._phases.of_alone, "search": self._phases.of_search},
+            scales={"baselines": self._phases.of_baselines, "search": self._phases.of_search},
             call_ms=answer.call_ms,
         )
 
-    def _with_search(self, told: Result, searched: Searched) -> Result:
+    def _with_search(self, partial: Result, searched: Searched) -> Result:
         """What a result has ``told`` of any run, and of its search too."""
         fates, scale = {**self._raced.fates, **self._over}, self._phases.of_search
-        seeds = seed_results(searched, told.best, fates, self.verdict.final, scale)
+        seeds = seed_results(searched, partial.best, fates, self.verdict.final, scale)
         graph, error = searched.model.graph, searched.model.normalisation_error
         return replace(
-            told,
-            model={**told.model, "nodes": len(graph.nodes), "normalisation_error": error},
-            baselines=[*told.baselines, *_greedy(seeds)],
+            partial,
+            model={**partial.model, "nodes": len(graph.nodes), "normalisation_error": error},
+            baselines=[*partial.baselines, *_greedy(seeds)],
             seeds=seeds,
             search=search_result(searched, scale),
             cost_model=cost_model_result(searched, self.verdict),
@@ -149,7 +149,7 @@ class Ended:
     @cached_property
     def _front(self) -> tuple[FrontPoint, ...]:
         tried, phases = self.searched.tried, self._phases
-        scales = (phases.of_alone, phases.of_search)
+        scales = (phases.of_baselines, phases.of_search)
         return front_points(tried, self.baselines, self._raced, self.run.limits, *scales)
 
     @cached_property
@@ -159,12 +159,12 @@ class Ended:
     @cached_property
     def _over(self) -> dict[str, str]:
         """By key, or by name of a backend alone: why it may not be the answer."""
-        return {point.key or point.single: told for point in self._front if (told := over_budget(point))}
+        return {point.key or point.single: partial for point in self._front if (partial := over_budget(point))}
 
     def _baseline(self, baseline: Baseline) -> Latency:
         if baseline.name in self.verdict.final.rounds:
             return Latency.of(baseline.name, self.verdict.final.timing(baseline.name))
-        latency = latency_of(baseline.name, baseline.outcome).times(self._phases.of_alone)
+        latency = latency_of(baseline.name, baseline.outcome).times(self._phases.of_baselines)
         over = self._over.get(baseline.name)
         return replace(latency, reason=over) if over else latency
 
@@ -225,7 +225,7 @@ class Ended:
         return self.run.store.get(THREADS, OnThreads)
 
     def _threads_notes(self) -> list[str]:
-        return [self._threads.told] if self._threads and self._threads.told else []
+        return [self._threads.reason] if self._threads and self._threads.reason else []
 
     def _changed_notes(self) -> list[str]:
         return [self._phases.changed] if self._phases.changed else []
@@ -246,13 +246,13 @@ def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -
     fates = dict.fromkeys(keys.values(), "it was not faster for certain in the thorough comparison")
     failed = verdict.final.failed
     fates |= {
-        key: f"it failed when it was checked: {told_failure(failed[n])}" for n, key in keys.items() if n in failed
+        key: f"it failed when it was checked: {describe_failure(failed[n])}" for n, key in keys.items() if n in failed
     }
     if verdict.candidate in keys:
         fates[keys[verdict.candidate]] = (
             "compared thoroughly, not faster than all libraries for certain" if verdict.is_single else "the answer"
         )
-    return Raced(verdict, keys, fates | {keys.get(name, name): told for name, told in broke.items()})
+    return Raced(verdict, keys, fates | {keys.get(name, name): partial for name, partial in broke.items()})
 
 
 def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) -> Speedup:

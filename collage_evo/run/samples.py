@@ -57,7 +57,7 @@ def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
     return tuple(found)
 
 
-def kept_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:
+def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:
     """The same for the run in ``directory``, asked once in its life: one that goes on reads no data for it.
 
     Raises:
@@ -77,9 +77,9 @@ def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) 
     if all(shapes[name][0] <= 1 for name in batched):
         return ""
     single = {name: [1 if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
-    told = ", ".join(f"{name} {shapes[name]}" for name in batched)
+    text = ", ".join(f"{name} {shapes[name]}" for name in batched)
     wanted = ", ".join(f"{name}: {sizes}" for name, sizes in single.items())
-    return f"the data are taken as batches of {told}: for samples of one row give --shapes {shlex.quote(wanted)}"
+    return f"the data are taken as batches of {text}: for samples of one row give --shapes {shlex.quote(wanted)}"
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:

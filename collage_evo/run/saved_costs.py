@@ -66,7 +66,7 @@ def costs_key(graph: Graph, found: Matches, target: Target, policy: Policy = DEF
     """What costs are of: other ones under another key."""
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
     parts += sorted(map(_text, found.matches))
-    parts += filter(None, [policy.told])
+    parts += filter(None, [policy.text])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -78,7 +78,7 @@ def _text(match: Match) -> str:
 def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
     """Keep ``costs`` whole or not at all, every number to the bit."""
     space, table = costs.space, costs.table
-    kept = _Saved(
+    saved = _Saved(
         key=key,
         matches=space.matches,
         match_ms=space.cost.match_ms,
@@ -93,7 +93,7 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         expected=table.estimated,
         counts=(costs.measured, costs.disturbed, costs.cache_hits),
     )
-    write_json(path, _Saved, kept)
+    write_json(path, _Saved, saved)
 
 
 def read_costs(

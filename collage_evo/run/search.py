@@ -20,7 +20,7 @@ from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
-from collage_evo.report.words import told_ms
+from collage_evo.report.words import format_ms
 
 
 @dataclass(frozen=True)
@@ -136,4 +136,4 @@ def _tell(reporter: Reporter, state: SearchState, budget: Budget, before: Search
         amount = state.seconds - before.seconds
     else:
         amount = float(state.evaluations - before.evaluations)
-    reporter.advance(amount, f"best {told_ms(state.best_ms)} ms of {state.evaluations}")
+    reporter.advance(amount, f"best {format_ms(state.best_ms)} ms of {state.evaluations}")

@@ -17,7 +17,7 @@ from collage_evo.genome.search.seeds import Seeds
 from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
-from collage_evo.report.reasons import raw_words, told_failure, told_unfit
+from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
@@ -113,7 +113,7 @@ def seed_results(
 def latency_of(name: str, outcome: Outcome) -> Latency:
     """What a search, or a measurement of a backend alone, told of what has this ``name``."""
     failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
-    reason = "" if failure is None else told_failure(failure, backend)
+    reason = "" if failure is None else describe_failure(failure, backend)
     detail = raw_words(failure, backend)
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 
@@ -121,7 +121,7 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
 def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
     """What the search cost, and when it found what; ``scale``: of its times."""
     found = searched.found
-    unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
+    unfit = describe_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
     state = found.state
     return SearchResult(
         evaluations=state.evaluations,

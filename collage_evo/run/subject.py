@@ -49,7 +49,7 @@ class Subject:
     config: Config
     file: str
     samples: tuple[Sample, ...]
-    told: str
+    sample_source: str
     sha256: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
     run: RecordedRun | None = None
@@ -128,11 +128,11 @@ def _subject(
         said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
     require_noted([config.accuracy.metric], artifact, trust)  # data are named by who asks
-    samples, told = _samples(config, shapes, run)
+    samples, sample_source = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
         raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
     sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
-    return Subject(artifact, shapes, config, file, samples, told, sha256, info, run)
+    return Subject(artifact, shapes, config, file, samples, sample_source, sha256, info, run)
 
 
 def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
@@ -142,8 +142,8 @@ def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[t
         if not samples:
             raise InputError(f"no sample in {config.data.source} has the shapes {shapes}: give others with --data")
         return samples, f"of {config.data.source}"
-    kept = run.directory / "work" / "held_out.npz" if run else None
-    if kept is not None and kept.exists() and (samples := read_samples(kept)):
+    held_out_file = run.directory / "work" / "held_out.npz" if run else None
+    if held_out_file is not None and held_out_file.exists() and (samples := read_samples(held_out_file)):
         random = run is not None and run.result.accuracy.random
         return samples, "that the run kept and its search has not seen" + (", random numbers" if random else "")
     return (), "of random numbers"

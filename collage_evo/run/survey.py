@@ -31,7 +31,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import DEFAULT_POLICY, Policy
-from collage_evo.run.cuts import alone_on, random_cuts, sample_of, sides_of
+from collage_evo.run.cuts import random_cuts, sample_of, sides_of, whole_on
 from collage_evo.run.survey_dependents import measure_dependents
 from collage_evo.transforms.edits import within
 
@@ -49,12 +49,12 @@ OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
 Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[Profiled]]
 """Profiles regions, in order, until it is told that the time is over."""
-MeasureWholes = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
+MeasureWholeModels = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
 
 @dataclass(frozen=True)
-class Told:
+class ProfiledCosts:
     """What nodes take on an engine; the times of all nodes of each of ``pieces`` together include its borders."""
 
     pieces: tuple[NodeSet, ...]
@@ -62,7 +62,7 @@ class Told:
 
 
 class Survey:
-    """The costs of one graph's matches, as far as they are known. Call ``profile``, ``time_alone``, ``cut``, then
+    """The costs of one graph's matches, as far as they are known. Call ``profile``, ``time_standalone``, ``cut``, then
     ``time_dependents``; ``space`` is what is known at any time."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Survey:
         far_behind: float,
         on_device: frozenset[Engine] = frozenset(),
         copies: Copies = FREE,
-        alone: Mapping[Engine, float] = MappingProxyType({}),
+        baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
         policy: Policy = DEFAULT_POLICY,
     ) -> None:
         """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost.
@@ -82,9 +82,9 @@ class Survey:
         ``alone``: ms of the whole model on engines that ran it. ``policy``: how the time is shared out.
         """
         self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
-        self._on_device, self._copies, self._ran_ms = on_device, copies, dict(alone)
+        self._on_device, self._copies, self._ran_ms = on_device, copies, dict(baseline_ms)
         self._costs, self._policy = Costs(meter, self._matches, far_behind), policy
-        self._told: dict[Engine, list[Told]] = {}
+        self._profiled: dict[Engine, list[ProfiledCosts]] = {}
         self._late: frozenset[Engine] = frozenset()
         """Engines inside families for whose profiles there was no time. Alone their kernels would look cheaper than
         those that a profile tells of, and the family runs all that they do: they take no part."""
@@ -127,25 +127,25 @@ class Survey:
             if isinstance(answer, KernelTimes):
                 pieces = () if one.sites else (one.region.nodes,)
                 for engine, ms in node_ms(self._graph, one, answer).items():
-                    self._told.setdefault(engine, []).append(Told(pieces, ms))
+                    self._profiled.setdefault(engine, []).append(ProfiledCosts(pieces, ms))
             on_done(1)
-        priced = self._told.keys() | self._ran_ms.keys()
+        priced = self._profiled.keys() | self._ran_ms.keys()
         self._late = frozenset(engine for engine in late if self._families[engine] in priced)
 
-    def time_alone(self, on_done: OnDone) -> None:
+    def time_standalone(self, on_done: OnDone) -> None:
         """Time kernels of engines that no profile told of, the weightiest first; estimate the others from those."""
         self._costs.recall()
         kernels = {engine: self._untold(engine) for engine in self._plain if engine not in self._late}
         in_turn = self._weightiest(kernels)
-        self._costs.measure(in_turn, on_done, self._policy.alone_share)
-        self._costs.measure(self._inside(in_turn), on_done, self._policy.alone_share)
+        self._costs.measure(in_turn, on_done, self._policy.standalone_share)
+        self._costs.measure(self._inside(in_turn), on_done, self._policy.standalone_share)
         for engine, own in kernels.items():
             self._tell(engine, own)
-        known = {engine: self._node_ms(engine) for engine in self._told}
+        known = {engine: self._node_ms(engine) for engine in self._profiled}
         on_time = (i for i, match in enumerate(self._matches) if bordering(match.engine) not in self._late)
         rewritten = [i for i in on_time if self._matches[i].rewrites and self._summed(i, known) is None]
         rewritten.sort(key=lambda index: -sum(self._shape[node] for node in members(self._matches[index].nodes)))
-        self._costs.measure(rewritten, on_done, self._policy.alone_share)
+        self._costs.measure(rewritten, on_done, self._policy.standalone_share)
 
     def _weightiest(self, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
         """Matches of ``kernels``, what takes longest first; none of engines that are far behind with all of it."""
@@ -167,9 +167,9 @@ class Survey:
         if not timed and whole is None:
             return
         pieces = tuple(own) if whole is None else (covered,)
-        told = Told(pieces, spread(self._shape, list(own), ms, whole))
-        self._told.setdefault(engine, []).append(told)
-        self._expected[engine] = frozenset(told.ms.keys() - {node for nodes in timed for node in members(nodes)})
+        costs = ProfiledCosts(pieces, spread(self._shape, list(own), ms, whole))
+        self._profiled.setdefault(engine, []).append(costs)
+        self._expected[engine] = frozenset(costs.ms.keys() - {node for nodes in timed for node in members(nodes)})
 
     def _inside(self, kernels: Iterable[int]) -> list[int]:
         """Matches of one node each that kernels of several consist of: they tell how their time is shared out."""
@@ -183,41 +183,41 @@ class Survey:
 
     def _untold(self, engine: Engine) -> dict[NodeSet, int]:
         """Kernels of ``engine`` of whose nodes no profile told, by their nodes."""
-        told = self._node_ms(engine)
+        costs = self._node_ms(engine)
         own = {self._matches[i].nodes: i for i in self._plain[engine]}
         sets = kernel_sets(self._graph, own)
-        return {nodes: own[nodes] for nodes in sets if not all(node in told for node in members(nodes))}
+        return {nodes: own[nodes] for nodes in sets if not all(node in costs for node in members(nodes))}
 
     @cached_property
     def _whole_ms(self) -> dict[Engine, float]:
         """What all of the model takes on engines that take all of it, so far as is known."""
-        wholes = dict(self._ran_ms)
-        for engine, parts in self._told.items():
+        whole_ms = dict(self._ran_ms)
+        for engine, parts in self._profiled.items():
             if len(parts) == 1 and len(parts[0].ms) == len(self._graph.nodes):
-                wholes[engine] = sum(parts[0].ms.values())
-        return wholes
+                whole_ms[engine] = sum(parts[0].ms.values())
+        return whole_ms
 
     @cached_property
     def _shape(self) -> Sequence[float]:
         """What nodes take on the fastest engine whose profile tells of all; what is guessed where none does."""
         # An engine that ran the whole model may have been profiled in a part of it only, where parts do not meet.
         count = len(self._graph.nodes)
-        complete = (one for one, parts in self._told.items() if len(parts) == 1 and len(parts[0].ms) == count)
+        complete = (one for one, parts in self._profiled.items() if len(parts) == 1 and len(parts[0].ms) == count)
         full = [engine for engine in complete if engine in self._whole_ms]
         if not full:
             return guessed_ms(self._graph)
-        ms = self._told[min(full, key=lambda engine: (self._whole_ms[engine], engine))][0].ms
+        ms = self._profiled[min(full, key=lambda engine: (self._whole_ms[engine], engine))][0].ms
         return [ms[node] for node in range(len(self._graph.nodes))]
 
-    def cut(self, measure: MeasureWholes, on_done: OnDone) -> None:
+    def cut(self, measure: MeasureWholeModels, on_done: OnDone) -> None:
         """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
         rows: list[BorderSample] = []
         families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
         space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
         for engine in self._plain:
-            told, placement = self._node_ms(engine), alone_on(space, engine)
-            if placement is not None and len(told) == len(self._graph.nodes):
-                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
+            costs, placement = self._node_ms(engine), whole_on(space, engine)
+            if placement is not None and len(costs) == len(self._graph.nodes):
+                self._whole[engine] = WholeModel(sum(costs.values()), sides_of(space, placement))
         kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
         for cuts in cycle(kinds):
             enough = len(rows) >= self._policy.cuts or self._meter.over()
@@ -270,7 +270,7 @@ class Survey:
         return self._space(self._borders)
 
     def _space(self, borders: Mapping[Engine, Border]) -> SearchSpace:
-        known = {engine: self._node_ms(engine, borders) for engine in self._told}
+        known = {engine: self._node_ms(engine, borders) for engine in self._profiled}
         inner = tuple(self._inner(index, known, borders) for index in range(len(self._matches)))
         cost = CostModel(inner, borders, self._guesses(inner), self._families, self._on_device, self._copies)
         return SearchSpace(self._graph, self._matches, cost, self._reasons())
@@ -278,14 +278,14 @@ class Survey:
     def _node_ms(self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})) -> dict[int, float]:
         """What nodes take on ``engine``, without borders where these are known."""
         found: dict[int, float] = {}
-        for told in self._told.get(engine, ()):
-            found |= told.ms
-            for piece in told.pieces:
-                ms = sum(told.ms[node] for node in members(piece))
+        for costs in self._profiled.get(engine, ()):
+            found |= costs.ms
+            for piece in costs.pieces:
+                ms = sum(costs.ms[node] for node in members(piece))
                 share = inner_ms(self._graph, piece, ms, borders[engine]) / ms if ms and engine in borders else 1.0
                 if engine in self._whole and self._sides:
                     share = self._whole[engine].share(self._sides)
-                found |= {node: share * told.ms[node] for node in members(piece)}
+                found |= {node: share * costs.ms[node] for node in members(piece)}
         return found
 
     def _inner(

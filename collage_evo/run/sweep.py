@@ -104,22 +104,22 @@ def _work_together(
         target = config.target.model_copy(update={"cores": list(cores)})
         own = config.model_copy(update={"target": target})
         args = (own, directory, turn, _log_of(directory, index), os.getpid())
-        processes.append(spawn.Process(target=_work_alone, args=args))
+        processes.append(spawn.Process(target=_work_in_process, args=args))
         processes[-1].start()
     reporter.say(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
     if config.fitness.executor == "local":
         reporter.say("each has cores of its own, but not the memory: time the best once more alone (run)")
     reporter.stage("sweep", config.sweep.trials)
-    told = 0
+    reported = 0
     while any(process.is_alive() for process in processes):
-        reporter.advance(_ended(study) - told)
-        told = _ended(study)
+        reporter.advance(_ended(study) - reported)
+        reported = _ended(study)
         time.sleep(POLL_S)
     if dead := [index for index, process in enumerate(processes) if process.exitcode]:
         raise InputError(f"a process of the sweep died; see the end of {_log_of(directory, dead[0])}, then resume")
 
 
-def _work_alone(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int) -> None:
+def _work_in_process(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int) -> None:
     """What each process of a parallel sweep does."""
     exit_with_parent(parent)
     sys.stderr = log.open("a", buffering=1)

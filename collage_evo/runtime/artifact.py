@@ -36,7 +36,7 @@ from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.gpu import describe_gpu, told_capability
+from collage_evo.target.gpu import describe_gpu, format_capability
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import CPU, Target
 
@@ -156,8 +156,8 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
     """
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
-    if told := this_machine().other_than(artifact.target.machine):
-        message = f"{directory} may round otherwise here and be faster or slower than measured: {told}; {_CHECK}"
+    if text := this_machine().other_than(artifact.target.machine):
+        message = f"{directory} may round otherwise here and be faster or slower than measured: {text}; {_CHECK}"
         if strict:
             raise UnavailableError(message)
         warnings.warn(message, OtherProcessor, stacklevel=3)
@@ -221,7 +221,7 @@ def _require_device(directory: Path, target: Target) -> None:
             f"{directory} was made for {made_for}, which is not here ({missing}): "
             "load it there, or run the search here with -s target.device=cpu"
         ) from missing
-    if told_capability(describe_gpu()) != told_capability(target.accelerator):
+    if format_capability(describe_gpu()) != format_capability(target.accelerator):
         raise UnavailableError(
             f"{directory} was made for {made_for}, here is {describe_gpu()}: run the search on this machine"
         )

@@ -42,8 +42,8 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"{path} is no plain file: do not use it")
         if nbytes is not None and found.st_size != nbytes:
-            told = f"{path} was changed, it has {found.st_size} bytes in place of {nbytes}"
-            raise InputError(f"{told}: copy the artifact again, or run the search again")
+            text = f"{path} was changed, it has {found.st_size} bytes in place of {nbytes}"
+            raise InputError(f"{text}: copy the artifact again, or run the search again")
         return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(found))
 
 

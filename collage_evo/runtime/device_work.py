@@ -303,10 +303,10 @@ class DeviceWork:
         try:
             return (self.device.capture(enqueue),)
         except CaptureError as error:
-            told = str(error)
+            text = str(error)
         refused = {index: why for index in pieces if (why := self._refuses_capture(index))}
         if not refused:
-            self.notes.append(f"{', '.join(self.parts[index].name for index in pieces)} not captured: {told}")
+            self.notes.append(f"{', '.join(self.parts[index].name for index in pieces)} not captured: {text}")
             return plain
         self.notes += [f"{self.parts[index].name} not captured: {why}" for index, why in refused.items()]
         self._uncapturable.update(refused)

@@ -26,14 +26,14 @@ class _Lineage:
     """What was loaded in this process, and in those that it was forked from."""
 
     def __init__(self) -> None:
-        self._told: weakref.WeakSet[Forked] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[Forked] = weakref.WeakSet()
         self._waiting: set[str] = set()
         self._lost: frozenset[str] = frozenset()
         os.register_at_fork(after_in_child=self._forked)
 
     def tell(self, one: Forked) -> None:
         """Have ``one`` hear of a fork; it is not kept alive."""
-        self._told.add(one)
+        self._listeners.add(one)
 
     def use(self, backends: Iterable[str]) -> None:
         """``backends``, of those that do not run on after a fork, are about to be loaded.
@@ -51,7 +51,7 @@ class _Lineage:
 
     def _forked(self) -> None:
         self._lost |= self._waiting
-        for one in list(self._told):
+        for one in list(self._listeners):
             one.forked()
 
 
@@ -68,7 +68,7 @@ def left_behind() -> None:
     raise InputError("this session was loaded before its process was forked: fork first, then load the artifact")
 
 
-def never_free(*kept: object) -> None:
+def never_free(*objects: object) -> None:
     """Hold these until the process is gone, also while the interpreter ends."""
-    for one in kept:
+    for one in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -207,16 +207,16 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
 
 
 def _read(directory: Path) -> Artifact:
-    told, known = _manifest(directory)
-    checked = _check_files(directory, told.files, told.sizes, known)
+    written, known = _manifest(directory)
+    checked = _check_files(directory, written.files, written.sizes, known)
     reader = _Reader(directory, checked)
-    profiles = tuple(Profile(reader.program(part), part.info) for part in told.profiles)
-    where = told.target
+    profiles = tuple(Profile(reader.program(part), part.info) for part in written.profiles)
+    where = written.target
     artifact = Artifact(
         profiles,
-        Target(where.device, where.threads, where.cores, told.machine, where.accelerator),
-        told.model or signature_of_program(profiles[0].program),
-        reader.program(told.fallback) if told.fallback else None,
+        Target(where.device, where.threads, where.cores, written.machine, where.accelerator),
+        written.model or signature_of_program(profiles[0].program),
+        reader.program(written.fallback) if written.fallback else None,
     )
     if len({(program.inputs, program.outputs) for program in artifact.programs}) != 1:
         raise ValueError("its programs are not of one model")
@@ -239,29 +239,29 @@ class _Reader:
             for parent in PurePosixPath(name).parents:
                 self._folders.setdefault(str(parent), []).append(file)
 
-    def program(self, told: WrittenProgram) -> Program:
-        tensors = {name: _tensor(name, one) for name, one in told.tensors.items()}
-        pieces = tuple(self._piece(region, tensors) for region in told.regions)
-        for names in (told.inputs, told.outputs):
+    def program(self, written: WrittenProgram) -> Program:
+        tensors = {name: _tensor(name, one) for name, one in written.tensors.items()}
+        pieces = tuple(self._piece(region, tensors) for region in written.regions)
+        for names in (written.inputs, written.outputs):
             _require_known(names, tensors)
-        program = Program(pieces, told.inputs, told.outputs, tensors, told.limits)
+        program = Program(pieces, written.inputs, written.outputs, tensors, written.limits)
         require_closed(program)
         return program
 
-    def _piece(self, told: WrittenPiece, tensors: Mapping[str, Tensor]) -> Piece:
-        _require_inside(self._directory, told.directory)
-        folder = str(PurePosixPath(told.directory))
+    def _piece(self, written: WrittenPiece, tensors: Mapping[str, Tensor]) -> Piece:
+        _require_inside(self._directory, written.directory)
+        folder = str(PurePosixPath(written.directory))
         if folder not in self._folders or folder == ".":
-            raise ValueError(f"there is no directory {told.directory!r}")
-        _require_known((*told.inputs, *told.outputs), tensors)
+            raise ValueError(f"there is no directory {written.directory!r}")
+        _require_known((*written.inputs, *written.outputs), tensors)
         piece = Piece(
             self._directory / folder,
-            told.backend,
-            told.variant,
-            told.inputs,
-            told.outputs,
-            told.nodes,
-            told.backend_version,
+            written.backend,
+            written.variant,
+            written.inputs,
+            written.outputs,
+            written.nodes,
+            written.backend_version,
             tuple(self._folders[folder]),
         )
         self._check_border(piece, folder, tensors)
@@ -276,14 +276,14 @@ class _Reader:
             raise ValueError(f"region {folder!r} was built for other tensors")
 
 
-def _tensor(name: str, told: WrittenTensor) -> Tensor:
-    if told.dtype not in NUMPY and told.dtype not in EXTENDED and told.dtype != OPAQUE:
-        raise ValueError(f"tensor {name} is {told.dtype}")
-    if told.dtype in EXTENDED:
-        _require_ml_dtypes(told.dtype)
-    if len(told.shape) > _MAX_AXES or min(told.shape, default=0) < -1:
-        raise ValueError(f"tensor {name} has shape {told.shape}")
-    return Tensor(name, told.dtype, told.shape)
+def _tensor(name: str, written: WrittenTensor) -> Tensor:
+    if written.dtype not in NUMPY and written.dtype not in EXTENDED and written.dtype != OPAQUE:
+        raise ValueError(f"tensor {name} is {written.dtype}")
+    if written.dtype in EXTENDED:
+        _require_ml_dtypes(written.dtype)
+    if len(written.shape) > _MAX_AXES or min(written.shape, default=0) < -1:
+        raise ValueError(f"tensor {name} has shape {written.shape}")
+    return Tensor(name, written.dtype, written.shape)
 
 
 def _require_ml_dtypes(dtype: str) -> None:

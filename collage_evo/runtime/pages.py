@@ -43,8 +43,8 @@ def on_huge_pages() -> Iterator[None]:
 def huge_page_bytes() -> int:
     """How large huge pages are; 0 where a program gets none."""
     try:
-        told = (_SETTINGS / "enabled").read_text()
-        given = "[never]" not in told and _MAPPED.exists()
+        setting = (_SETTINGS / "enabled").read_text()
+        given = "[never]" not in setting and _MAPPED.exists()
         return int((_SETTINGS / "hpage_pmd_size").read_text()) if given else 0
     except (OSError, ValueError):
         return 0

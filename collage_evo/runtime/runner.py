@@ -284,8 +284,8 @@ class Runner:
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything over a file that is not what it seems
-            told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
-            raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
+            text = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
+            raise CannotLoad(f"{piece.backend} {text}: run the search again") from error
 
     def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> BoundPiece:
         name = engine_name(piece.backend, piece.variant)

@@ -115,9 +115,9 @@ def measure(
         if before_each is not None and (times or warm >= settings.warmup):
             before_each()
         start = clock()
-        told = call()
+        reported_ms = call()
         end = clock()
-        spent, elapsed = told if isinstance(told, float) else (end - start) * 1e3, end - begin
+        spent, elapsed = reported_ms if isinstance(reported_ms, float) else (end - start) * 1e3, end - begin
         if (warm < settings.warmup or elapsed < warm_s) and elapsed < settings.max_seconds / 2:
             warm += 1
             long, far = spent >= LONG_S * 1e3, warm > 1 and spent > WARM_UP_GAIN * give_up_ms

@@ -112,9 +112,9 @@ class Driver:
         if code == 0:
             return
         texts = []
-        for told in (self.library.cuGetErrorName, self.library.cuGetErrorString):
+        for describe in (self.library.cuGetErrorName, self.library.cuGetErrorString):
             text = c_char_p()
-            told(code, ctypes.byref(text))
+            describe(code, ctypes.byref(text))
             texts.append((text.value or b"").decode(errors="replace"))
         raise CudaError(code, f"{texts[0] or f'CUDA error {code}'}: {texts[1] or 'unknown'} ({name})")
 

@@ -40,7 +40,7 @@ def takes_one_process() -> bool:
         raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
 
 
-def told_capability(described: str) -> str:
+def format_capability(described: str) -> str:
     """The compute capability in what :func:`describe_gpu` gave; empty if it is not there."""
     return described.partition(f"{_CAPABILITY} ")[2].partition(",")[0]
 

@@ -161,7 +161,7 @@ class Lookout:
 
     def __init__(self, directory: Path, run: str, say: Callable[[str], None]) -> None:
         self._directory, self._run, self._say = directory, run, say
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -178,8 +178,8 @@ class Lookout:
     def _watch(self) -> None:
         while not self._end.wait(LOOK_S):
             for who, line in waits(present(self._directory), self._run, time.time()).items():
-                if time.monotonic() - self._told.get(who, -AGAIN_S) >= AGAIN_S:
-                    self._told[who] = time.monotonic()
+                if time.monotonic() - self._reported.get(who, -AGAIN_S) >= AGAIN_S:
+                    self._reported[who] = time.monotonic()
                     self._say(line)
 
 

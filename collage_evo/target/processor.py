@@ -78,11 +78,11 @@ class Machine:
         """
         lacking = self.lacks(made_on.features & _DECIDING)
         more = made_on.lacks(self.features & _DECIDING)
-        told = [f"lacks {', '.join(lacking)}"] if lacking else []
-        told += [f"has {', '.join(more)} besides"] if more else []
+        text = [f"lacks {', '.join(lacking)}"] if lacking else []
+        text += [f"has {', '.join(more)} besides"] if more else []
         if made_on.saturates_int8 and not self.saturates_int8:
-            told += ["computes int8 with finer weights, so a new run may find a smaller error"]
-        return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {' and '.join(told)}" if told else ""
+            text += ["computes int8 with finer weights, so a new run may find a smaller error"]
+        return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {' and '.join(text)}" if text else ""
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""
@@ -102,10 +102,10 @@ def this_machine() -> Machine:
         InputError: as :meth:`Machine.held_to` does.
     """
     try:
-        told = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        told = ""
-    here = machine_of(told)
+        text = ""
+    here = machine_of(text)
     if not level():
         return here
     held = here.held_to(level())
@@ -114,11 +114,11 @@ def this_machine() -> Machine:
 
 def machine_of(cpuinfo: str) -> Machine:
     """This machine, whose first processor is described as Linux does in ``/proc/cpuinfo``."""
-    told: dict[str, str] = {}
+    text: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
-        told.setdefault(key.strip(), value.strip())
-    features = told.get("flags") or told.get("Features") or ""
-    name = told.get("model name") or platform.processor() or platform.machine()
+        text.setdefault(key.strip(), value.strip())
+    features = text.get("flags") or text.get("Features") or ""
+    name = text.get("model name") or platform.processor() or platform.machine()
     used = frozenset(feature for feature in features.split() if feature.startswith(_FAMILIES))
     return Machine(platform.machine(), name, used, " ".join(filter(None, platform.libc_ver())))

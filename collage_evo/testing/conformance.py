@@ -123,8 +123,8 @@ class Suite:
         self._seen: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
         # As in a search that measures several backends: a library alone would let its threads spin after each piece.
-        told = backend.environment(Target.here(CPU, effort.threads))
-        self._main, self._other = (CheckProcess(backend, effort.timeout_s, told) for _ in range(2))
+        environment = backend.environment(Target.here(CPU, effort.threads))
+        self._main, self._other = (CheckProcess(backend, effort.timeout_s, environment) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
         self._made = 0
 

@@ -231,8 +231,8 @@ class _BuiltPiece:
             yield "buffers", unwritten
         yield "numerics", self.off(first, 0)
         begin("inputs")
-        kept = all(np.array_equal(b.read(), value) for b, value in zip(one.inputs, self.feeds[0], strict=True))
-        yield "inputs", "" if kept else "a run changed an input"
+        unchanged = all(np.array_equal(b.read(), value) for b, value in zip(one.inputs, self.feeds[0], strict=True))
+        yield "inputs", "" if unchanged else "a run changed an input"
         begin("repeat")
         again = relative_error(one.run(), first).relative
         yield "repeat", "" if again < SAME else f"a second run differs by {again:.2g}"

@@ -119,8 +119,8 @@ def where(stacks: str) -> str:
     found = [(who, f"{Path(file).name}:{line} {function}") for who, file, line, function in _FRAME.findall(stacks)]
     crashed = [place for who, place in found if who == "Current thread"] or ["a thread that runs no Python"]
     others = [place for who, place in found if who == "Thread" and not place.startswith("threading.py")]
-    beside = f", others in {', '.join(others)}" if others else ""
-    return f" in {crashed[0]}{beside}" if stacks else ""
+    others_text = f", others in {', '.join(others)}" if others else ""
+    return f" in {crashed[0]}{others_text}" if stacks else ""
 
 
 def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str], stacks: Path) -> None:

@@ -17,22 +17,22 @@ def together(runs: Sequence[Callable[[], str]]) -> str:
 
     Each says itself what is wrong, and may raise.
     """
-    told = [""] * len(runs)
+    problems = [""] * len(runs)
     start = threading.Barrier(len(runs))
 
     def do(place: int) -> None:
         start.wait()
         try:
-            told[place] = runs[place]()
+            problems[place] = runs[place]()
         except Exception as error:  # foreign code may raise anything: that is what is checked
-            told[place] = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
+            problems[place] = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
 
     threads = [threading.Thread(target=do, args=(place,)) for place in range(len(runs))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return next(filter(None, told), "")
+    return next(filter(None, problems), "")
 
 
 def shared_time(
@@ -59,7 +59,7 @@ def shared_time(
             over.release()
 
     other = threading.Thread(target=note, daemon=True)
-    with _lock_kept():
+    with _lock_held():
         other.start()  # in here: a wait for the lock keeps to the interval it began with
         try:
             for _ in range(most_calls):
@@ -84,7 +84,7 @@ def shared_time(
 
 
 @contextmanager
-def _lock_kept() -> Iterator[None]:
+def _lock_held() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(_LONG_S)
     try:

@@ -70,8 +70,8 @@ def edits_text(edits: Edits, between: str = ",") -> str:
     if not edits:  # the usual case, and placements are named often
         return ""
     numerics = precisions_in(edits)
-    alone = [name for name, _ in numerics] == [Arithmetic.INT8]
-    written = ",".join(f"{nodes:x}" if alone else f"{name}:{nodes:x}" for name, nodes in numerics)
+    only_int8 = [name for name, _ in numerics] == [Arithmetic.INT8]
+    written = ",".join(f"{nodes:x}" if only_int8 else f"{name}:{nodes:x}" for name, nodes in numerics)
     rewritten = ",".join(f"{name}:{nodes:x}" for name, nodes in sites_in(edits))
     return between.join(filter(None, (written, rewritten)))
 

@@ -110,8 +110,8 @@ class Rewritten:
         rewritten = reduce(or_, (site for _, site in sites), 0)
         parts = []
         for arithmetic, own in numerics:
-            kept = (graph.nodes[index].outputs[0] for index in members(own & ~rewritten))
-            parts.append((arithmetic, node_set(self.graph.producer[self.names[name]] for name in kept)))
+            exact_outputs = (graph.nodes[index].outputs[0] for index in members(own & ~rewritten))
+            parts.append((arithmetic, node_set(self.graph.producer[self.names[name]] for name in exact_outputs)))
             for (name, site), wrote in zip(sites, self.wrote, strict=True):
                 if site & own:
                     if not (able := self.able(arithmetic, wrote, quantisers)):

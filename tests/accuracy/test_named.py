@@ -147,11 +147,11 @@ def test_a_metric_is_shown_where_people_measure_so(
 ) -> None:
     sample, given = pair(output, output, label)
     assert [metric.name for metric in usual_metrics([sample])] == expected
-    names = {quality.name for quality in judge_closely([(sample, given)], NAMED["psnr"]).beside}
+    names = {quality.name for quality in judge_closely([(sample, given)], NAMED["psnr"]).other_metrics}
     assert names == {"", *expected} - {"psnr"}
 
 
 def test_labels_that_are_no_classes_are_those_of_a_person_s_own_metric() -> None:
     windows = [pair(PROBABILITIES, PROBABILITIES, 3), pair(PROBABILITIES, PROBABILITIES, 40)]
     assert [metric.name for metric in usual_metrics([sample for sample, _ in windows])] == ["agreement"]
-    assert {quality.name for quality in judge_closely(windows, NAMED["agreement"]).beside} == {""}
+    assert {quality.name for quality in judge_closely(windows, NAMED["agreement"]).other_metrics} == {""}

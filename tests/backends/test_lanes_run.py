@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from collage_evo.backends.lanes import crew as crew_module
+from collage_evo.backends.lanes import lane_threads as crew_module
 from collage_evo.backends.lanes import run as run_module
-from collage_evo.backends.lanes.crew import Crew, crew_here
+from collage_evo.backends.lanes.lane_threads import LaneThreads, lane_threads_here
 from collage_evo.backends.lanes.run import LaneCall, Task
 
 
@@ -146,7 +146,7 @@ def test_where_not_all_threads_can_be_started_the_others_end(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(RuntimeError, match="can't start"):
-        Crew(3)
+        LaneThreads(3)
     for thread in lane_threads() - before:
         thread.join(timeout=60.0)
         assert not thread.is_alive()
@@ -208,8 +208,8 @@ def test_one_call_may_be_made_by_one_thread_after_the_other() -> None:
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lanes that were given work."""
     found: list[int] = []
-    give = Crew.give
-    monkeypatch.setattr(Crew, "give", lambda crew, lane, job: (found.append(lane), give(crew, lane, job)))
+    give = LaneThreads.give
+    monkeypatch.setattr(LaneThreads, "give", lambda crew, lane, job: (found.append(lane), give(crew, lane, job)))
     return found
 
 
@@ -257,9 +257,9 @@ def test_an_interrupt_waits_for_the_lanes_and_leaves_all_usable() -> None:
 def test_an_interrupt_just_before_or_after_a_lane_is_woken_leaves_all_usable(
     given: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give = Crew.give
+    give = LaneThreads.give
 
-    def interrupted(crew: Crew, lane: int, job: Callable[[], object]) -> None:
+    def interrupted(crew: LaneThreads, lane: int, job: Callable[[], object]) -> None:
         if given:
             give(crew, lane, job)
         raise KeyboardInterrupt
@@ -267,7 +267,7 @@ def test_an_interrupt_just_before_or_after_a_lane_is_woken_leaves_all_usable(
     work = Work(4)
     for _ in range(50):
         with monkeypatch.context() as patch:
-            patch.setattr(Crew, "give", interrupted)
+            patch.setattr(LaneThreads, "give", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 work.run()
         work.run()
@@ -310,7 +310,7 @@ def test_a_second_interrupt_may_come_before_anything_is_done_about_the_first(mon
         raise KeyboardInterrupt
 
     call = pair(begun.wait, second)
-    monkeypatch.setattr(Crew, "give", given_then_interrupted(begun))
+    monkeypatch.setattr(LaneThreads, "give", given_then_interrupted(begun))
     with monkeypatch.context() as patch:
         patch.setattr(LaneCall, "_settle", settled)
         with pytest.raises(KeyboardInterrupt):
@@ -321,11 +321,11 @@ def test_a_second_interrupt_may_come_before_anything_is_done_about_the_first(mon
     runs_beside(release)
 
 
-def given_then_interrupted(begun: threading.Event) -> Callable[[Crew, int, Callable[[], object]], None]:
+def given_then_interrupted(begun: threading.Event) -> Callable[[LaneThreads, int, Callable[[], object]], None]:
     """What gives a lane work, and is interrupted once the lane has begun."""
-    give = Crew.give
+    give = LaneThreads.give
 
-    def given(crew: Crew, lane: int, job: Callable[[], object]) -> None:
+    def given(crew: LaneThreads, lane: int, job: Callable[[], object]) -> None:
         give(crew, lane, job)
         begun.wait()
         raise KeyboardInterrupt
@@ -376,12 +376,12 @@ def test_the_interpreter_ends_and_a_forked_one_has_lanes_of_its_own(end: str) ->
 def test_a_core_that_was_taken_away_stops_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew_module, "own_cores", lambda lanes: (4096,) * lanes)  # no such core
     done = threading.Event()
-    crew = Crew(2)
+    crew = LaneThreads(2)
     crew.give(1, done.set)
     assert done.wait(60)
 
 
 def test_lanes_of_another_number_are_another_crew() -> None:
-    two, three = crew_here(2), crew_here(3)
+    two, three = lane_threads_here(2), lane_threads_here(3)
     assert two is not three
-    assert crew_here(2) is two
+    assert lane_threads_here(2) is two

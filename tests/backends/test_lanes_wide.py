@@ -13,8 +13,8 @@ import pytest
 
 from collage_evo.backends.base import Built
 from collage_evo.backends.lanes import backend as lanes_module
-from collage_evo.backends.lanes import crew as crew_module
-from collage_evo.backends.lanes.backend import TOLD, Engine, LanesBackend, engine_on
+from collage_evo.backends.lanes import lane_threads as crew_module
+from collage_evo.backends.lanes.backend import DESCRIBED, Engine, LanesBackend, engine_on
 from collage_evo.backends.lanes.estimate import node_ms, on_cores
 from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
@@ -58,7 +58,7 @@ def test_lanes_are_as_wide_as_leaves_two_of_them(threads: int, widths: tuple[int
 
 
 def test_an_engine_that_cannot_be_told_its_cores_is_refused() -> None:
-    for engine in TOLD:
+    for engine in DESCRIBED:
         assert engine_on(engine, (0, 1)).name == engine.backend
     for name in ("openvino", "ncnn", "tvm"):
         with pytest.raises(InputError, match=f"{name} cannot be told"):

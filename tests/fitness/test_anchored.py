@@ -11,7 +11,7 @@ import pytest
 
 from collage_evo.fitness.measure import anchored, bursts
 from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings, measure
 
@@ -29,14 +29,14 @@ class Machine:
     def clock(self) -> float:
         return self.seconds
 
-    def loaded(self, name: str, ms: float) -> Alone:
+    def loaded(self, name: str, ms: float) -> SingleSession:
         def execute() -> None:
             self.slower *= self.drift
             self.seconds += self.slower * ms / 1e3 * math.exp(self.random.gauss(0.0, self.spread))
             self.runs[name] = self.runs.get(name, 0) + 1
 
         session: Any = SimpleNamespace(execute=execute, device=None)
-        return Alone(session)
+        return SingleSession(session)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
     def make(drift: float) -> Machine:
         made = Machine(drift)
 
-        def burst(at_work: Alone) -> bursts.Burst:
+        def burst(at_work: SingleSession) -> bursts.Burst:
             times = measure(at_work.session.execute, bursts.BURST, clock=made.clock).times_ms
             return times[len(times) // 3 :]
 

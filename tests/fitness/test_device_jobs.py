@@ -30,8 +30,8 @@ from collage_evo.fitness.measure.jobs import (
     WholeJob,
 )
 from collage_evo.fitness.measure.sandbox import Sandbox
-from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.fitness.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.private import machine_directory
@@ -154,7 +154,7 @@ def test_one_slot_and_one_lock_stand_for_the_device_however_many_cores_there_are
 ) -> None:
     with fake_cuda.used():
         setting = device_setting(tmp_path)
-    assert Equipment(setting, (0, 1, 2, 3), 2**30, 1.0).slots == ((0,),)
+    assert PoolConfig(setting, (0, 1, 2, 3), 2**30, 1.0).slots == ((0,),)
     one = acquire_slot(((901,),), device="cuda")
     assert one is not None
     assert acquire_slot(((902,),), patience_s=0.0, device="cuda") is None
@@ -187,7 +187,7 @@ def test_who_compiles_waits_for_who_times(
     with fake_cuda.used(), ExitStack() as other:
         timing = ExclusiveTiming(machine_directory())
         other.enter_context(timing.job())
-        timing.alone()
+        timing.acquire_exclusive()
 
         def end() -> None:
             waited.append(True)

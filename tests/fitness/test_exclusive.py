@@ -56,7 +56,7 @@ class Person(threading.Thread):
         with self.timing.job():
             self.prepares.set()
             self.may_time.wait()
-            self.timing.alone()
+            self.timing.acquire_exclusive()
             self.times.set()
             self.may_end.wait()
         self.ended.set()
@@ -294,7 +294,7 @@ def test_who_compiles_or_judges_is_halted_while_somebody_times_and_waited_for_by
     for over in (True, False):
         with timing.job():
             assert not is_halted(busy)
-            timing.alone()
+            timing.acquire_exclusive()
             until(lambda: is_halted(busy))
             if over:
                 timing.over()

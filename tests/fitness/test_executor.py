@@ -19,12 +19,12 @@ import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure import station as station_module
+from collage_evo.fitness.measure import worker_slot as station_module
 from collage_evo.fitness.measure.answers import LeftOut, Measured, Reply
 from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import Job, Setting
 from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.fitness.measure.station import Equipment, Station
+from collage_evo.fitness.measure.worker_slot import PoolConfig, WorkerSlot
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
@@ -125,7 +125,7 @@ def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Executor("dask")
 
 
-class Board(Station):
+class Board(WorkerSlot):
     """A worker of a pretended cluster that takes ``ms`` for every job, or never gets cores."""
 
     def __init__(self, label: str, ms: float, full: bool = False) -> None:
@@ -137,7 +137,7 @@ class Board(Station):
     def name(self) -> str:
         return self.label
 
-    def _sandbox_for(self, equipment: Equipment) -> Any:
+    def _sandbox_for(self, config: PoolConfig) -> Any:
         return None if self.full else self
 
     def call(self, job: Job, timeout_s: float) -> Measured:
@@ -156,9 +156,9 @@ class Pretended:
     def run(
         self, call: Any, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool]
     ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
-        equipment, expected = call.args
+        config, expected = call.args
         for index, wanted in jobs.items():
-            yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, equipment, expected)
+            yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, config, expected)
 
     def workers(self) -> int:
         return len(self.boards)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.measure import kept
-from collage_evo.fitness.measure.kept import KeptPieces
+from collage_evo.fitness.measure import loaded_pieces
+from collage_evo.fitness.measure.loaded_pieces import LoadedPieceCache
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
 
@@ -23,7 +23,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
         done.append(piece.directory.name)
         return object()
 
-    monkeypatch.setattr(kept, "load_piece", load_piece)
+    monkeypatch.setattr(loaded_pieces, "load_piece", load_piece)
     return done
 
 
@@ -37,13 +37,13 @@ def piece(tmp_path: Path) -> Callable[[str], Piece]:
     return make
 
 
-def run(pieces: KeptPieces, *program: Piece) -> list[Any]:
+def run(pieces: LoadedPieceCache, *program: Piece) -> list[Any]:
     load = pieces.loader()
     return [load(piece, Program(program, (), (), {}), Target()) for piece in program]
 
 
 def test_a_piece_is_loaded_once_for_all_placements_that_have_it(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = KeptPieces()
+    pieces = LoadedPieceCache()
     first, second = run(pieces, piece("a"), piece("b")), run(pieces, piece("b"), piece("c"))
     assert loads == ["a", "b", "c"]
     assert first[1] is second[0]
@@ -53,7 +53,7 @@ def test_a_piece_is_loaded_once_for_all_placements_that_have_it(loads: Loads, pi
 
 
 def test_what_one_placement_has_twice_is_loaded_twice(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = KeptPieces()
+    pieces = LoadedPieceCache()
     one, other = run(pieces, piece("a"), piece("a"))
     assert one is not other
     assert run(pieces, piece("a"), piece("a")) == [one, other]
@@ -62,7 +62,7 @@ def test_what_one_placement_has_twice_is_loaded_twice(loads: Loads, piece: Calla
 
 
 def test_what_was_used_longest_ago_makes_room(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = KeptPieces(most_bytes=250)
+    pieces = LoadedPieceCache(most_bytes=250)
     run(pieces, piece("a"), piece("b"))
     run(pieces, piece("a"))
     run(pieces, piece("c"))

@@ -70,7 +70,7 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
     first, second = ExclusiveTiming(directory, run="theirs"), ExclusiveTiming(directory, run="mine")
     with Lookout(directory, "mine", lines.append):
         with first.job():
-            first.alone()
+            first.acquire_exclusive()
             thread = threading.Thread(target=lambda: second.job().__enter__())
             thread.start()
             until(lambda: lines)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.errors import InputError, system_errors_told
+from collage_evo.errors import InputError, describing_system_errors
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search import checkpoint
@@ -120,7 +120,7 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, name, full)
-        with pytest.raises(InputError, match=r"checkpoint\.json: No space left"), system_errors_told():
+        with pytest.raises(InputError, match=r"checkpoint\.json: No space left"), describing_system_errors():
             checkpoint.save(tmp_path, states[1], PRINT)
     assert checkpoint.load(tmp_path, PRINT) == states[0]
 

@@ -120,8 +120,8 @@ def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds:
 
 
 def test_seeds_begin_with_the_fastest_that_is_known_to_be_right(target: SimulatedEvaluator) -> None:
-    alone = {("b0", "bf16"): 1.0, ("b0", "default"): 3.0, ("b1", "default"): 2.0}
-    seeds = make_seeds(target.space, bounds=WITHIN, alone=alone)
+    baseline_ms = {("b0", "bf16"): 1.0, ("b0", "default"): 3.0, ("b1", "default"): 2.0}
+    seeds = make_seeds(target.space, bounds=WITHIN, baseline_ms=baseline_ms)
     kinds = [kind for kind, _ in seeds]
     assert kinds[0] == "single:b1/default"
     assert kinds.index("single:b0/bf16") < kinds.index("single:b0/default")

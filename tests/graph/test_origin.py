@@ -50,7 +50,7 @@ def test_every_node_goes_by_the_name_of_a_node_of_the_file_with_its_operator(mod
 
 def test_what_was_folded_away_tells_into_what() -> None:
     found = fates(folding())
-    assert {name for name, fate in found.items() if fate.kept} == {"stem", "flat"}
+    assert {name for name, fate in found.items() if fate.is_preserved} == {"stem", "flat"}
     assert found["norm"].description == "was folded into stem"
     assert found["idle"].description in ("was folded into stem", "was folded into flat")
     for name in ("shape", "batch", "target"):
@@ -82,7 +82,7 @@ def test_nodes_of_a_branch_that_is_always_taken_keep_their_names() -> None:
     graph = helper.make_graph(nodes, "g", [given], [made], [always])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     found = fates(model)
-    assert {name for name, fate in found.items() if fate.kept} == {"inner", "last"}
+    assert {name for name, fate in found.items() if fate.is_preserved} == {"inner", "last"}
     assert found["choice"].nodes == ("last",)
 
 

@@ -14,12 +14,12 @@ from collage_evo.accuracy.judge import Quality
 from collage_evo.report.front import (
     MOST,
     PHASES,
+    describe_accuracy,
     front_rows,
     front_table,
     proved_front,
     rows_by_phase,
     shown,
-    told_accuracy,
 )
 from collage_evo.report.html import write_html
 from collage_evo.report.picture import NARROW, WIDE, front_svg
@@ -74,14 +74,14 @@ def test_of_a_backend_s_ways_to_compute_alike_the_fastest_is_shown() -> None:
 
 
 def test_the_answer_s_error_is_told_with_the_samples_that_it_was_measured_on() -> None:
-    assert told_accuracy(ACCURACY) == (
+    assert describe_accuracy(ACCURACY) == (
         "Relative error of the answer, all samples together: 0.009 on 32 samples that the search saw, "
         "0.0092 (95 % interval 0.008 to 0.0099) on 100 samples kept aside; budget 0.01."
     )
     same = replace(ACCURACY, unseen=False, samples={"search": 1, "held_out": 1}, interval=None)
-    assert "0.009 on 1 sample that the search saw, 0.0092 on 1 sample, also seen;" in told_accuracy(same)
+    assert "0.009 on 1 sample that the search saw, 0.0092 on 1 sample, also seen;" in describe_accuracy(same)
     few = replace(ACCURACY, metric="m.py:f", budget="1%", error_held_out=None, random=True, notes=["Too few"])
-    assert told_accuracy(few) == (
+    assert describe_accuracy(few) == (
         "Drop of m.py:f, all samples together: 0.009 on 32 samples that the search saw; budget 1%. "
         "The samples are random numbers. Too few."
     )
@@ -94,7 +94,7 @@ def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> N
         Quality("top1", 0.01, score=0.7, reference=0.71),
         Quality("psnr", 0.0),
     )
-    told = told_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
+    told = describe_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
     assert told.startswith("Relative error of the answer, of the worst sample: 0.009")
     assert "The worst sample alone: 0.16; 3 of 100 kept aside are over the budget." in told
     assert "agreement 0.99, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.report.reasons import raw_words, told_failure, told_unfit
+from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
 
 RAW = (
     ("tvm", "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false: Expected nested to match tuple"),
@@ -17,22 +17,22 @@ RAW = (
 @pytest.mark.parametrize(("backend", "message"), RAW)
 def test_what_a_compiler_says_for_itself_is_a_sentence_and_kept_apart(backend: str, message: str) -> None:
     failure = Failure(Fault.BUILD, message)
-    assert told_failure(failure, backend).endswith(" cannot compile it")
+    assert describe_failure(failure, backend).endswith(" cannot compile it")
     assert message in raw_words(failure, backend)
 
 
 def test_a_reason_that_is_meant_for_people_stays() -> None:
     failure = Failure(Fault.BUILD, "ncnn: the converter does not know the operator NonMaxSuppression")
     told = "ncnn cannot compile it: the converter does not know the operator NonMaxSuppression"
-    assert told_failure(failure, "ncnn") == told
+    assert describe_failure(failure, "ncnn") == told
     assert raw_words(failure, "ncnn") == ""
 
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_kind_of_failure_has_words(fault: Fault) -> None:
-    assert told_failure(Failure(fault, ""), "tvm").startswith("TVM ")
+    assert describe_failure(Failure(fault, ""), "tvm").startswith("TVM ")
 
 
 def test_reasons_that_differ_in_figures_only_are_one_row() -> None:
     late = [Failure(Fault.FAR_BEHIND, f"predicted {ms} ms, not measured") for ms in range(16)]
-    assert list(told_unfit([*late, Failure(Fault.CRASH, "killed by SIGSEGV")]).values()) == [16, 1]
+    assert list(describe_unfit([*late, Failure(Fault.CRASH, "killed by SIGSEGV")]).values()) == [16, 1]

@@ -16,7 +16,7 @@ from collage_evo.report.finished import read_finished
 from collage_evo.report.html import write_html
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
-from collage_evo.report.summary import LINES, WIDTH, Finished, summary, told_loss
+from collage_evo.report.summary import LINES, WIDTH, Finished, describe_loss, summary
 from collage_evo.report.terminal import print_summary
 from tests.report.helpers import ACCURACY, front_points, make_result
 
@@ -159,7 +159,7 @@ def test_samples_are_counted_and_called_unseen_only_if_they_are(
     count: int, unseen: bool, random: bool, told: str
 ) -> None:
     accuracy = replace(ACCURACY, samples={"held_out": count, "search": 5}, unseen=unseen, random=random)
-    assert told in told_loss(accuracy)
+    assert told in describe_loss(accuracy)
 
 
 @pytest.mark.parametrize("name", RESULTS)

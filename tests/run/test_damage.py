@@ -37,7 +37,7 @@ from collage_evo.report.result import read_answered
 from collage_evo.run.budget import SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
-from collage_evo.run.samples import kept_profiles, model_file
+from collage_evo.run.samples import model_file, saved_profiles
 from collage_evo.run.saved_costs import read_costs
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
@@ -108,7 +108,7 @@ SHARES = "work/shares.json"
 READERS: Mapping[str, Callable[[Damaged], object]] = {
     "config.yaml": lambda at: reopen_run(at.run, ()),
     "run.json": lambda at: kind_of_run(at.run),
-    "profiles.json": lambda at: kept_profiles(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
+    "profiles.json": lambda at: saved_profiles(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
     "baselines.json": lambda at: read_baselines(at.path, at.run / "baselines"),
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_answered(at.path),

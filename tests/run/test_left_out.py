@@ -11,7 +11,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
-from collage_evo.report.words import told_ratio
+from collage_evo.report.words import format_ratio
 from collage_evo.run.stages.left_out import left_out
 
 Engine = tuple[str, str]
@@ -70,7 +70,7 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
     found, said = found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0})
     assert BF16 in found
     assert engines_below(found) == {BF16, *NOT_RUN}
-    told = f"OpenVINO in bfloat16 takes {told_ratio(SLOWER * 1.01)} times as long as in float32 here"
+    told = f"OpenVINO in bfloat16 takes {format_ratio(SLOWER * 1.01)} times as long as in float32 here"
     assert said[0].startswith(told)
     assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]
 

@@ -18,7 +18,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.reasons import told_failure
+from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.flow import Flow, evaluate
@@ -160,7 +160,7 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     told = Earlier(earlier).far
     assert told[alone.backend, "known"] == "it took 3.0 times as long"
     assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime cannot compile it"
-    assert told_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"
+    assert describe_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"
 
 
 @pytest.mark.parametrize("how", ["best", "part", "compared"])

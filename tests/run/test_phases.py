@@ -31,10 +31,10 @@ def raced(placements: dict[str, Placement], **times_ms: float) -> Raced:
 
 def test_who_did_not_race_compares_with_who_did_as_it_compared_when_both_were_timed() -> None:
     tried, placements = two_nodes()
-    final = raced(placements, last=30.0, alone=22.0)
+    final = raced(placements, last=30.0, baselines=22.0)
     phases = Phases.of(tried, BASELINES, final)
-    assert (phases.of_search, phases.of_alone) == (2.0, pytest.approx(1.1))
-    points = front_points(tried, BASELINES, final, LIMIT, phases.of_alone, phases.of_search)
+    assert (phases.of_search, phases.of_baselines) == (2.0, pytest.approx(1.1))
+    points = front_points(tried, BASELINES, final, LIMIT, phases.of_baselines, phases.of_search)
     found = {point.key or point.single: point.latency_ms for point in points}
     expected = {placements["last"].key: 30.0, placements["first"].key: 28.0, placements["exact"].key: 40.0}
     expected |= {"openvino": 22.0, "openvino/bf16": 11.0, placements["low"].key: 18.0}
@@ -45,10 +45,10 @@ def test_who_did_not_race_compares_with_who_did_as_it_compared_when_both_were_ti
 
 def test_without_a_placement_in_the_race_the_libraries_tell_the_scale_and_without_any_nothing_does() -> None:
     tried, placements = two_nodes()
-    only = raced(placements, alone=24.0)
+    only = raced(placements, baselines=24.0)
     assert Phases.of(tried, BASELINES, only).of_search == pytest.approx(1.2)
     assert Phases.of(None, BASELINES, only).of_search == pytest.approx(1.2)
-    assert (Phases().of_alone, Phases().of_search, Phases().changed) == (1.0, 1.0, "")
+    assert (Phases().of_baselines, Phases().of_search, Phases().changed) == (1.0, 1.0, "")
 
 
 def test_a_machine_that_changed_is_named_with_the_thing_that_shows_it() -> None:
@@ -57,9 +57,9 @@ def test_a_machine_that_changed_is_named_with_the_thing_that_shows_it() -> None:
     def told(**times_ms: float) -> str:
         return Phases.of(tried, BASELINES, raced(placements, **times_ms)).changed
 
-    assert told(last=15.0 * CHANGED, alone=20.0 / CHANGED) == ""
+    assert told(last=15.0 * CHANGED, baselines=20.0 / CHANGED) == ""
     slower = "the answer took 15.0 ms in the search and 21.0 ms in the final comparison"
-    assert told(last=21.0, alone=20.0) == f"the machine changed during the run: {slower}"
+    assert told(last=21.0, baselines=20.0) == f"the machine changed during the run: {slower}"
     assert "OpenVINO in float32 took 20.0 ms at first and 10.0 ms in the final comparison" in told(
-        last=21.0, alone=10.0
+        last=21.0, baselines=10.0
     )

@@ -18,7 +18,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
-from collage_evo.run.samples import describe_batch, kept_profiles, matching, model_file, profiles_of
+from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed
@@ -95,11 +95,11 @@ def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_has_the_profiles_that_it_had_whatever_became_of_the_data(tmp_path: Path) -> None:
     asked = config(tmp_path)
-    first = kept_profiles(asked, tmp_path / "run", model_file(asked))
+    first = saved_profiles(asked, tmp_path / "run", model_file(asked))
     assert first == ({"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]})
     for path in tmp_path.glob("*.npz"):
         path.unlink()
-    assert kept_profiles(asked, tmp_path / "run", model_file(asked)) == first
+    assert saved_profiles(asked, tmp_path / "run", model_file(asked)) == first
 
 
 def test_a_profile_takes_the_samples_of_its_shapes() -> None:

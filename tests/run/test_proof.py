@@ -67,7 +67,7 @@ def test_a_run_s_answer_is_held_against_libraries_on_the_file_that_the_run_kept(
     assert any(side.raced and side.over is not None and side.over.rounds for side in found.libraries)
     assert found.ours.error is not None
     assert found.ours.error <= found.budget if found.budget else False
-    assert (found.other_file, found.other_processor, found.told) == (False, "", "of random numbers")
+    assert (found.other_file, found.other_processor, found.sample_source) == (False, "", "of random numbers")
 
 
 def test_an_artifact_elsewhere_needs_its_file_and_is_judged_on_given_samples(run: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_artifact_elsewhere_needs_its_file_and_is_judged_on_given_samples(run
         subjects(moved, None, None)
     found = compared(moved, run.parent / "tiny.onnx", samples(tmp_path / "data.npz", 6))
     assert (found.samples, found.other_file) == (6, False)
-    assert "data.npz" in found.told
+    assert "data.npz" in found.sample_source
     assert not found.over_budget
 
 

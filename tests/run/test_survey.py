@@ -86,7 +86,7 @@ def surveyed(
 ) -> tuple[Survey, SearchSpace]:
     survey = Survey(meter, matches, backends, {}, 4.0, **more)
     survey.profile(profile, lambda _: None)
-    survey.time_alone(lambda _: None)
+    survey.time_standalone(lambda _: None)
     survey.cut(cuts, lambda _: None)
     survey.time_dependents(lambda _: None)
     return survey, survey.space()
@@ -111,9 +111,9 @@ def test_of_libraries_with_a_profiler_nothing_is_timed_alone_and_the_whole_is_as
 
 
 def test_kernels_of_a_library_without_are_held_to_what_the_whole_model_takes_there() -> None:
-    alone = {SLOW: 3.0 * sum(node_ms("slow", node) for node in range(SIZE))}
-    survey, space = surveyed(meter_of(), alone=alone)
-    assert on(space, SLOW) == pytest.approx(alone[SLOW])
+    baseline_ms = {SLOW: 3.0 * sum(node_ms("slow", node) for node in range(SIZE))}
+    survey, space = surveyed(meter_of(), baseline_ms=baseline_ms)
+    assert on(space, SLOW) == pytest.approx(baseline_ms[SLOW])
     assert not survey.table().estimated
 
 
@@ -128,26 +128,26 @@ class Hasty(Meter):
 
 
 def test_the_weightiest_kernels_are_timed_first_and_no_estimate_is_more_than_the_whole() -> None:
-    alone = {(name, "default"): sum(node_ms(name, node) for node in range(SIZE)) for name in SLOWNESS}
+    baseline_ms = {(name, "default"): sum(node_ms(name, node) for node in range(SIZE)) for name in SLOWNESS}
     meter: Any = Hasty(GRAPH, true_ms)
-    survey, space = surveyed(meter, alone=alone)
+    survey, space = surveyed(meter, baseline_ms=baseline_ms)
     asked = {match.nodes for match in meter.asked}
     assert asked == {1 << (SIZE - 1), 1 << (SIZE - 2)}, "on all engines, which are compared"
     assert len(survey.table().estimated) == len(MATCHES) - 6
-    for engine, whole in alone.items():
+    for engine, whole in baseline_ms.items():
         assert on(space, engine) == pytest.approx(whole)
 
 
 def test_an_engine_of_which_nothing_is_known_takes_no_part() -> None:
     meter: Any = Hasty(GRAPH, true_ms)
     meter.left = 0
-    _, space = surveyed(meter, alone={QUICK: 3.0})
+    _, space = surveyed(meter, baseline_ms={QUICK: 3.0})
     assert {space.matches[match].engine for match in space.usable} == {QUICK}
 
 
 def test_kernels_of_an_engine_far_behind_are_not_timed() -> None:
     meter = meter_of()
-    surveyed(meter, alone={QUICK: 1.0, SLOW: 9.0})
+    surveyed(meter, baseline_ms={QUICK: 1.0, SLOW: 9.0})
     assert {match.backend for match in meter.asked} == {"quick", "narrow"}
 
 
@@ -231,8 +231,8 @@ def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behin
         asked.extend((one.engine[0], bool(one.sites)) for one in requests)
         return profile(requests, over)
 
-    alone = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
-    survey = Survey(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, alone=alone)
+    baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
+    survey = Survey(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, baseline_ms=baseline_ms)
     survey.profile(told, lambda _: None)
     near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
     assert asked == [*near, ("slow", False), ("slow", True)]
@@ -249,7 +249,7 @@ def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_ha
     meter = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
     survey = Survey(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
     survey.profile(told, lambda _: None)
-    survey.time_alone(lambda _: None)
+    survey.time_standalone(lambda _: None)
     assert not meter.asked, "alone its kernels would look cheaper than they are"
     usable = {survey.space().matches[match].engine for match in survey.space().usable}
     assert usable == {(name, "default") for name in SLOWNESS}
@@ -328,6 +328,6 @@ def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_o
     meter: Any = Meter(GRAPH, lambda match: took.get((match.backend, match.nodes), 1.0))
     survey = Survey(meter, matches, BACKENDS, {}, 4.0)
     survey._untold = lambda engine: {both: matches.index(Match(both, engine[0]))}  # type: ignore[method-assign]
-    survey.time_alone(lambda _: None)
+    survey.time_standalone(lambda _: None)
     assert survey._node_ms(QUICK)[0] == pytest.approx(9.0)
     assert survey._node_ms(SLOW)[0] == pytest.approx(1.0)

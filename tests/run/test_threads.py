@@ -44,7 +44,7 @@ def test_the_fewest_threads_are_used_that_are_about_as_fast(taken: dict[int, flo
     allowed = max(taken)
     found = fewest(OnThreads(allowed, ((allowed, taken[allowed]),)), lambda number: taken.get(number, 100.0), POLICY)
     assert (found.used, found.allowed) == (used, allowed)
-    assert bool(found.told) == (used < allowed)
+    assert bool(found.reason) == (used < allowed)
 
 
 def test_all_threads_are_measured_again_before_fewer_are_taken() -> None:
@@ -64,7 +64,7 @@ def test_a_time_that_others_disturbed_says_nothing_of_threads(disturbed: bool, b
 
 def test_what_was_decided_is_told_with_the_times_that_decided_it() -> None:
     found = OnThreads(1, ((2, 0.53), (1, 0.26)))
-    assert found.told == "Of 2 threads 1 are used: the best library alone takes 0.530 ms on 2, 0.260 ms on 1"
+    assert found.reason == "Of 2 threads 1 are used: the best library alone takes 0.530 ms on 2, 0.260 ms on 1"
 
 
 def config_of(folder: Path, **given: Any) -> Any:

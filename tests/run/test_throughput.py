@@ -24,8 +24,8 @@ from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
 from collage_evo.fitness.final.race import Race, race
 from collage_evo.fitness.measure.jobs import PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.fitness.measure.worker_slot import PoolConfig
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
@@ -172,7 +172,7 @@ def test_sessions_at_once_take_all_the_cores_that_they_fill(tmp_path: Path) -> N
     setting = make_setting(tmp_path)
     for threads, sessions, slots in ((1, 1, 5), (1, 5, 1), (2, 1, 2), (2, 2, 1)):
         target = replace(setting.target, threads=threads)
-        full = Equipment(replace(setting, target=target, sessions=sessions), (3, 4, 5, 6, 7), 2**30, 60.0)
+        full = PoolConfig(replace(setting, target=target, sessions=sessions), (3, 4, 5, 6, 7), 2**30, 60.0)
         assert len(full.slots) == slots
         assert all(len(cores) == threads * sessions for cores in full.slots)
 

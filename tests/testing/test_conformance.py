@@ -60,7 +60,7 @@ class TestRight(BackendConformance):
         (wrong.Numerics, "numerics", "relative error 0.01"),
         (wrong.Repeat, "repeat", "differs"),
         (wrong.Inputs, "inputs", "changed an input"),
-        (wrong.Beside, "buffers", "beside a buffer"),
+        (wrong.ReferenceProcess, "buffers", "beside a buffer"),
         (wrong.Own, "buffers", "not written"),
         (wrong.Unaligned, "buffers", "unaligned"),
         (wrong.Fresh, "fresh", "new inputs"),

@@ -110,7 +110,7 @@ class Inputs(_Spoilt):
         inputs[0][...] = 0
 
 
-class Beside(_Spoilt):
+class ReferenceProcess(_Spoilt):
     """Writes four bytes past the end of its output."""
 
     @staticmethod

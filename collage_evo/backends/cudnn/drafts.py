@@ -72,10 +72,10 @@ def drafts_of(graph: Graph, nodes: NodeSet, leaving: Collection[str]) -> list[Dr
 def _joined(graph: Graph, draft: Draft, node: Node, leaving: Collection[str]) -> Draft | None:
     """The step with one node more, if it may have it: the step is the last one, so all else is there already."""
     result = draft.result
-    alone = graph.consumers.get(result, ()) == (node.index,) and result not in leaving
+    only_reader = graph.consumers.get(result, ()) == (node.index,) and result not in leaving
     elementwise = node.op_type in UNARY or node.op_type in BINARY
     same = graph.tensors[node.outputs[0]].shape == graph.tensors[result].shape
-    if not (alone and elementwise and same) or draft.first.op_type == "ConvTranspose":
+    if not (only_reader and elementwise and same) or draft.first.op_type == "ConvTranspose":
         return None
     grown = replace(draft, nodes=(*draft.nodes, node))
     if not draft.heavy:

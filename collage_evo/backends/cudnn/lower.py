@@ -88,15 +88,15 @@ class _Lowering:
         for name in self._graph.inputs:
             self._buffer(name, "input", "float32", self._size(name))
             if name in rounded and self._dtype != "float32":
-                self._buffer(self._kept(name), "inner", self._dtype, self._size(name))
-                self._cast(name, self._kept(name))
+                self._buffer(self._inner_copy(name), "inner", self._dtype, self._size(name))
+                self._cast(name, self._inner_copy(name))
         for name in self._graph.outputs:
             self._buffer(name, "output", "float32", self._size(name))
 
     def _give_back(self) -> None:
         """The region's outputs in float32."""
         for name in self._graph.outputs if self._dtype != "float32" else ():
-            self._cast(self._kept(name), name)
+            self._cast(self._inner_copy(name), name)
 
     def _cast(self, source: str, target: str) -> None:
         flat = (1, 1, self._buffers[source].size)
@@ -233,7 +233,7 @@ class _Lowering:
 
     def _attention(self, found: Attention) -> None:
         views = [
-            View(self._kept(one.name), one.shape, one.strides, self._dtype, self._kept(one.name))
+            View(self._inner_copy(one.name), one.shape, one.strides, self._dtype, self._inner_copy(one.name))
             for one in (found.query, found.key, found.value)
         ]
         # One tensor may be seen as two, such as queries and keys of one projection.
@@ -285,12 +285,12 @@ class _Lowering:
 
     def _inner(self, name: str) -> str:
         """The buffer in which a tensor of the region lies for its steps."""
-        kept = self._kept(name)
-        if kept not in self._buffers:
-            self._buffer(kept, "inner", self._dtype, self._size(name))
-        return kept
+        inner = self._inner_copy(name)
+        if inner not in self._buffers:
+            self._buffer(inner, "inner", self._dtype, self._size(name))
+        return inner
 
-    def _kept(self, name: str) -> str:
+    def _inner_copy(self, name: str) -> str:
         border = name in self._graph.inputs or name in self._graph.outputs
         return f"{name}#{self._dtype}" if border and self._dtype != "float32" else name
 

@@ -13,7 +13,7 @@ which widths there are depends on the target's threads (``StandsOnOthers.on_thre
 - ``plan.py``: parts as plain data, in ``plan.json``; what must come before what, and the fewest handoffs for that
 - ``load.py``, ``run.py``: a bound region: its inner memory; what each lane calls, waits for and signals; what happens
   when a lane fails
-- ``crew.py``: the threads: one crew for each calling thread, which is lane 0; asleep between regions
+- ``lane_threads.py``: the threads: one crew for each calling thread, which is lane 0; asleep between regions
 - ``backend.py``: engines, building and loading of the parts
 
 A handoff is a lock that one lane opens and another takes. A lane that fails opens all of them, every lane stops at

@@ -62,7 +62,7 @@ ENGINES = (
     Engine("tvm"),
 )
 """What each library usually runs in: other ways of its own are for pieces of one operator."""
-TOLD = (Engine("onnxruntime"),)
+DESCRIBED = (Engine("onnxruntime"),)
 """Those whose library can be told the cores of each part: these run in lanes of several cores too."""
 WIDTHS = (2, 4, 8, 16, 32)
 """Cores of such a lane."""
@@ -92,7 +92,7 @@ class LanesBackend(Backend):
     title: ClassVar[str] = "lanes (parts side by side)"
     ways: ClassVar[tuple[Way, ...]] = (
         *(Way(engine) for engine in ENGINES),
-        *(Way(engine, width) for width in WIDTHS for engine in TOLD),
+        *(Way(engine, width) for width in WIDTHS for engine in DESCRIBED),
     )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
@@ -216,8 +216,8 @@ class LanesBackend(Backend):
             # All by the calling thread, which may use all cores: OpenVINO keeps to those that it first finds.
             loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
             parts.append(cast(Executable, loaded))
-        told = engine_name(engine.backend, engine.variant)
-        return LoadedLanes(plan, parts, told, target.threads // way.width, way.width)
+        description = engine_name(engine.backend, engine.variant)
+        return LoadedLanes(plan, parts, description, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         plan = read_json(workdir / _PLAN, LanePlan, BUILD_ANEW)
@@ -226,9 +226,9 @@ class LanesBackend(Backend):
             if len(counted) != len(plan.parts):
                 raise ValueError(f"it is not of {len(plan.parts)} parts")
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
-        for part, waits, told in zip(plan.parts, plan.handoffs(), counted, strict=True):
+        for part, waits, description in zip(plan.parts, plan.handoffs(), counted, strict=True):
             others = ", ".join(f"lane {lane}" for lane in sorted({plan.parts[other].lane for other in waits}))
-            lanes[part.lane].append(f"after {others}: {told}" if others else told)
+            lanes[part.lane].append(f"after {others}: {description}" if others else description)
         return tuple(map(tuple, lanes))
 
     def _way(self, variant: Variant) -> Way:

@@ -34,7 +34,7 @@ class Charges:
     Attributes:
         call_ms: to begin a part: its library's call.
         handoff_ms: from the end of a part to the beginning of one in another lane that waits for it; between what
-            ``crew.py`` tells of a lane that is awake and of one that sleeps.
+            ``lane_threads.py`` tells of a lane that is awake and of one that sleeps.
         border_bytes_per_ms: libraries convert the layout of what enters and leaves a part.
     """
 

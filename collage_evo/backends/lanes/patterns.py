@@ -19,7 +19,7 @@ from collage_evo.patterns.regions import maximal_regions
 WIDE = 1.1
 """How much longer all of a region's work has to take than the longest path through it."""
 
-BESIDE = 0.25
+NEIGHBOUR_SHARE = 0.25
 """Share of the work between a waist's neighbours that may neither come before nor after it, such as what a cell does
 to the cell before the last."""
 
@@ -71,7 +71,7 @@ class Branches(Pattern):
                 yield region
             for place in wide:
                 yield from width.inside(blocks[place])
-                yield from width.beside(blocks[place])
+                yield from width.side_by_side(blocks[place])
 
     def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
         return "too little around it could run at the same time" if super().why_not(graph, supported, index) else ""
@@ -130,7 +130,7 @@ class Width:
                     found[part] = work - path
         yield from sorted(found, key=lambda part: (-found[part], part))[:INSIDE_BLOCK]
 
-    def beside(self, block: NodeSet) -> Iterator[NodeSet]:
+    def side_by_side(self, block: NodeSet) -> Iterator[NodeSet]:
         """``block`` without the branch that lanes would wait for, where all cores had better run this first."""
         path, _ = self._longest_path(block)
         branch = 0
@@ -151,19 +151,19 @@ class Width:
     def _waists(self, region: NodeSet) -> list[int]:
         """Points in order, each after the ones before, where little is beside them."""
         nothing = NOTHING * self.work_ms(region)
-        beside: dict[int, float] = {}
+        side_by_side: dict[int, float] = {}
         for index in members(region):
             others = region & ~self._until(index) & ~self.graph.desc[index]
             if 4 * others.bit_count() < region.bit_count():
                 ms = self.work_ms(others)
                 if ms <= nothing or self._joins(index, region):
-                    beside[index] = ms
+                    side_by_side[index] = ms
         waists = 0
-        for index in sorted(beside, key=lambda index: (beside[index], index)):
+        for index in sorted(side_by_side, key=lambda index: (side_by_side[index], index)):
             earlier, later = self.graph.anc[index] & waists, self.graph.desc[index] & waists
             if waists == earlier | later:
                 around = self._between(earlier, later, region)
-                if beside[index] <= nothing or beside[index] <= BESIDE * self.work_ms(around):
+                if side_by_side[index] <= nothing or side_by_side[index] <= NEIGHBOUR_SHARE * self.work_ms(around):
                     waists |= 1 << index
         return list(members(waists))
 

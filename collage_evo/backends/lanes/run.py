@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
-from collage_evo.backends.lanes.crew import Crew, closed_lock, crew_here, open_lock
+from collage_evo.backends.lanes.lane_threads import LaneThreads, closed_lock, lane_threads_here, open_lock
 from collage_evo.errors import one_line
 
 Action = Callable[[], object]
@@ -28,7 +28,7 @@ class Task:
     lane: int
     call: Action
     waits: tuple[int, ...]
-    told: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Script:
     """What one lane does in a run, and by the identity of an action that is a step what this is."""
 
     actions: tuple[Action, ...]
-    told: Mapping[int, str]
+    description: Mapping[int, str]
 
 
 class _Stopped(Exception):
@@ -46,7 +46,7 @@ class _Stopped(Exception):
 @dataclass(frozen=True)
 class _Failure:
     error: BaseException
-    told: str
+    description: str
 
 
 class _State:
@@ -55,16 +55,16 @@ class _State:
     def __init__(self, lanes: int) -> None:
         self.failure: _Failure | None = None
         self.handoffs: list[threading.Lock] = []
-        self.crew: Crew | None = None
+        self.lane_threads: LaneThreads | None = None
         self.begun = [False] * lanes
         self.ended = [False] * lanes
 
-    def fail(self, error: BaseException, told: str) -> None:
+    def fail(self, error: BaseException, description: str) -> None:
         """Have all lanes stop where they next wait; the first failure is the one that counts."""
         if isinstance(error, _Stopped):
             return
         if self.failure is None:
-            self.failure = _Failure(error, told)
+            self.failure = _Failure(error, description)
         for lock in self.handoffs:
             open_lock(lock)
 
@@ -97,14 +97,14 @@ class LaneCall:
             raise RuntimeError("lanes: a run was given up while a lane was at work: load the region again")
         action: Action = _nothing
         state = self._state
-        state.crew = self._crew()
+        state.lane_threads = self._lane_threads()
         state.begun, state.ended = [False] * self._lanes, [False] * self._lanes
-        self._at_work, state.crew.usable = True, False
+        self._at_work, state.lane_threads.usable = True, False
         try:
             for action in self._own.actions:
                 action()
         except BaseException as error:
-            self._settle(error, self._own.told.get(id(action), ""))
+            self._settle(error, self._own.description.get(id(action), ""))
             if not isinstance(error, Exception):
                 raise
         else:
@@ -112,26 +112,26 @@ class LaneCall:
                 self._settle(_Stopped(), "")
         if state.failure is not None:
             _raise(state.failure)
-        state.crew.usable = True
-        state.crew, self._at_work = None, False
+        state.lane_threads.usable = True
+        state.lane_threads, self._at_work = None, False
 
-    def _crew(self) -> Crew:
+    def _lane_threads(self) -> LaneThreads:
         """The calling thread's; held as long as that thread and this call are there."""
-        crew: Crew | None = getattr(self._held, "crew", None)
-        if crew is None or not crew.usable or crew.pid != os.getpid():
-            crew = self._held.crew = crew_here(self._lanes, self._width)
-        return crew
+        lane_threads: LaneThreads | None = getattr(self._held, "lane_threads", None)
+        if lane_threads is None or not lane_threads.usable or lane_threads.pid != os.getpid():
+            lane_threads = self._held.lane_threads = lane_threads_here(self._lanes, self._width)
+        return lane_threads
 
-    def _settle(self, error: BaseException, told: str) -> None:
+    def _settle(self, error: BaseException, description: str) -> None:
         """Have every lane stop, wait until all have, and make all ready for another run."""
         state = self._state
-        assert state.crew is not None
-        state.fail(error, told)
+        assert state.lane_threads is not None
+        state.fail(error, description)
         # Somebody may ask again to end it, where a lane does not: then neither this nor the crew is used any more.
         while any(begun and not ended for begun, ended in zip(state.begun, state.ended, strict=True)):
             time.sleep(_PAUSE_S)
         self._begin_afresh()
-        self._at_work, state.crew.usable = False, True
+        self._at_work, state.lane_threads.usable = False, True
 
     def _begin_afresh(self) -> None:
         """Locks that nobody has opened yet, and what each lane does with them."""
@@ -168,7 +168,7 @@ class LaneCall:
         own = [(place, task) for place, task in enumerate(self._tasks) if task.lane == lane]
         for place, task in own:
             actions += [*before[place], task.call, *after[place]]
-        return _Script((*actions, *at_last), {id(task.call): task.told for _, task in own})
+        return _Script((*actions, *at_last), {id(task.call): task.description for _, task in own})
 
 
 def _wakers(tasks: Sequence[Task]) -> dict[int, int | None]:
@@ -196,8 +196,8 @@ def _wait(state: _State, lock: threading.Lock) -> None:
 
 
 def _begin(state: _State, lane: int, job: Action) -> None:
-    assert state.crew is not None
-    state.crew.give(lane, job)
+    assert state.lane_threads is not None
+    state.lane_threads.give(lane, job)
 
 
 def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -> None:
@@ -208,7 +208,7 @@ def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -
             for action in script.actions:
                 action()
     except BaseException as error:
-        state.fail(error, script.told.get(id(action), ""))
+        state.fail(error, script.description.get(id(action), ""))
     finally:
         state.ended[lane] = True
         open_lock(done)
@@ -216,6 +216,6 @@ def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -
 
 def _raise(failure: _Failure) -> NoReturn:
     error = failure.error
-    told = one_line(error) if isinstance(error, Exception) else ""
-    message = f"lanes: {failure.told}: {type(error).__name__}: {told}"
+    description = one_line(error) if isinstance(error, Exception) else ""
+    message = f"lanes: {failure.description}: {type(error).__name__}: {description}"
     raise (MemoryError if isinstance(error, MemoryError) else RuntimeError)(message) from error

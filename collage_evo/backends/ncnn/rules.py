@@ -254,8 +254,8 @@ def _split(graph: Graph, node: Node) -> str:
 def _reduce_mean(graph: Graph, node: Node) -> str:
     axes = constant(graph, node, 1)
     whole = axes is not None and sorted(int(axis) % 4 for axis in axes.ravel()) == [2, 3]
-    kept = node.attributes.get("keepdims", 1)
-    return "" if whole and kept and _rank(graph, node) == 4 else "only whole planes, axes kept, are taken"
+    keepdims = node.attributes.get("keepdims", 1)
+    return "" if whole and keepdims and _rank(graph, node) == 4 else "only whole planes, axes kept, are taken"
 
 
 def _resize(graph: Graph, node: Node) -> str:

@@ -209,8 +209,8 @@ def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
 def _reason(error: Exception) -> str:
     """What went wrong, without the places in the library's source that it went through."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
-    return " ".join(told)[:300] or one_line(error)
+    messages = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
+    return " ".join(messages)[:300] or one_line(error)
 
 
 def _composite(graph: Graph, node: Node) -> Support:

@@ -78,7 +78,7 @@ def _is_int8_attention(layer: _Layer) -> bool:
 
 def _layers(compiled: Any) -> Iterator[_Layer]:
     for node in compiled.get_runtime_model().get_ops():
-        told = node.get_rt_info()
+        info = node.get_rt_info()
         keys = ("layerType", "originalLayersNames", "runtimePrecision")
-        kind, names, precision = (told[key].astype(str) if key in told else "" for key in keys)
+        kind, names, precision = (info[key].astype(str) if key in info else "" for key in keys)
         yield kind, frozenset(names_in(names)), precision

@@ -28,5 +28,5 @@ def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float)
 
 
 def _origins(node: Any) -> str:
-    told = node.get_rt_info()
-    return str(told[_ORIGINS].astype(str)) if _ORIGINS in told else ""
+    info = node.get_rt_info()
+    return str(info[_ORIGINS].astype(str)) if _ORIGINS in info else ""

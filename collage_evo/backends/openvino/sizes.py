@@ -84,8 +84,8 @@ def _bodies(op: Any, kind: str) -> tuple[Any, ...]:
 
 def _sizes(shape: Any, made: Sizes) -> Iterator[int | Mark]:
     """The library's own numbers; where it has none, what a rule has ``made`` of it."""
-    for size, told in zip_longest(shape, made if len(made) == len(shape) else ()):
-        yield size.get_length() if size.is_static else told if isinstance(told, Mark) else Mark()
+    for size, declared in zip_longest(shape, made if len(made) == len(shape) else ()):
+        yield size.get_length() if size.is_static else declared if isinstance(declared, Mark) else Mark()
 
 
 def _constant(op: Any, place: int) -> list[int] | None:
@@ -116,16 +116,16 @@ def _spread(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _reduced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    told = _constant(op, 1)
-    axes = [axis % len(given[0]) for axis in (range(len(given[0])) if told is None else told)]
+    declared = _constant(op, 1)
+    axes = [axis % len(given[0]) for axis in (range(len(given[0])) if declared is None else declared)]
     # Of nothing at all the greatest is minus infinity, but not here.
     if op.get_type_name() in ("ReduceMax", "ReduceMin") and any(isinstance(given[0][axis], Mark) for axis in axes):
         return None
-    if told is None:
+    if declared is None:
         return ANY
-    kept = [1 if axis in axes else size for axis, size in enumerate(given[0])]
+    reduced = [1 if axis in axes else size for axis, size in enumerate(given[0])]
     keeps = op.get_attributes()["keep_dims"]
-    return tuple(size for axis, size in enumerate(kept) if keeps or axis not in axes)
+    return tuple(size for axis, size in enumerate(reduced) if keeps or axis not in axes)
 
 
 def _transposed(op: Any, given: Sequence[Sizes]) -> Sizes | None:
@@ -192,18 +192,18 @@ def _sliced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 def _along(op: Any, given: Sequence[Sizes]) -> Sizes | None:
     """As many are taken of one axis as it has been seen to have."""
-    told = op.get_attributes().get("axis")
-    axes = _constant(op, 1) if told is None else [told]
+    declared = op.get_attributes().get("axis")
+    axes = _constant(op, 1) if declared is None else [declared]
     return None if axes is None or isinstance(given[0][axes[0]], Mark) else given[0]
 
 
 def _product(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    told = op.get_attributes()
+    declared = op.get_attributes()
     left, right = given
     if min(len(left), len(right)) < 2:
         return None
-    rows, inner = reversed(left[-2:]) if told["transpose_a"] else left[-2:]
-    also, columns = reversed(right[-2:]) if told["transpose_b"] else right[-2:]
+    rows, inner = reversed(left[-2:]) if declared["transpose_a"] else left[-2:]
+    also, columns = reversed(right[-2:]) if declared["transpose_b"] else right[-2:]
     batch = _spread(op, (left[:-2], right[:-2]))
     return None if inner != also or batch is None else (*batch, rows, columns)
 

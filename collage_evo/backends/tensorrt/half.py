@@ -15,7 +15,7 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError
 
 _TYPES = {Arithmetic.FLOAT16: TensorProto.FLOAT16, Arithmetic.BFLOAT16: TensorProto.BFLOAT16}
-_KEPT = {"Resize": (1, 2), "Upsample": (1,)}
+_FLOAT_INPUTS = {"Resize": (1, 2), "Upsample": (1,)}
 """Inputs that are float32 whatever is computed on: scales."""
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -31,9 +31,9 @@ def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
     graph, kind = made.graph, _TYPES[arithmetic]
     if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
         raise CollageError("an operator with a body is not written in half precision")
-    kept = {name for node in graph.node for name in _kept(node)}
+    float_names = {name for node in graph.node for name in _float_inputs(node)}
     for tensor in graph.initializer:
-        if tensor.data_type == TensorProto.FLOAT and tensor.name not in kept:
+        if tensor.data_type == TensorProto.FLOAT and tensor.name not in float_names:
             tensor.CopyFrom(_rounded(tensor, kind))
     renamed: dict[str, str] = {}
     before, after = list(_into(graph.input, kind, renamed)), list(_out_of(graph.output, renamed))
@@ -47,8 +47,8 @@ def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
     return made
 
 
-def _kept(node: onnx.NodeProto) -> Iterator[str]:
-    for position in _KEPT.get(node.op_type, ()):
+def _float_inputs(node: onnx.NodeProto) -> Iterator[str]:
+    for position in _FLOAT_INPUTS.get(node.op_type, ()):
         if position < len(node.input) and node.input[position]:
             yield node.input[position]
 

@@ -47,13 +47,13 @@ def steps(graph: Graph, fusions: Sequence[Fusion] = ()) -> tuple[Step, ...]:
     for node in graph.nodes:
         if node.index in groups:
             # Nothing but the last of a group reads what the others make.
-            found.append(Step(node.outputs, partial(_alone, groups[node.index][1])))
+            found.append(Step(node.outputs, partial(_single_result, groups[node.index][1])))
         elif not inside >> node.index & 1:
             found.append(Step(node.outputs, partial(_operator, graph, node)))
     return tuple(found)
 
 
-def _alone(kernel: Callable[[Values], Any], values: Values) -> tuple[Any]:
+def _single_result(kernel: Callable[[Values], Any], values: Values) -> tuple[Any]:
     return (kernel(values),)
 
 

@@ -37,10 +37,10 @@ def capability_of(target: Target) -> tuple[int, int]:
     Raises:
         InputError: the description of the target does not tell.
     """
-    told = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
-    if told is None:
+    match = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
+    if match is None:
         raise InputError(f"the target does not tell its compute capability: {target.description}")
-    return int(told[1]), int(told[2])
+    return int(match[1]), int(match[2])
 
 
 def compile_target(threads: int) -> Any:

@@ -34,14 +34,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=50, help="timed runs")
     parser.add_argument("--flags", action="store_true", help="print what a C++ compiler is told, and end")
     asked = parser.parse_args()
-    told = json.loads((HERE / "pipeline.json").read_text())
+    manifest = json.loads((HERE / "pipeline.json").read_text())
     if asked.flags:
-        print(" ".join(cpp_flags(told["pieces"], HERE / "lib")))
+        print(" ".join(cpp_flags(manifest["pieces"], HERE / "lib")))
         return 0
-    samples = [read_sample(number, told["inputs"], told["outputs"]) for number in range(told["samples"])]
-    ok = report("Python", *run_python(samples, asked.runs), samples, told["tolerance"])
+    samples = [read_sample(number, manifest["inputs"], manifest["outputs"]) for number in range(manifest["samples"])]
+    ok = report("Python", *run_python(samples, asked.runs), samples, manifest["tolerance"])
     if asked.cpp:
-        ok &= report("C++", *run_cpp(told, samples, asked.runs), samples, told["tolerance"])
+        ok &= report("C++", *run_cpp(manifest, samples, asked.runs), samples, manifest["tolerance"])
     return 0 if ok else 1
 
 
@@ -70,13 +70,13 @@ def run_python(samples: Sequence[tuple[Arrays, Arrays]], runs: int) -> tuple[lis
 
 
 def run_cpp(
-    told: Mapping[str, Any], samples: Sequence[tuple[Arrays, Arrays]], runs: int
+    manifest: Mapping[str, Any], samples: Sequence[tuple[Arrays, Arrays]], runs: int
 ) -> tuple[list[Arrays], list[float]]:
     """The same by the runner in C++, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "check"
-        compile_cpp(told, program)
-        environment = {**told["environment"], **os.environ}
+        compile_cpp(manifest, program)
+        environment = {**manifest["environment"], **os.environ}
         command = [str(program), str(HERE), str(len(samples)), str(runs), folder]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
@@ -87,11 +87,11 @@ def run_cpp(
         return list(made), [float(line) for line in done.stdout.split()]
 
 
-def compile_cpp(told: Mapping[str, Any], program: Path) -> None:
+def compile_cpp(manifest: Mapping[str, Any], program: Path) -> None:
     compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         sys.exit("no C++ compiler: set CXX")
-    flags = cpp_flags(told["pieces"], program.parent)
+    flags = cpp_flags(manifest["pieces"], program.parent)
     command = [compiler, "-std=c++17", "-O2", str(HERE / "check.cpp"), "-o", str(program), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -21,17 +21,17 @@ class Pipeline:
     """A loaded answer. Not for several threads at a time: make one for each."""
 
     def __init__(self, folder: Path = HERE) -> None:
-        told = json.loads((folder / "pipeline.json").read_text())
-        for variable, value in told["environment"].items():  # libraries read it when they are first loaded
+        manifest = json.loads((folder / "pipeline.json").read_text())
+        for variable, value in manifest["environment"].items():  # libraries read it when they are first loaded
             os.environ.setdefault(variable, value)
-        self.inputs, self.outputs, self._limits = told["inputs"], told["outputs"], told["limits"]
+        self.inputs, self.outputs, self._limits = manifest["inputs"], manifest["outputs"], manifest["limits"]
         self._input_limits = importlib.import_module("input_limits")
-        self._tensors = told["tensors"]
-        memory = np.zeros(told["arena_bytes"] + ALIGNMENT, np.uint8)
+        self._tensors = manifest["tensors"]
+        memory = np.zeros(manifest["arena_bytes"] + ALIGNMENT, np.uint8)
         arena = memory[-memory.ctypes.data % ALIGNMENT :]
         self._values = {name: _array(arena, one) for name, one in self._tensors.items() if one["offset"] is not None}
         self._static = frozenset(self._values)
-        self._calls = [self._call(folder, piece) for piece in told["pieces"]]
+        self._calls = [self._call(folder, piece) for piece in manifest["pieces"]]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name, as arrays of the caller's own, for an array for each input."""
@@ -74,13 +74,13 @@ class Pipeline:
                 raise ValueError(f"{name} is to be from {low} to {end - 1}, not {wrong}")
         return value
 
-    def _call(self, folder: Path, told: Mapping[str, Any]) -> Callable[[], object]:
-        piece = importlib.import_module(told["loader"]).Piece(folder, told)
-        if self._static.issuperset((*told["inputs"], *told["outputs"])):
-            given, made = ([self._values[name] for name in told[side]] for side in ("inputs", "outputs"))
+    def _call(self, folder: Path, manifest: Mapping[str, Any]) -> Callable[[], object]:
+        piece = importlib.import_module(manifest["loader"]).Piece(folder, manifest)
+        if self._static.issuperset((*manifest["inputs"], *manifest["outputs"])):
+            given, made = ([self._values[name] for name in manifest[side]] for side in ("inputs", "outputs"))
             call: Callable[[], object] = piece.bind(given, made)
             return call
-        return partial(self._run_open, piece, told["inputs"], told["outputs"])
+        return partial(self._run_open, piece, manifest["inputs"], manifest["outputs"])
 
     def _run_open(self, piece: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         for name, made in zip(outputs, piece.run([self._values[name] for name in inputs]), strict=True):
@@ -90,5 +90,5 @@ class Pipeline:
                 self._values[name] = made
 
 
-def _array(arena: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
-    return np.ndarray(told["shape"], told["dtype"], arena, told["offset"])
+def _array(arena: np.ndarray, manifest: Mapping[str, Any]) -> np.ndarray:
+    return np.ndarray(manifest["shape"], manifest["dtype"], arena, manifest["offset"])

@@ -42,9 +42,9 @@ struct Piece {
     const PieceData& data;
     std::vector<Tensor*> inputs, outputs;
 
-    Piece(const PieceData& told, Tensors& tensors) : data(told) {
-        for (const auto& name : told.inputs) inputs.push_back(&tensors.at(name));
-        for (const auto& name : told.outputs) outputs.push_back(&tensors.at(name));
+    Piece(const PieceData& manifest, Tensors& tensors) : data(manifest) {
+        for (const auto& name : manifest.inputs) inputs.push_back(&tensors.at(name));
+        for (const auto& name : manifest.outputs) outputs.push_back(&tensors.at(name));
     }
     virtual ~Piece() = default;
     virtual void run() = 0;

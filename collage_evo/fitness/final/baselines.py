@@ -211,7 +211,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     return tuple(found)
 
 
-def told_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
+def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
     """Which of ``measured`` runs inputs of any other shapes, in one line."""
     if best is not None:
         return f"inputs of any other shapes run in {best.name}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.fitness.measure.bursts import Burst, burst, log_ratio
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings
 from collage_evo.target.interference import Others
@@ -34,7 +34,7 @@ class Anchor:
 
 def time_against(
     anchor: Anchor,
-    tried: Alone,
+    tried: SingleSession,
     settings: TimingSettings,
     give_up_ms: float = math.inf,
     best_ms: float = math.inf,
@@ -59,11 +59,11 @@ def time_against(
         values.append(anchor.latency_ms * math.exp(log_ratio([own], [anchors])))
         runs, timed_ms = runs + len(own), timed_ms + sum(own)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
-        if enough or _told(values, lost_ms, policy) or clock() - begin >= settings.max_seconds:
+        if enough or _is_decided(values, lost_ms, policy) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
 
 
-def _told(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
+def _is_decided(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
     """Whether the pairs so far show that it takes longer than ``lost_ms``, or tell what it takes exactly enough."""
     if len(values_ms) < policy.least_pairs:
         return min(values_ms) > policy.first_pair * lost_ms
@@ -74,7 +74,7 @@ def _told(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
 
 
 def warm_up(
-    tried: Alone, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
+    tried: SingleSession, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
 ) -> None:
     """Runs that do not count; one alone of what is far too slow, which has run before, if only to be checked."""
     for _ in range(runs):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import TimingSettings
 
@@ -17,7 +17,7 @@ Burst = tuple[float, ...]
 """Raw times of single runs in ms."""
 
 
-def burst(at_work: Alone | Crowd) -> Burst:
+def burst(at_work: SingleSession | Crowd) -> Burst:
     """Times of a few runs in a row, without the first third: those find the caches as somebody else left them."""
     times = at_work.measure(BURST).times_ms
     return times[len(times) // 3 :]

@@ -64,7 +64,7 @@ class ExclusiveTiming:
         finally:
             self._presence.note(Doing.NOTHING)
 
-    def alone(self) -> None:
+    def acquire_exclusive(self) -> None:
         """Wait until nobody on this machine prepares or times, and halt who compiles or judges; it stays so until the
         job ends, or what is timed is :meth:`over`."""
         self._lock(self._door, fcntl.LOCK_SH)
@@ -88,15 +88,15 @@ class ExclusiveTiming:
         self._halted = ()
 
     def _lock(self, file: int, how: int, noting: bool = True) -> None:
-        told, noted = time.monotonic(), not noting
+        last_sign, noted = time.monotonic(), not noting
         while True:
             with contextlib.suppress(BlockingIOError):
                 return fcntl.flock(file, how | fcntl.LOCK_NB)
             if not noted:
                 noted = True
                 self._presence.note(Doing.WANTS_TURN)
-            if time.monotonic() - told >= SIGN_S:
-                told = time.monotonic()
+            if time.monotonic() - last_sign >= SIGN_S:
+                last_sign = time.monotonic()
                 self._waiting()
             time.sleep(POLL_S)
 

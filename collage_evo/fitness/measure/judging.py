@@ -201,8 +201,8 @@ class Judge:
         """What is wrong with an error that no answer could have."""
         if exact or error <= self._limits.measured:
             return None
-        told = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
-        return Failure(Fault.WRONG_NUMBERS, told, error)
+        detail = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
+        return Failure(Fault.WRONG_NUMBERS, detail, error)
 
     def roughly(self, session: Session, exact: bool) -> float | Failure | None:
         """By how much a metric drops over a part of the samples; None where all have to tell.

@@ -37,17 +37,17 @@ def profile_piece(piece: Piece, target: Target, inputs: Sequence[np.ndarray], se
 
 
 def kernels_of(
-    graph: Graph, region: Region, model: onnx.ModelProto, told: Sequence[KernelTime]
+    graph: Graph, region: Region, model: onnx.ModelProto, kernel_times: Sequence[KernelTime]
 ) -> list[tuple[NodeSet, float]]:
     """Each kernel's nodes of ``graph`` and its ms; ``model`` is what was compiled for ``region``.
 
     A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
     """
     owners, readers = node_owners(graph, region, model)
-    labels = [names_in(kernel.label) for kernel in told]
+    labels = [names_in(kernel.label) for kernel in kernel_times]
     # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
     sets = [_union(owners, names) or _union(readers, names) for names in labels]
-    times = [kernel.ms for kernel in told]
+    times = [kernel.ms for kernel in kernel_times]
     named = 0
     for nodes in sets:
         named |= nodes

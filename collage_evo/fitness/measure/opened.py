@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.fitness.measure.jobs import ReloadJob
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 
@@ -35,14 +35,14 @@ class OpenedArtifact:
 
     def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
         self._load, self._shares = partial(load_artifact, artifact), shares
-        self._at_work: Alone | Crowd | None = None
+        self._at_work: SingleSession | Crowd | None = None
         self.session = self._load()
 
-    def at_work(self, feeds: Mapping[str, Any]) -> Alone | Crowd:
+    def at_work(self, feeds: Mapping[str, Any]) -> SingleSession | Crowd:
         """What is timed, ready to run on ``feeds``, and kept for the next time."""
         if self._at_work is None:
             several = len(self._shares) > 1
-            self._at_work = Crowd(self._load, self._shares) if several else Alone(self.session)
+            self._at_work = Crowd(self._load, self._shares) if several else SingleSession(self.session)
             self._at_work.feed(feeds)
         return self._at_work
 

@@ -15,7 +15,7 @@ from collage_evo.errors import UnavailableError, one_line
 from collage_evo.fitness.measure.answers import A, Asks, LeftOut, Reply
 from collage_evo.fitness.measure.executor import LOCAL, Executor
 from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
-from collage_evo.fitness.measure.station import Equipment, Expected, Stations, measure_on_worker
+from collage_evo.fitness.measure.worker_slot import Expected, LocalPool, PoolConfig, measure_on_worker
 from collage_evo.target.slots import acquire_slot
 
 if TYPE_CHECKING:
@@ -40,22 +40,22 @@ class MeasuringPool:
     expected: Expected | None = None
     reported: set[str] = field(default_factory=set, compare=False)
     """Workers that were said to be left out."""
-    stations: Stations = field(default_factory=Stations, compare=False, repr=False)
+    local_pool: LocalPool = field(default_factory=LocalPool, compare=False, repr=False)
     """Where this machine measures."""
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        return self._equipment.slots
+        return self._config.slots
 
     @property
-    def _equipment(self) -> Equipment:
-        return Equipment(self.setting, self.cores, self.memory_bytes, self.timeout_s)
+    def _config(self) -> PoolConfig:
+        return PoolConfig(self.setting, self.cores, self.memory_bytes, self.timeout_s)
 
     @property
     def _call(self) -> Call:
         if self.executor.local:
-            return partial(self.stations.crew.measure, self._equipment)
-        return partial(measure_on_worker, self._equipment, self.expected)
+            return partial(self.local_pool.worker_pool.measure, self._config)
+        return partial(measure_on_worker, self._config, self.expected)
 
     def map(self, jobs: Sequence[Asks[A]], over: Callable[[], bool] = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it are there.
@@ -127,4 +127,4 @@ class MeasuringPool:
 
     def close(self) -> None:
         """End this machine's measuring processes and free their cores."""
-        self.stations.close()
+        self.local_pool.close()

@@ -12,7 +12,7 @@ from typing import TextIO
 from collage_evo.backends.registry import register_from
 from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
-from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, told_by_system
+from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, system_message
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, Inherits, Said, Waits
 from collage_evo.fitness.measure.exclusive import go_on
@@ -69,17 +69,17 @@ def _answer(worker: Worker, line: str) -> Answer:
         return Failure(Fault.REFUSED, str(error))
     except OSError as error:
         if error.errno in OF_THE_MACHINE:
-            return Failure(Fault.SYSTEM, told_by_system(error))
+            return Failure(Fault.SYSTEM, system_message(error))
         return _raised(error)
     except Exception as error:  # a backend may raise anything; the search goes on without this candidate
         return _raised(error)
 
 
 def _raised(error: BaseException) -> Failure:
-    told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    detail = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     # Libraries that take memory of a device have errors of their own for it, which share these words.
-    memory = isinstance(error, MemoryError) or "out of memory" in told.lower()
-    return Failure(Fault.MEMORY if memory else Fault.RAISED, told)
+    memory = isinstance(error, MemoryError) or "out of memory" in detail.lower()
+    return Failure(Fault.MEMORY if memory else Fault.RAISED, detail)
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ class Sandbox:
                 continue
             if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
                 raise InputError(answer.message)
-            kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
-            if not kept or self._spoilt(answer):
+            reusable = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
+            if not reusable or self._spoilt(answer):
                 self._end()
             return cast(A | Failure, answer)
 

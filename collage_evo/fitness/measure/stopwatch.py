@@ -19,7 +19,7 @@ from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings,
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleSession:
     """One session of a whole model, as :class:`collage_evo.runtime.crowd.Crowd` has several."""
 
     session: Session

@@ -71,7 +71,7 @@ from collage_evo.fitness.measure.references import (
     read_references,
 )
 from collage_evo.fitness.measure.stopwatch import region_timer, throttled, time_call_ms
-from collage_evo.fitness.measure.wholes import WholeModels, unbuilt
+from collage_evo.fitness.measure.whole_models import WholeModels, unbuilt
 from collage_evo.graph.extract import extract
 from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
@@ -124,7 +124,7 @@ class Worker:
         self._opened: dict[str, OpenedArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         given = setting, self._target, self._shares, lambda: self.references, self._judge, self._exclusive
-        self._wholes = WholeModels(*given, self._undisturbed)
+        self._whole_models = WholeModels(*given, self._undisturbed)
         self._costs = self._disturbed_costs = 0
 
     @cached_property
@@ -165,7 +165,7 @@ class Worker:
         except Exception:  # a library may raise anything over a file that is not what it seems
             if not self._inherited:
                 raise
-        self._wholes.kept.clear()
+        self._whole_models.loaded_pieces.clear()
         for key in self._inherited:
             self._compiler.cache.discard(key)
         return self._do(job)
@@ -199,7 +199,7 @@ class Worker:
                 return self._kernels(job)
             case CopyJob():
                 device = open_device(self._target.device)
-                self._exclusive.alone()
+                self._exclusive.acquire_exclusive()
                 times = time_copies(device, job.nbytes, job.to_device, job.runs)
                 return Measured(times, 0.0, 0.0)
             case PlacementJob():
@@ -216,7 +216,7 @@ class Worker:
                     return self._judge.closely(session, Path(job.samples))
             case TimeJob():
                 artifact, at_work = self._artifact.session, self._artifact.at_work(self.references[0][0])
-                self._exclusive.alone()
+                self._exclusive.acquire_exclusive()
                 timing = measure_undisturbed(
                     partial(at_work.measure, job.timing),
                     attempts=job.attempts,
@@ -228,14 +228,14 @@ class Worker:
             case ReloadJob():
                 close_all(self._opened)
                 self._opened |= reloaded(job, self._shares, self.references[0][0])
-                self._exclusive.alone()
+                self._exclusive.acquire_exclusive()
                 return self._bursts(job.artifacts)
             case BurstsJob():
-                self._exclusive.alone()
+                self._exclusive.acquire_exclusive()
                 return self._bursts(job.artifacts)
             case ProfileJob():
                 artifact = self._artifact.session
-                self._exclusive.alone()
+                self._exclusive.acquire_exclusive()
                 profiles = [artifact.profile() for _ in range(job.runs)]
                 region_ms = tuple(map(float, np.median(profiles, axis=0)))
                 return Profiled(region_ms, time_call_ms(artifact, self.references[0][0]))
@@ -253,7 +253,7 @@ class Worker:
     def _cost(self, job: CostJob) -> Measured | Failure:
         region = job.region
         bound = self._judge.bound(exact_arithmetic(region))
-        program = self._alone(region)
+        program = self._region_program(region)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         model = extract(self.graph, region.nodes)
@@ -269,7 +269,7 @@ class Worker:
             session.feed(named)
 
             timer = region_timer(session, job, self.graph, named, lambda: self.flush)
-            self._exclusive.alone()
+            self._exclusive.acquire_exclusive()
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
             timing = self._undisturbed(session, timer, job.timing, 1 if in_vain else ATTEMPTS)
             self._costs += 1
@@ -294,16 +294,16 @@ class Worker:
 
     def _kernels(self, job: KernelsJob) -> KernelTimes | Failure:
         region = job.region
-        program = self._alone(region)
+        program = self._region_program(region)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         inputs = list(self._feeds(extract(self.graph, region.nodes), program).values())
         with Session([program], self._target) as session:
             session.run(None, dict(zip(program.inputs, inputs, strict=True)))
-            self._exclusive.alone()
+            self._exclusive.acquire_exclusive()
             timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
-            told = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
-        kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), told)
+            kernel_times = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
+        kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), kernel_times)
         return KernelTimes(tuple(kernels), timing.times_ms, timing.disturbed)
 
     def _undisturbed(
@@ -312,7 +312,7 @@ class Worker:
         slowed = partial(throttled, session)
         return measure_undisturbed(time_once, self.near, attempts, patience_s=timing.max_seconds, throttled=slowed)
 
-    def _alone(self, region: Region) -> Program | BuildFailure:
+    def _region_program(self, region: Region) -> Program | BuildFailure:
         piece = self._compiler.region(self.graph, region)
         if isinstance(piece, BuildFailure):
             return piece
@@ -322,7 +322,7 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Measured | Failure:
         placement = Placement(job.regions)
         program = self._compiler.placement(self.graph, placement)
-        return self._wholes.measure(program, job.timing, all_exact(placement), job.give_up_ms, job)
+        return self._whole_models.measure(program, job.timing, all_exact(placement), job.give_up_ms, job)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
         placement = Placement(job.regions)
@@ -346,14 +346,14 @@ class Worker:
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
             write_artifact(Path(job.artifact), [profile], self._target)
-        return self._wholes.measure(program, job.timing, exact, job.give_up_ms)
+        return self._whole_models.measure(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
         program = self._compiler.whole(read_model(self._setting.files.dynamic), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
-        self._exclusive.alone()
+        self._exclusive.acquire_exclusive()
         times: list[float] = []
         error = Error(0.0, 0.0)
         began = time.monotonic()

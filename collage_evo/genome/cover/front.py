@@ -74,19 +74,19 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
         return
     hull = [fastest, exact] if exact.added < fastest.added else [fastest]
     over = [cover for cover in hull if cover.added > most]
-    kept = [cover for cover in hull if cover.added <= most]
+    within = [cover for cover in hull if cover.added <= most]
     yield CoverFront(tuple(hull))
-    while over and kept:
-        slope = _slope(over[-1], kept[0])
+    while over and within:
+        slope = _slope(over[-1], within[0])
         found = at(slope)
-        if not _below(found, over[-1], kept[0]):
-            yield CoverFront((*over, *kept), slope)
+        if not _below(found, over[-1], within[0]):
+            yield CoverFront((*over, *within), slope)
             return
         if found.added > most:
             over.append(found)
         else:
-            kept.insert(0, found)
-        yield CoverFront((*over, *kept), slope)
+            within.insert(0, found)
+        yield CoverFront((*over, *within), slope)
 
 
 def _slope(left: FrontCover, right: FrontCover) -> float:

@@ -108,14 +108,14 @@ class StateSearch:
         return group
 
     def _step(self, groups: dict[tuple[int, tuple[int, ...]], _Group]) -> None:
-        kept = [(group, entry) for group in groups.values() for entry in self._undominated(group)]
-        if len(kept) > self.max_states:
-            kept.sort(key=lambda pair: pair[1].bound)
-            self.cut = min(self.cut, kept[self.max_states][1].bound)
-            del kept[self.max_states :]
-        self.expanded += len(kept)
+        undominated = [(group, entry) for group in groups.values() for entry in self._undominated(group)]
+        if len(undominated) > self.max_states:
+            undominated.sort(key=lambda pair: pair[1].bound)
+            self.cut = min(self.cut, undominated[self.max_states][1].bound)
+            del undominated[self.max_states :]
+        self.expanded += len(undominated)
         by_group: dict[int, tuple[_Group, list[Entry]]] = {}
-        for group, entry in kept:
+        for group, entry in undominated:
             by_group.setdefault(id(group), (group, []))[1].append(entry)
         for group, entries in by_group.values():
             if group.covered == self.everything:
@@ -137,10 +137,10 @@ class StateSearch:
         if len(entries) <= self.k:
             return entries
         gaps = [self._gap(tensor, group.covered) for tensor in group.live]
-        kept: list[Entry] = []
+        undominated: list[Entry] = []
         for entry in entries:
             dominators = 0
-            for other in kept[:MAX_COMPARISONS]:
+            for other in undominated[:MAX_COMPARISONS]:
                 slack = entry.cost - other.cost
                 for table, ours, theirs in zip(gaps, other.state, entry.state, strict=True):
                     if ours != theirs:
@@ -152,8 +152,8 @@ class StateSearch:
                     if dominators >= self.k:
                         break
             if dominators < self.k:
-                kept.append(entry)
-        return kept
+                undominated.append(entry)
+        return undominated
 
     def _expand(self, group: _Group, entries: list[Entry]) -> None:
         covered, reserved = group.covered, group.reserved

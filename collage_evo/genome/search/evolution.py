@@ -175,8 +175,8 @@ class Evolution:
         ]
 
     def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
-        kept = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])
-        return tuple(individual.key for individual in kept)
+        survived = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])
+        return tuple(individual.key for individual in survived)
 
     def _record(
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float

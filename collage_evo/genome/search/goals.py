@@ -67,8 +67,8 @@ class Goal:
 
 def slope_at(points: Sequence[tuple[float, float]], most: float) -> float:
     """ms for each unit that is added which the lower hull of (ms, added) trades at ``most``."""
-    kept = [point for point in points if point[1] <= most]
-    over = [point for point in points if point[1] > most and kept and point[0] < min(kept)[0]]
+    within_bound = [point for point in points if point[1] <= most]
+    over = [point for point in points if point[1] > most and within_bound and point[0] < min(within_bound)[0]]
     if not over:
         return 0.0
 
@@ -76,5 +76,5 @@ def slope_at(points: Sequence[tuple[float, float]], most: float) -> float:
         fast, slow = pair
         return fast[0] + (slow[0] - fast[0]) * (fast[1] - most) / (fast[1] - slow[1])
 
-    fast, slow = min(product(over, kept), key=ms_there)
+    fast, slow = min(product(over, within_bound), key=ms_there)
     return (slow[0] - fast[0]) / (fast[1] - slow[1])

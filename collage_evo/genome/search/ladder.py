@@ -87,10 +87,10 @@ def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
     Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 16.2
     ms with int8 in its 101 products and convolutions, 17.6 with 95 others, 19.7 with int8 in all that takes it.
     """
-    alone = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
+    single_ways = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
 
     def pays(engine: Engine) -> bool:
-        return all(alone[engine] < PAYS * alone[one] for one in engines if space.writes_more(engine, one))
+        return all(single_ways[engine] < PAYS * single_ways[one] for one in engines if space.writes_more(engine, one))
 
     return [engine for engine in engines if pays(engine)]
 
@@ -135,11 +135,11 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
             rewritten.append((engine, index))
         elif match.nodes.bit_count() == 1:
             options.setdefault(next(members(match.nodes)), {})[engine] = index
-    alone = {node: dict(own) for node, own in options.items()}
+    single_ways = {node: dict(own) for node, own in options.items()}
 
     def apart_ms(engine: Engine, node: int) -> float:
         """Without the rewrite; where ``engine`` does not take the node, on the fastest that adds the least error."""
-        ways = alone.get(node, {})
+        ways = single_ways.get(node, {})
         there = [ways[engine]] if engine in ways else [*ways.values()]
         return min(((space.terms[ERROR][m], space.cost.match_ms[m]) for m in there), default=(0.0, math.inf))[1]
 

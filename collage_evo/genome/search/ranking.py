@@ -26,9 +26,9 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
     weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.disturbed).mean
-    kept = [key for key in latency if state.keeps_bounds(key)]
-    by_model = sorted(kept, key=lambda key: predicted_ms(vectors[key], weights))
+    within_bounds = [key for key in latency if state.keeps_bounds(key)]
+    by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
     # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
-    by_time = sorted(kept, key=latency.__getitem__) if state.bounds else state.hall
+    by_time = sorted(within_bounds, key=latency.__getitem__) if state.bounds else state.hall
     in_turn = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(by_model, by_time))))
     return tuple(placements[key] for key in sorted(in_turn, key=lambda key: state.evaluated[key].outcome.rough))

@@ -63,7 +63,7 @@ class Seeds:
 def make_seeds(
     space: SearchSpace,
     bounds: Bounds = MappingProxyType({}),
-    alone: Mapping[Engine, float] = MappingProxyType({}),
+    baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
     """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, the next cheapest
     covers and different good ones, as many as the policy says.
@@ -82,35 +82,35 @@ def make_seeds(
     """
     seeds: Seeds
     ways, near = (_precise, 0) if space.terms else (_placements, space.policy.near_seeds)
-    first = _known_to_run(space, alone)
-    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, alone)), near)
+    first = _known_to_run(space, baseline_ms)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, baseline_ms)), near)
     return seeds
 
 
-def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
+def likeliest(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
     """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
 
     def known_ms(engine: Engine) -> float:
-        alike = (ms for other, ms in alone.items() if space.cost.family(other) == space.cost.family(engine))
-        return alone[engine] if engine in alone else min(alike, default=math.inf)
+        alike = (ms for other, ms in baseline_ms.items() if space.cost.family(other) == space.cost.family(engine))
+        return baseline_ms[engine] if engine in baseline_ms else min(alike, default=math.inf)
 
     ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
-    bound = space.policy.seed_far * min(alone.values(), default=math.inf)
+    bound = space.policy.seed_far * min(baseline_ms.values(), default=math.inf)
     far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
-def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
+def _known_to_run(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
     """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
     lossy = {bordering(space.matches[m].engine) for m in space.usable if space.added(Objective.ERROR, (m,))}
-    exact = [engine for engine in space.engines if engine in alone and engine not in lossy]
+    exact = [engine for engine in space.engines if engine in baseline_ms and engine not in lossy]
     if exact:
-        engine = min(exact, key=lambda engine: alone[engine])
+        engine = min(exact, key=lambda engine: baseline_ms[engine])
         yield _named(space, engine), engine_placement(space, engine)
 
 
 def _placements(
-    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp().covers[0].matches, space)
     yield from _backends(space, space.engines)
@@ -125,9 +125,9 @@ def _placements(
 
 
 def _precise(
-    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
-    near, far = likeliest(space, alone)
+    near, far = likeliest(space, baseline_ms)
     yield from _engines(space, near)
     for family, placement in ladder(space, near, bounds.get(Objective.ERROR, math.inf)):
         yield f"ladder:{engine_name(*family)}", placement

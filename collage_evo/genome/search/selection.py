@@ -77,8 +77,8 @@ def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame
 
 
 def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, bounds: Sequence[float]) -> list[Individual]:
-    kept = [individual for individual in pool if not any(standing(individual.fitness.values, bounds)[:-1])]
-    elite = sorted(kept, key=lambda individual: individual.fitness.values)[: settings.elite]
+    within_bounds = [individual for individual in pool if not any(standing(individual.fitness.values, bounds)[:-1])]
+    elite = sorted(within_bounds, key=lambda individual: individual.fitness.values)[: settings.elite]
     taken = {individual.key for individual in elite}
     rest = [individual for individual in pool if individual.key not in taken]
     return elite + list(tools.selNSGA2(rest, min(len(rest), settings.population - len(elite))))

@@ -33,11 +33,11 @@ def cut_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) 
 
 def region_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
     """Each region of ``left`` is kept or gives way to ``right``'s genes, with equal chance."""
-    kept = 0
+    inherited = 0
     for region in decode(left, space).regions:
         if rng.random() < 0.5:
-            kept |= region.nodes
-    return _blend(left, right, kept, space)
+            inherited |= region.nodes
+    return _blend(left, right, inherited, space)
 
 
 def crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:

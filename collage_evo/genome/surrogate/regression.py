@@ -28,11 +28,11 @@ class Sparse(Protocol):
     def values(self) -> np.ndarray: ...
 
 
-def table(rows: Sequence[Sparse], wholes: Iterable[float], width: int) -> csr_array:
+def table(rows: Sequence[Sparse], totals: Iterable[float], width: int) -> csr_array:
     """``rows``, each as shares of its whole."""
     none = np.zeros(0)
     columns = np.concatenate([none.astype(int), *(row.columns for row in rows)])
-    values = np.concatenate([none, *(row.values / whole for row, whole in zip(rows, wholes, strict=True))])
+    values = np.concatenate([none, *(row.values / whole for row, whole in zip(rows, totals, strict=True))])
     return csr_array((values, columns, np.cumsum([0, *(len(row.columns) for row in rows)])), shape=(len(rows), width))
 
 

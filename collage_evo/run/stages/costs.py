@@ -63,7 +63,7 @@ def gather_costs(
     found: Matches,
     backends: Sequence[Backend],
     precision: Precision = FLOAT32,
-    alone: Mapping[Engine, float] = MappingProxyType({}),
+    baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed.
 
@@ -82,11 +82,11 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, alone, policy)
+        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, baseline_ms, policy)
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
         with run.stage("costs of kernels that no profile tells"):
-            survey.time_alone(advance)
+            survey.time_standalone(advance)
         with run.stage("costs of borders: cuts of the model"):
             survey.cut(partial(_measure_cuts, run, builders), advance)
         with run.stage("costs of regions on other backends"):

@@ -24,7 +24,7 @@ from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
-from collage_evo.report.words import told_ms
+from collage_evo.report.words import format_ms
 from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
@@ -95,7 +95,7 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
     for worker, latency in took.items():
         out = pool.expected is not None and not pool.expected.agrees(latency)
         left = ", so it is left out" if out else ""
-        run.reporter.say(f"{worker} takes {told_ms(latency)} ms for the same model{left}")
+        run.reporter.say(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
     return pool
 
 
@@ -131,7 +131,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
         objective=run.config.search.objective,
-        policy=run.config.policy.told,
+        policy=run.config.policy.text,
     )
 
 

@@ -19,7 +19,7 @@ from collage_evo.fitness.measure.judging import computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.result import finite
-from collage_evo.report.words import told_number
+from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
@@ -93,11 +93,11 @@ def hold_out(
         if isinstance(found, Failure):
             why = f"could not be judged on {aside}: {found}"
         elif found.error > run.limits.budget or found.high is None:
-            why = f"broke the budget: error {told_number(found.error)} on {aside}"
+            why = f"broke the budget: error {format_number(found.error)} on {aside}"
             seen[verdict.answer] = found.error
         else:
-            most = f"up to {told_number(found.high)} on others"
-            why = f"may break the budget: error {told_number(found.error)} on {aside}, {most}"
+            most = f"up to {format_number(found.high)} on others"
+            why = f"may break the budget: error {format_number(found.error)} on {aside}, {most}"
             seen[verdict.answer] = found.high
         broke[verdict.answer] = f"it {why}"
         run.reporter.say(f"what was the fastest {why}; the next one is compared")
@@ -106,7 +106,7 @@ def hold_out(
             asked, candidates = True, {**candidates, **safer(seen)}
         baselines = [b for b in baselines if b.name not in broke] or last
         verdict = decide(candidates, baselines)
-    notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
+    notes = [f"What was faster is not the answer: {reason}" for reason in broke.values()]
     if isinstance(found, Failure):
         notes.append(f"The answer could not be judged on held-out samples: {found}")
         return verdict, HeldOut(None, sampled, broke, tuple(notes))

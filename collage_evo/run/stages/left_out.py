@@ -11,7 +11,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
-from collage_evo.report.words import told_engine, told_name, told_ratio
+from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 
 
@@ -29,9 +29,9 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
         if not variant.exact and default is not None and ms > slower * default:
-            longer = f"takes {told_ratio(ms / default)} times as long as in float32 here"
+            longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
             why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
-            run.reporter.say(f"{told_engine(backend, name)} {why}")
+            run.reporter.say(f"{format_engine(backend, name)} {why}")
     return found
 
 
@@ -65,10 +65,10 @@ def _other_ways(
             if engine in slow or error is None or error <= coarse:
                 found[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
                 continue
-            told = f"{told_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
-            found[engine] = f"{told}: it is tried operator by operator"
+            text = f"{format_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
+            found[engine] = f"{text}: it is tried operator by operator"
             kind = variant.arithmetic.value
-            run.reporter.say(f"{told}: operators in {kind} and in float32 are tried in one piece")
+            run.reporter.say(f"{text}: operators in {kind} and in float32 are tried in one piece")
     return found
 
 
@@ -101,15 +101,15 @@ def _slow_dependents(
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
             continue
-        told: dict[str, None] = {}
+        text: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
             if below in slow or times.get(below, math.inf) > far_ms:
-                told[engine_name(*below)] = None
-                why = f"runs nothing side by side in {told_engine(*below)}, which is far behind alone or fails"
+                text[engine_name(*below)] = None
+                why = f"runs nothing side by side in {format_engine(*below)}, which is far behind alone or fails"
                 found[backend.name, variant.name] = why
-        if told:
-            names = " and ".join(map(told_name, told))
+        if text:
+            names = " and ".join(map(format_name, text))
             run.reporter.say(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
     return found
 

@@ -69,5 +69,5 @@ def find_matches(
 def _digest(model: str, run: RunContext, backends: Sequence[Backend]) -> str:
     parts = [model, run.setting.target.digest]
     parts += sorted(f"{backend.name} {backend.probe().version}" for backend in backends)
-    parts += filter(None, [run.config.policy.told])
+    parts += filter(None, [run.config.policy.text])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -133,6 +133,6 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
         save_values(run.files.recorded, {RECORDED: found.recorded})
     if found.rules != ALL_RULES:
         run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
-    kept = Normalised(model.digest, found.normalisation_error, found.rules, found.origin)
-    run.store.put(NORMALISED, Normalised, kept)
+    record = Normalised(model.digest, found.normalisation_error, found.rules, found.origin)
+    run.store.put(NORMALISED, Normalised, record)
     return found

@@ -45,12 +45,12 @@ def _makes_rows(graph: Graph, node: Node) -> bool:
 
 def _measured(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> dict[str, float]:
     """ms by the name of a baseline; nothing of those that do not run the graph whole."""
-    wholes = {
+    placements = {
         one.name: Placement((Region(graph.all_nodes, one.backend, one.variant),))
         for one in baselines
         if (backend := get_backend(one.backend)).runs_any_model(backend.variant(one.variant))
     }
-    with run.stage(STAGE, len(wholes)), Builders(run.pool) as builders:
-        outcomes = MeasuredEvaluator(run.whole, builders, CUT_TIMING, math.inf).evaluate(wholes.values())
-    found = zip(wholes, outcomes, strict=True)
+    with run.stage(STAGE, len(placements)), Builders(run.pool) as builders:
+        outcomes = MeasuredEvaluator(run.whole, builders, CUT_TIMING, math.inf).evaluate(placements.values())
+    found = zip(placements, outcomes, strict=True)
     return {name: one.latency_ms for name, one in found if one is not None and one.latency_ms is not None}

@@ -35,7 +35,7 @@ def with_rungs(
     found: Found,
     baselines: Sequence[Baseline],
     budget: float,
-    alone: Mapping[Engine, float],
+    baseline_ms: Mapping[Engine, float],
 ) -> Found:
     """``found``, and rungs for ``budget`` that may be faster than all of it that keeps it, measured now.
 
@@ -44,7 +44,7 @@ def with_rungs(
     """
     if not space.terms or not 0.0 < budget < math.inf:
         return found
-    wanted = dict(_worth_it(space, found, alone, budget))
+    wanted = dict(_worth_it(space, found, baseline_ms, budget))
     if not wanted:
         return found
     reference = decode(next(iter(found.evaluated.values())).genome, space)
@@ -60,10 +60,10 @@ def with_rungs(
 
 
 def _worth_it(
-    space: SearchSpace, found: Found, alone: Mapping[Engine, float], budget: float
+    space: SearchSpace, found: Found, baseline_ms: Mapping[Engine, float], budget: float
 ) -> Iterator[tuple[Placement, str]]:
     """Rungs that were not measured, each with the kind that it is."""
-    near, _ = likeliest(space, alone)
+    near, _ = likeliest(space, baseline_ms)
     fastest = SLOWER * min(
         (o.latency_ms for o in found.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
         default=math.inf,

@@ -100,8 +100,8 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     if own and not run.config.verify.keeps_nonfinite:
         require_finite(model, (*own.search, *own.calibration, *own.held_out))
     parts = own or _random_samples(run, model)
-    told = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
-    search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < told else SOON_SECONDS)
+    requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
+    search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS)
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # nobody has seen these either
     calibration = _within_bytes(parts.calibration)
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])

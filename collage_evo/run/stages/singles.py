@@ -15,14 +15,14 @@ from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import (
     Baseline,
     best_fallback,
+    describe_fallback,
     measure_fallbacks,
     read_baselines,
-    told_fallback,
     write_baselines,
 )
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.report.reasons import raw_words, told_failure
-from collage_evo.report.words import told_engine, told_ms, told_number
+from collage_evo.report.reasons import describe_failure, raw_words
+from collage_evo.report.words import format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.runtime.signature import signature_of
@@ -61,16 +61,16 @@ def measure_baselines(
 
 def _tell(run: RunContext, baseline: Baseline) -> None:
     latency, failure = baseline.outcome.latency_ms, baseline.outcome.failure
-    name = told_engine(baseline.backend, baseline.variant)
+    name = format_engine(baseline.backend, baseline.variant)
     if latency is None:
-        why = "it has no time" if failure is None else told_failure(failure, baseline.backend)
+        why = "it has no time" if failure is None else describe_failure(failure, baseline.backend)
         run.tell(f"{name}: {why}", raw_words(failure, baseline.backend))
     else:
-        told = [f"{told_ms(latency)} ms", *([told_failure(failure)] if failure is not None else [])]
+        parts = [f"{format_ms(latency)} ms", *([describe_failure(failure)] if failure is not None else [])]
         if not baseline.exact:
-            kept = "" if baseline.keeps(run.limits.budget) else ", over the budget"
-            told.append(f"error {told_number(baseline.outcome.error)}{kept}")
-        run.reporter.say(f"{name}: {', '.join(told)}")
+            over_text = "" if baseline.keeps(run.limits.budget) else ", over the budget"
+            parts.append(f"error {format_number(baseline.outcome.error)}{over_text}")
+        run.reporter.say(f"{name}: {', '.join(parts)}")
     run.reporter.advance()
 
 
@@ -81,8 +81,8 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
     best = delivery.put(single.artifact)
     since = run.seconds["first answer at"] = time.monotonic() - run.begin
     run.reporter.say(
-        f"first answer after {since:.0f} s: {told_engine(single.backend, single.variant)}, "
-        f"{told_ms(single.outcome.latency_ms)} ms, checked, in {best}; the search for a faster one goes on"
+        f"first answer after {since:.0f} s: {format_engine(single.backend, single.variant)}, "
+        f"{format_ms(single.outcome.latency_ms)} ms, checked, in {best}; the search for a faster one goes on"
     )
 
 
@@ -98,5 +98,5 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
             found = measure_fallbacks(backends, directory, run.pool)
         write_baselines(saved, found)
     best = best_fallback([found])
-    run.reporter.say(told_fallback(found, best))
+    run.reporter.say(describe_fallback(found, best))
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)

@@ -18,7 +18,7 @@ from collage_evo.config import Config, changed
 from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.policy import Policy
-from collage_evo.report.words import told_ms
+from collage_evo.report.words import format_ms
 from collage_evo.run.context import RunContext
 from collage_evo.run.store import Store
 
@@ -38,9 +38,9 @@ class OnThreads:
     best_ms: tuple[tuple[int, float], ...]
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """Why not all that are allowed, in one line; empty where it is all."""
-        times = [f"{told_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
+        times = [f"{format_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
         if self.used == self.allowed:
             return ""
         return f"Of {self.allowed} threads {self.used} are used: the best library alone takes {', '.join(times)}"
@@ -68,10 +68,10 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
         with run.stage("fewer threads"):
             return fewest(of_all, partial(_measured_ms, run, backends), policy)
 
-    told = run.store.once(THREADS, OnThreads, decide)
-    if told.told:
-        run.reporter.say(told.told)
-    return told
+    decided = run.store.once(THREADS, OnThreads, decide)
+    if decided.reason:
+        run.reporter.say(decided.reason)
+    return decided
 
 
 def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:

@@ -72,7 +72,7 @@ def relu_first(b: Builder) -> str:
 
 @also_behind_conv
 @case
-def relu_first_and_kept(b: Builder) -> str:
+def relu_first_and_output(b: Builder) -> str:
     """The input is read again after an operator that likes to work in place has had it."""
     x = image(b)
     return b.op("Add", conv(b, b.op("Relu", x), (8, 8, 3, 3), pads=[1, 1, 1, 1]), x)

@@ -8,20 +8,20 @@ struct NcnnPiece : Piece {
     ncnn::PoolAllocator blobs, workspace;  // keep what a run has freed; the network's weights lie there: before it
     ncnn::Net net;
 
-    NcnnPiece(const std::string& folder, const PieceData& told, Tensors& tensors) : Piece(told, tensors) {
+    NcnnPiece(const std::string& folder, const PieceData& manifest, Tensors& tensors) : Piece(manifest, tensors) {
         ncnn::Option& option = net.opt;
-        option.num_threads = std::stoi(told.settings.at("num_threads"));
+        option.num_threads = std::stoi(manifest.settings.at("num_threads"));
         option.lightmode = true;
         option.blob_allocator = &blobs, option.workspace_allocator = &workspace;
         option.use_vulkan_compute = false;
         option.use_packing_layout = option.use_sgemm_convolution = true;
-        option.use_winograd_convolution = told.settings.at("use_winograd_convolution") == "1";
+        option.use_winograd_convolution = manifest.settings.at("use_winograd_convolution") == "1";
         option.use_fp16_packed = option.use_fp16_storage = option.use_fp16_arithmetic = false;
         option.use_bf16_packed = option.use_bf16_storage = false;
         option.use_int8_packed = option.use_int8_storage = option.use_int8_arithmetic = option.use_int8_inference = false;
         const std::string path = folder + "/";
-        if (net.load_param((path + told.files[0]).c_str()) || net.load_model((path + told.files[1]).c_str()))
-            throw std::runtime_error("ncnn cannot load " + path + told.files[0]);
+        if (net.load_param((path + manifest.files[0]).c_str()) || net.load_model((path + manifest.files[1]).c_str()))
+            throw std::runtime_error("ncnn cannot load " + path + manifest.files[0]);
     }
 
     // The tensor's own memory, which has no gaps between channels, without its batch axis where ncnn has none.

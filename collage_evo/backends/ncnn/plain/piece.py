@@ -57,9 +57,9 @@ class Network:
 
 
 class Piece:
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
-        settings = told["settings"]
-        param, weights = (folder / name for name in told["files"])
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        settings = manifest["settings"]
+        param, weights = (folder / name for name in manifest["files"])
         threads, winograd = int(settings["num_threads"]), settings["use_winograd_convolution"] == "1"
         self._network = Network(param, weights, threads, winograd)
         self._inputs, self._outputs, self._shared = (

@@ -12,13 +12,13 @@ import numpy as np
 
 
 class Piece:
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         import onnxruntime as ort
 
-        options = session_options(told["settings"])
-        path = str(folder / told["files"][0])
+        options = session_options(manifest["settings"])
+        path = str(folder / manifest["files"][0])
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        self._inputs, self._outputs = told["inputs"], told["outputs"]
+        self._inputs, self._outputs = manifest["inputs"], manifest["outputs"]
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
         """A call that reads and writes these arrays in place."""

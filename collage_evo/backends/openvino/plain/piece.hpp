@@ -8,11 +8,11 @@ struct OpenVinoPiece : Piece {
     ov::CompiledModel model;
     ov::InferRequest request;
 
-    OpenVinoPiece(const std::string& folder, const PieceData& told, Tensors& tensors) : Piece(told, tensors) {
+    OpenVinoPiece(const std::string& folder, const PieceData& manifest, Tensors& tensors) : Piece(manifest, tensors) {
         static ov::Core core;
         // Without the properties it would compute in bfloat16 where the processor can, and on all cores.
-        const ov::AnyMap properties(told.settings.begin(), told.settings.end());
-        model = core.compile_model(folder + "/" + told.files[0], "CPU", properties);
+        const ov::AnyMap properties(manifest.settings.begin(), manifest.settings.end());
+        model = core.compile_model(folder + "/" + manifest.files[0], "CPU", properties);
         request = model.create_infer_request();
         for (size_t i = 0; i < inputs.size(); ++i)
             if (!inputs[i]->open) request.set_input_tensor(i, view(*inputs[i]));

@@ -11,12 +11,12 @@ import numpy as np
 
 
 class Piece:
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         import openvino
 
         self._tensor = openvino.Tensor
         # Without the properties it would compute in bfloat16 where the processor can, and on all cores.
-        self._model = openvino.Core().compile_model(str(folder / told["files"][0]), "CPU", told["settings"])
+        self._model = openvino.Core().compile_model(str(folder / manifest["files"][0]), "CPU", manifest["settings"])
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
         """A call that reads and writes these arrays in place."""

@@ -9,11 +9,11 @@
 struct TorchPiece : Piece {
     std::unique_ptr<torch::inductor::AOTIModelPackageLoader> program;
 
-    TorchPiece(const std::string& folder, const PieceData& told, Tensors& tensors) : Piece(told, tensors) {
-        if (told.settings.at("compiled") != "1")
-            throw std::runtime_error("what torch.export wrote loads in Python alone: " + told.files[0]);
-        at::set_num_threads(std::stoi(told.settings.at("threads")));
-        program = std::make_unique<torch::inductor::AOTIModelPackageLoader>(folder + "/" + told.files[0]);
+    TorchPiece(const std::string& folder, const PieceData& manifest, Tensors& tensors) : Piece(manifest, tensors) {
+        if (manifest.settings.at("compiled") != "1")
+            throw std::runtime_error("what torch.export wrote loads in Python alone: " + manifest.files[0]);
+        at::set_num_threads(std::stoi(manifest.settings.at("threads")));
+        program = std::make_unique<torch::inductor::AOTIModelPackageLoader>(folder + "/" + manifest.files[0]);
     }
 
     static at::Tensor view(const Tensor& tensor) {

@@ -12,10 +12,10 @@ import numpy as np
 
 
 class Piece:
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         import torch
 
-        settings, path = told["settings"], str(folder / told["files"][0])
+        settings, path = manifest["settings"], str(folder / manifest["files"][0])
         torch.set_num_threads(int(settings["threads"]))
         compiled = settings["compiled"] == "1"
         self._program = torch._inductor.aoti_load_package(path) if compiled else torch.export.load(path).module()

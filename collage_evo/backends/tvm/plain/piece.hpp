@@ -15,15 +15,15 @@ struct TvmPiece : Piece {
     tvm::ffi::Module machine{tvm::ffi::UnsafeInit{}};
     tvm::ffi::Function main;
 
-    TvmPiece(const std::string& folder, const PieceData& told, Tensors& tensors) : Piece(told, tensors) {
+    TvmPiece(const std::string& folder, const PieceData& manifest, Tensors& tensors) : Piece(manifest, tensors) {
         using namespace tvm::ffi;
-        if (const int threads = std::stoi(told.settings.at("threads")); threads > 1) {
-            setenv("TVM_NUM_THREADS", told.settings.at("threads").c_str(), 1), setenv("TVM_BIND_THREADS", "0", 1);
+        if (const int threads = std::stoi(manifest.settings.at("threads")); threads > 1) {
+            setenv("TVM_NUM_THREADS", manifest.settings.at("threads").c_str(), 1), setenv("TVM_BIND_THREADS", "0", 1);
             Array<String> cores;
             for (int core = 0; core < threads; ++core) cores.push_back(std::to_string(core));
             Function::GetGlobalRequired("runtime.config_threadpool")(-3, threads, cores);  // the system places them
         }
-        const Module library = loaded(folder + "/" + told.files[0]);
+        const Module library = loaded(folder + "/" + manifest.files[0]);
         machine = library->GetFunction("vm_load_executable").value()().cast<Module>();
         machine->GetFunction("vm_initialization").value()(int(kDLCPU), 0, 2);  // pooled memory
         main = machine->GetFunction("main").value();

@@ -19,8 +19,8 @@ SHARE_ALL_CORES = -3
 class Piece:
     """Arrays begin at a multiple of 64 bytes, which the compiled code takes for granted."""
 
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
-        threads = int(told["settings"]["threads"])
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        threads = int(manifest["settings"]["threads"])
         if threads > 1:
             os.environ.update(TVM_NUM_THREADS=str(threads), TVM_BIND_THREADS="0")
         import tvm
@@ -30,7 +30,7 @@ class Piece:
             cores = [str(core) for core in range(threads)]
             tvm.get_global_func("runtime.config_threadpool")(SHARE_ALL_CORES, threads, cores)
         self._tensor = tvm.runtime.from_dlpack
-        self._machine = relax.VirtualMachine(load_library(folder / told["files"][0]), tvm.cpu())
+        self._machine = relax.VirtualMachine(load_library(folder / manifest["files"][0]), tvm.cpu())
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
         """A call that reads and writes these arrays in place."""

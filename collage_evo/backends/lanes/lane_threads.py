@@ -25,7 +25,7 @@ Jobs = SimpleQueue[Callable[[], object] | None]
 """What a lane's thread is to do; None: no more. An interrupt leaves a job either there or not."""
 
 
-class Crew:
+class LaneThreads:
     """Threads for all lanes but the first, which is the caller's; each on a core of its own where there are such.
 
     A lane of ``width`` cores leaves all but the first to threads that libraries start. A crew is for one calling
@@ -49,15 +49,15 @@ class Crew:
         self._jobs[lane - 1].put(job)
 
 
-def crew_here(lanes: int, width: int = 1) -> Crew:
+def lane_threads_here(lanes: int, width: int = 1) -> LaneThreads:
     """The crew of the calling thread, made when first needed, and again in a forked process, which has no threads."""
-    crews: dict[tuple[int, int], weakref.ref[Crew]] = _here.__dict__.setdefault("crews", {})
+    crews: dict[tuple[int, int], weakref.ref[LaneThreads]] = _here.__dict__.setdefault("crews", {})
     known = crews.get((lanes, width))
-    crew = known() if known is not None else None
-    if crew is None or not crew.usable or crew.pid != os.getpid():
-        crew = Crew(lanes, width)
-        crews[lanes, width] = weakref.ref(crew)
-    return crew
+    lane_threads = known() if known is not None else None
+    if lane_threads is None or not lane_threads.usable or lane_threads.pid != os.getpid():
+        lane_threads = LaneThreads(lanes, width)
+        crews[lanes, width] = weakref.ref(lane_threads)
+    return lane_threads
 
 
 def closed_lock() -> threading.Lock:

@@ -41,7 +41,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Equipment:
+class PoolConfig:
     """What every station of one pool measures with; it travels to the machines of a cluster."""
 
     setting: Setting
@@ -56,7 +56,7 @@ class Equipment:
         return slots if self.setting.target.device == CPU else slots[:1]
 
 
-class Station:
+class WorkerSlot:
     """One slot and one measuring process, taken with the first job and kept for the next. Not for several threads.
 
     Args:
@@ -67,7 +67,7 @@ class Station:
     def __init__(self, patience_s: float | None = None, closing: threading.Event | None = None) -> None:
         self._patience_s = patience_s
         self._closing = closing or threading.Event()
-        self._equipment: Equipment | None = None
+        self._config: PoolConfig | None = None
         self._waited_for: tuple[tuple[int, ...], ...] = ()
         """Slots of which none was free in time: it does not wait for them again."""
         self._slot: Slot | None = None
@@ -76,18 +76,18 @@ class Station:
         self._changing = threading.Lock()
         """Held while what it has is given to it or taken from it: it is closed by another thread than uses it."""
 
-    def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Reply[Any] | LeftOut:
+    def measure(self, job: Job, config: PoolConfig, expected: Expected | None) -> Reply[Any] | LeftOut:
         """The reply to ``job``; or, after a pause, that this station may not measure, and why."""
-        if foreign := equipment.setting.target.foreign:
+        if foreign := config.setting.target.foreign:
             return self._left_out(foreign)
-        sandbox = self._sandbox_for(equipment)
+        sandbox = self._sandbox_for(config)
         if sandbox is None:
             return self._left_out("no timing slot is free on this machine")
         if expected is None:
-            return Reply(sandbox.call(job, equipment.timeout_s), self.name)
+            return Reply(sandbox.call(job, config.timeout_s), self.name)
         known = self._reference
         if known is None or known[0] != expected.job:
-            known = self._reference = (expected.job, sandbox.call(expected.job, equipment.timeout_s))
+            known = self._reference = (expected.job, sandbox.call(expected.job, config.timeout_s))
         reference = known[1]
         if isinstance(reference, Failure):
             return self._left_out(str(reference))
@@ -95,7 +95,7 @@ class Station:
         if not expected.agrees(took):
             wanted = f"expected {expected.latency_ms:.2f} ms"
             return self._left_out(f"{took:.2f} ms for the reference placement, {wanted}", took)
-        answer = reference if job == expected.job else sandbox.call(job, equipment.timeout_s)
+        answer = reference if job == expected.job else sandbox.call(job, config.timeout_s)
         return Reply(answer, self.name, took)
 
     @property
@@ -109,7 +109,7 @@ class Station:
         """End the process and let others have the cores."""
         with self._changing:
             sandbox, slot = self._sandbox, self._slot
-            self._equipment = self._slot = self._sandbox = self._reference = None
+            self._config = self._slot = self._sandbox = self._reference = None
         if sandbox is not None:
             sandbox.close()
         if slot is not None:
@@ -119,20 +119,20 @@ class Station:
         time.sleep(REFUSAL_REST_S)
         return LeftOut(self.name, why, took)
 
-    def _sandbox_for(self, equipment: Equipment) -> Sandbox | None:
+    def _sandbox_for(self, config: PoolConfig) -> Sandbox | None:
         """The measuring process; None where no slot became free."""
-        if self._sandbox is None or self._equipment != equipment:
+        if self._sandbox is None or self._config != config:
             self.close()
-            patience_s = 0.0 if self._waited_for == equipment.slots else self._patience_s
+            patience_s = 0.0 if self._waited_for == config.slots else self._patience_s
             slot = acquire_slot(
-                equipment.slots, equipment.setting.run, patience_s, self._closing, equipment.setting.target.device
+                config.slots, config.setting.run, patience_s, self._closing, config.setting.target.device
             )
             if slot is None:
-                self._waited_for = equipment.slots
+                self._waited_for = config.slots
                 return None
-            made = Sandbox(equipment.setting, slot.cores, equipment.memory_bytes)
+            made = Sandbox(config.setting, slot.cores, config.memory_bytes)
             with self._changing:
-                self._slot, self._sandbox, self._equipment = slot, made, equipment
+                self._slot, self._sandbox, self._config = slot, made, config
             if self._closing.is_set():  # by a thread that came before the cores did
                 self.close()
                 return None
@@ -140,74 +140,74 @@ class Station:
         return self._sandbox
 
 
-class Crew:
+class WorkerPool:
     """Stations that are opened as jobs need them and closed together, for good."""
 
     def __init__(self) -> None:
-        self._idle: queue.LifoQueue[Station] = queue.LifoQueue()
-        self._all: list[Station] = []
+        self._idle: queue.LifoQueue[WorkerSlot] = queue.LifoQueue()
+        self._all: list[WorkerSlot] = []
         self._closing = threading.Event()
 
-    def measure(self, equipment: Equipment, job: Job) -> Reply[Any] | LeftOut:
+    def measure(self, config: PoolConfig, job: Job) -> Reply[Any] | LeftOut:
         """``job``'s reply, from a station that is idle or a new one."""
         closed: Reply[Any] = Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
         if self._closing.is_set():
             return closed
         try:
-            station = self._idle.get_nowait()
+            worker_slot = self._idle.get_nowait()
         except queue.Empty:
-            station = Station(closing=self._closing)
-            self._all.append(station)
+            worker_slot = WorkerSlot(closing=self._closing)
+            self._all.append(worker_slot)
         try:
-            reply = station.measure(job, equipment, None)
+            reply = worker_slot.measure(job, config, None)
         finally:
-            self._idle.put(station)
+            self._idle.put(worker_slot)
         return closed if self._closing.is_set() else reply
 
     def close(self) -> None:
         """End all processes and free their cores. Whoever still waits for an answer gets one that does not count."""
         self._closing.set()
-        for station in self._all:
-            station.close()
+        for worker_slot in self._all:
+            worker_slot.close()
 
 
-class Stations:
+class LocalPool:
     """This machine's crew, and after it was closed a new one. A copy sent to another machine starts without."""
 
     def __init__(self) -> None:
-        self.crew = Crew()
+        self.worker_pool = WorkerPool()
 
     def close(self) -> None:
         """End the crew's processes and free its cores."""
-        self.crew.close()
-        self.crew = Crew()
+        self.worker_pool.close()
+        self.worker_pool = WorkerPool()
 
-    def __reduce__(self) -> tuple[type[Stations], tuple[()]]:
-        return Stations, ()
+    def __reduce__(self) -> tuple[type[LocalPool], tuple[()]]:
+        return LocalPool, ()
 
 
 class _OfWorker:
     """The one station that a worker process of a cluster has; its threads take turns."""
 
     def __init__(self) -> None:
-        self._station: Station | None = None
+        self._worker_slot: WorkerSlot | None = None
         self._lock = threading.Lock()
 
     def measure(
-        self, equipment: Equipment, expected: Expected | None, job: Job
+        self, config: PoolConfig, expected: Expected | None, job: Job
     ) -> Reply[Any] | LeftOut:
         with self._lock:
-            if self._station is None:
+            if self._worker_slot is None:
                 for variable in SET_BY_DASK:
                     os.environ.pop(variable, None)
-                self._station = Station(SLOT_PATIENCE_S)
-                atexit.register(self._station.close)
-            return self._station.measure(job, equipment, expected)
+                self._worker_slot = WorkerSlot(SLOT_PATIENCE_S)
+                atexit.register(self._worker_slot.close)
+            return self._worker_slot.measure(job, config, expected)
 
 
 _of_worker = _OfWorker()
 
 
-def measure_on_worker(equipment: Equipment, expected: Expected | None, job: Job) -> Reply[Any] | LeftOut:
+def measure_on_worker(config: PoolConfig, expected: Expected | None, job: Job) -> Reply[Any] | LeftOut:
     """What a cluster's worker does: ``job`` on its own station, refused where it disagrees with ``expected``."""
-    return _of_worker.measure(equipment, expected, job)
+    return _of_worker.measure(config, expected, job)

@@ -18,7 +18,7 @@ from collage_evo.backends.registry import Origin, register_from
 from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.measure.bursts import Burst, burst
 from collage_evo.fitness.measure.references import read_references
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.modules import module_command, module_environment
 from collage_evo.runtime.artifact import load_artifact
 
@@ -42,7 +42,7 @@ class _Ran(NamedTuple):
     used_s: float
 
 
-class Beside:
+class ReferenceProcess:
     """An artifact, loaded and ready to run in a process on this one's cores, which ends with this one.
 
     Raises:
@@ -52,7 +52,7 @@ class Beside:
     def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
         # In the group of this process: who kills that one kills both.
         self._process = subprocess.Popen(
-            module_command("collage_evo.fitness.measure.beside"),
+            module_command("collage_evo.fitness.measure.reference_process"),
             env=module_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ def serve(asked: TextIO, answers: TextIO) -> None:
 
     artifact, references, registered = from_json(asked.readline(), _Given)
     register_from(registered)
-    at_work = Alone(load_artifact(artifact))
+    at_work = SingleSession(load_artifact(artifact))
     at_work.feed(read_references(references)[0][0])
     at_work.session.execute()
     say(())

@@ -13,15 +13,15 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
 from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import PlacementJob, Setting
 from collage_evo.fitness.measure.judging import Estimate, Judge
-from collage_evo.fitness.measure.kept import KeptPieces
+from collage_evo.fitness.measure.loaded_pieces import LoadedPieceCache
 from collage_evo.fitness.measure.patience import ended_after, patience_s
+from collage_evo.fitness.measure.reference_process import AnchorEnded, ReferenceProcess
 from collage_evo.fitness.measure.references import Reference
-from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Program
@@ -61,8 +61,8 @@ class WholeModels:
         self._setting, self._target, self._shares = setting, target, shares
         self._references, self._judge = references, judge
         self._exclusive, self._undisturbed = exclusive, undisturbed
-        self._anchor: tuple[str, Beside | Alone] | None = None
-        self.kept = KeptPieces()
+        self._anchor: tuple[str, ReferenceProcess | SingleSession] | None = None
+        self.loaded_pieces = LoadedPieceCache()
 
     def measure(
         self,
@@ -79,9 +79,9 @@ class WholeModels:
         """
         if isinstance(program, BuildFailure):
             return unbuilt(program)
-        alone, policy = self._setting.sessions == 1, self._setting.policy
-        race = placed if alone else None
-        load = partial(Session, [program], self._target, load=self.kept.loader() if race else None)
+        single_session, policy = self._setting.sessions == 1, self._setting.policy
+        race = placed if single_session else None
+        load = partial(Session, [program], self._target, load=self.loaded_pieces.loader() if race else None)
         with ExitStack() as stack:
             session = stack.enter_context(load())
             with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
@@ -98,8 +98,8 @@ class WholeModels:
             judged = None if race else self._judge.over_samples(session, exact)
             if isinstance(judged, Failure):
                 return judged
-            at_work: Alone | Crowd = Alone(session)
-            if not alone:
+            at_work: SingleSession | Crowd = SingleSession(session)
+            if not single_session:
                 session.close()
                 at_work = stack.enter_context(Crowd(load, self._shares))
             at_work.feed(self._references()[0][0])
@@ -129,27 +129,27 @@ class WholeModels:
         return self._judge.settled(estimate, exact), False
 
     def _timing(
-        self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
+        self, at_work: SingleSession | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
     ) -> Timing:
         """Time what is ready to run, alone on this machine from here on."""
         behind_ms = self._setting.policy.near_best * placed.best_ms if placed else math.inf
-        if placed and placed.anchor and isinstance(at_work, Alone):
+        if placed and placed.anchor and isinstance(at_work, SingleSession):
             once = partial(self._against_anchor, placed, at_work, timing, give_up_ms)
             try:
                 return once()
             except AnchorEnded:  # no fault of the placement's
                 self._anchor = None
                 return once()
-        self._exclusive.alone()
+        self._exclusive.acquire_exclusive()
         once = partial(at_work.measure, timing, give_up_ms, behind_ms)
         return self._undisturbed(at_work.sessions[0], once, timing)
 
     def _against_anchor(
-        self, placed: PlacementJob, at_work: Alone, timing: TimingSettings, give_up_ms: float
+        self, placed: PlacementJob, at_work: SingleSession, timing: TimingSettings, give_up_ms: float
     ) -> Timing:
         anchor = self._ready_anchor(placed.anchor, placed.anchor_ms)
         warm_up(at_work, timing.warmup, give_up_ms)
-        self._exclusive.alone()
+        self._exclusive.acquire_exclusive()
         return time_against(anchor, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
 
     def _ready_anchor(self, artifact: str, latency_ms: float) -> Anchor:
@@ -157,14 +157,14 @@ class WholeModels:
         if self._anchor is None or self._anchor[0] != artifact:
             self._anchor = artifact, self._loaded_anchor(Path(artifact))
         loaded = self._anchor[1]
-        if isinstance(loaded, Alone):
+        if isinstance(loaded, SingleSession):
             return Anchor(partial(burst, loaded), latency_ms)
         return Anchor(loaded.burst, latency_ms, lambda: loaded.used_s)
 
-    def _loaded_anchor(self, artifact: Path) -> Beside | Alone:
+    def _loaded_anchor(self, artifact: Path) -> ReferenceProcess | SingleSession:
         if self._target.threads > 1:
-            return Beside(artifact, self._setting.files.reference, self._setting.registered)
-        at_work = Alone(load_artifact(artifact))
+            return ReferenceProcess(artifact, self._setting.files.reference, self._setting.registered)
+        at_work = SingleSession(load_artifact(artifact))
         at_work.feed(self._references()[0][0])
         at_work.session.execute()
         return at_work

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.jobs import PlacementJob, WholeJob
+from collage_evo.fitness.measure.reference_process import AnchorEnded, ReferenceProcess
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
@@ -37,7 +37,7 @@ def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sand
 
 def anchors(sandbox: Sandbox) -> list[psutil.Process]:
     started = psutil.Process(sandbox.start().pid).children()
-    return [process for process in started if "collage_evo.fitness.measure.beside" in process.cmdline()]
+    return [process for process in started if "collage_evo.fitness.measure.reference_process" in process.cmdline()]
 
 
 def test_the_anchor_has_a_process_of_its_own_on_several_threads(timed: tuple[Sandbox, PlacementJob]) -> None:
@@ -55,5 +55,5 @@ def test_the_anchor_has_a_process_of_its_own_on_several_threads(timed: tuple[San
 
 def test_an_anchor_that_cannot_be_loaded_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AnchorEnded, match="exit code 1"):
-        Beside(tmp_path / "none.collage", tmp_path / "none.npz", ())
+        ReferenceProcess(tmp_path / "none.collage", tmp_path / "none.npz", ())
     assert "none.collage" in capfd.readouterr().err
