@@ -44,9 +44,9 @@ from collage_evo.config import parse_config
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.final.answer import RUNS
-from collage_evo.fitness.final.race import Race, Track, race
+from collage_evo.fitness.final.race import Race, RaceRunner, race
 from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Ratio, Stopping
-from collage_evo.fitness.measure.bursts import log_ratio, log_ratios
+from collage_evo.fitness.measure.sample_batches import log_ratio, log_ratios
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.open import open_run
@@ -189,10 +189,10 @@ def record(context: RunContext, artifacts: Mapping[str, Path], rounds: int, outp
 def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:
     """Rounds in several processes, ``RELOADS`` in each."""
     found: list[list[float]] = []
-    with context.whole.undisturbed() as cores:
+    with context.whole.uncontended() as cores:
         for index in range(processes):
-            with Track(artifacts, context.whole, cores, random.Random(index)) as track:
-                track.take_seats(artifacts)
+            with RaceRunner(artifacts, context.whole, cores, random.Random(index)) as track:
+                track.start_sandboxes(artifacts)
                 rounds = [track.round(list(artifacts)) for _ in range(RELOADS)]
             found.append([log_ratio(one["rival"], one["it"]) for one in rounds])
             output.write_text(json.dumps(found))

@@ -33,10 +33,10 @@ from collage_evo.fitness.final.baselines import best_single
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
+from collage_evo.run.stages.baselines import measure_baselines
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.singles import measure_baselines
 
 START_S = 60.0
 KILL_AFTER_S = 10.0

@@ -70,9 +70,9 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
-from collage_evo.run.finalists import feasible_placements
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.front import feasible_baselines
+from collage_evo.run.race_candidates import feasible_placements
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.target.target import CPU
@@ -220,7 +220,7 @@ def compiled(run: RunContext, placements: Mapping[str, Placement], space: Search
         if isinstance(written, Failure):
             print(f"{name} is left out: {written}", flush=True)
             continue
-        with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+        with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             opened = sandbox.call(OpenJob(str(written)), run.pool.timeout_s)
         if isinstance(opened, Failure):
             print(f"{name} is left out: {opened}", flush=True)

@@ -20,7 +20,7 @@ from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.report.finished import result_in
 from collage_evo.report.result import Operator, Result
-from collage_evo.run.stages.precision import SHARES, Shares
+from collage_evo.run.stages.precision import SHARES, Sensitivities
 from collage_evo.run.store import Store
 
 CALIBRATING, REDUCING = "calibrating", "what each operator loses in a lower precision"
@@ -62,7 +62,7 @@ def _task(run: Path) -> str:
 
 
 def _expected(run: Path) -> str:
-    shares = (Store(run / "work").get(SHARES, Shares) or {}).get(Arithmetic.INT8, ())
+    shares = (Store(run / "work").get(SHARES, Sensitivities) or {}).get(Arithmetic.INT8, ())
     return f"{math.sqrt(math.fsum(shares)):.2%}" if shares else ""
 
 

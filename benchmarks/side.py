@@ -37,7 +37,7 @@ from collage_evo.runtime.artifact import Artifact, read_artifact
 
 Call = Callable[[], object]
 WARM_UP = 5
-BURST = 20
+BATCH_RUNS = 20
 """Runs between two pauses."""
 
 
@@ -157,7 +157,7 @@ def main() -> None:
         times: list[float] = []
         before, end = page_faults(), time.perf_counter() + request["seconds"]
         while not times or time.perf_counter() < end:
-            if request["pause_s"] and len(times) % BURST == 0:
+            if request["pause_s"] and len(times) % BATCH_RUNS == 0:
                 time.sleep(request["pause_s"])
             start = time.perf_counter()
             call()

@@ -21,7 +21,7 @@ from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
-from collage_evo.run.stages.singles import measure_baselines
+from collage_evo.run.stages.baselines import measure_baselines
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet")
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")

@@ -37,10 +37,10 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.baselines import measure_baselines
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.singles import measure_baselines
 
 
 @dataclass(frozen=True)

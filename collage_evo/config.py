@@ -263,7 +263,7 @@ class VerifyConfig(Section):
 
 
 class FinalConfig(Section):
-    finalists: PositiveInt = Field(
+    candidates: PositiveInt = Field(
         2,
         description="Placements that race for being the answer: by the learned model and by their times in turn, "
         "and the last of them with a margin below the budget of error. More: less depends on single times of the "

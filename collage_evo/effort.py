@@ -24,7 +24,7 @@ QUICK: Mapping[str, Any] = {
     "fitness.timing.min_seconds": 0.1,
     "search.seconds": 5.0,
     "search.rewrites": False,
-    "final.finalists": 1,
+    "final.candidates": 1,
     "final.seconds": 5.0,
     "final.speeds": "searched",
 }
@@ -37,7 +37,7 @@ THOROUGH: Mapping[str, Any] = {
     "accuracy.seconds": 60.0,
     "costs.seconds": 120.0,
     "search.seconds": 540.0,
-    "final.finalists": 5,
+    "final.candidates": 5,
     "final.seconds": 90.0,
 }
 """Libraries that are slow to compile take part whatever they take. More placements are measured, on costs that are

@@ -129,12 +129,12 @@ class Policy:
         0.02, 1e-6, 0.49, "Chance, each time one asks, that somebody has to leave who is faster by that much")
     race_near: float = _decides(
         1.15, 1, 1000, "Libraries alone take part that take at most this many times as long as the best")
-    race_near_disturbed: float = _decides(1.5, 1, 1000, "The same where others disturbed either's time")
+    race_near_contended: float = _decides(1.5, 1, 1000, "The same where others disturbed either's time")
     race_share_ms: float = _decides(
         300.0, 0, 1e6, "What each has of a round, ms, or as long as all took to load where that is longer")
-    finalist_margin: float = _decides(
+    candidate_margin: float = _decides(
         0.95, 0, 1, "One placement of those that race at least keeps to this share of the budget of error")
-    finalist_safer: float = _decides(
+    candidate_safer: float = _decides(
         0.5, 0, 1, "Where a metric finds some equally wrong, each is predicted to err this share of one before it")
     # fmt: on
 

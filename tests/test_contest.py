@@ -29,21 +29,21 @@ CONTROL = "nncf accuracy control"
 
 def _control(script: Any, folder: Path, wall_s: float) -> Any:
     """NNCF with accuracy control alone, asked for at most ``wall_s``; answers lie in ``folder``."""
-    finders, entrants = script("contest.finders"), script("contest.entrants")
+    finders, candidates = script("contest.finders"), script("contest.entrants")
     others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {CONTROL})
-    task, asking = script("contest.task").Task("lines", folder, "top1"), entrants.Asking(1, (), wall_s, others)
-    return entrants.entrants(task, folder, asking, print)
+    task, asking = script("contest.task").Task("lines", folder, "top1"), candidates.Asking(1, (), wall_s, others)
+    return candidates.candidates(task, folder, asking, print)
 
 
 def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.0) -> Any:
     """Of five contestants on two samples: ours takes 1 ms, the tool that keeps a drop of 0.01 takes 2 ms."""
-    entrants, race = script("contest.entrants"), script("contest.race")
+    candidates, race = script("contest.entrants"), script("contest.race")
     found, served = script("contest.found").Found, script("contest.engines").Served("onnxruntime", "model.onnx")
     turn = script("turns").Turn
 
     def entrant(told: str, right: float | None, budget: float | None = None, reason: str = "") -> Any:
         scores = None if right is None else np.array([1.0, right])
-        return entrants.Entrant(told, budget, folder, found(3.0, served, reason), scores)
+        return candidates.Entrant(told, budget, folder, found(3.0, served, reason), scores)
 
     said = [
         entrant("onnxruntime f32", 1.0),

@@ -100,7 +100,7 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
 """Options that are another word for keys of the configuration."""
 
 
-def require_said_once(given: Mapping[str, object], overrides: Sequence[str] | None) -> None:
+def require_given_once(given: Mapping[str, object], overrides: Sequence[str] | None) -> None:
     """Make sure that no option is ``given`` (None: it is not) together with ``-s`` for a key that it stands for.
 
     Raises:

@@ -41,13 +41,13 @@ def compare(
     from collage_evo.report.comparison import print_comparison, verdict
     from collage_evo.report.progress import reporter
     from collage_evo.run.compare import compare as compare_one
-    from collage_evo.run.subject import subjects
+    from collage_evo.run.compared import subjects
 
     allowed, code = None if budget is None else budget_option(budget), 0
     found = []
-    for subject in subjects(artifact, against, data, trust):
+    for compared in subjects(artifact, against, data, trust):
         with reporter() as progress:
-            found.append(compare_one(subject, progress, allowed, libraries or (), seconds, at_least))
+            found.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least))
         code = max(code, found[-1].exit_code(at_least))
     if as_json:
         records = [
@@ -75,13 +75,13 @@ def recheck(
     from collage_evo.report.comparison import OVER_BUDGET
     from collage_evo.report.progress import reporter
     from collage_evo.report.rechecked import print_rechecked
+    from collage_evo.run.compared import subjects
     from collage_evo.run.recheck import recheck as recheck_one
     from collage_evo.run.recheck import write_rechecked
-    from collage_evo.run.subject import subjects
 
     profiles = subjects(artifact, against, data, trust)
     with reporter() as progress:
-        found = [recheck_one(subject, progress, seconds) for subject in profiles]
+        found = [recheck_one(compared, progress, seconds) for compared in profiles]
     written = write_rechecked(profiles[0], found, artifact)
     if as_json:
         print(written.read_text())

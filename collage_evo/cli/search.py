@@ -25,7 +25,7 @@ from collage_evo.cli.app import (
     Threads,
     Trust,
     app,
-    require_said_once,
+    require_given_once,
 )
 from collage_evo.cli.stop import resumable
 from collage_evo.codec import to_json
@@ -64,7 +64,7 @@ def run(
 
     given = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
     given |= {"--precision exact": precision if precision == EXACT else None, "--metric": metric}
-    require_said_once({**given, "--like": like, "--out": out}, overrides)
+    require_given_once({**given, "--like": like, "--out": out}, overrides)
     words = {"effort": effort, "target.threads": threads}
     said = [*(overrides or ()), *(f"{key}={value}" for key, value in words.items() if value is not None)]
     file = model_file(load_config(source, said))
@@ -144,7 +144,7 @@ def _begin(
     from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory, start_run
 
-    require_said_once({"--out": out}, overrides)
+    require_given_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
     begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)

@@ -199,4 +199,6 @@ def _rendered(name: str, manifest: Mapping[str, Any], program: Program) -> str:
         of_library[piece.backend] = environment.from_string(text).render(piece=first, manifest=manifest)
     source = environment.from_string(_template(name))
     wide = not this_machine().saturates_int8  # as the files' weights are written here, wherever the answer was made
-    return source.render(manifest=manifest, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide)
+    return source.render(
+        manifest=manifest, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide
+    )

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collage_evo.fitness.ahead import Ahead, Compiled
+from collage_evo.fitness.compile_ahead import CompileAhead, Compiled
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.builders import Builders
@@ -41,7 +41,7 @@ class MeasuredEvaluator:
     builders: Builders
     timing: TimingSettings
     give_up_ms: float
-    anchor: Anchored | None = None
+    reference_run: Anchored | None = None
     """What placements are timed against; they are timed by the clock alone where there is none."""
     budget: float = math.inf
     """The largest error of an answer."""
@@ -61,19 +61,20 @@ class MeasuredEvaluator:
         outcomes: dict[int, Outcome] = {}
         count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.executor.local else 1
         threads = ThreadPoolExecutor(count)
-        with Ahead(self.builders, placements, 1 if self.pool.executor.local else MOST_AT_ONCE) as ahead:
+        waiting = 1 if self.pool.executor.local else MOST_AT_ONCE
+        with CompileAhead(self.builders, placements, waiting) as compile_ahead:
             try:
-                begun = [threads.submit(self._measure_all, ahead, outcomes, until) for _ in range(count)]
+                begun = [threads.submit(self._measure_all, compile_ahead, outcomes, until) for _ in range(count)]
                 for hand in as_completed(begun):
                     hand.result()
             finally:
                 threads.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
-        return [outcomes.get(number) for number in range(ahead.taken)]
+        return [outcomes.get(number) for number in range(compile_ahead.taken)]
 
-    def _measure_all(self, ahead: Ahead, outcomes: dict[int, Outcome], until: float) -> None:
+    def _measure_all(self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float) -> None:
         """Measure what is ready until there is no more, or no time."""
-        while ready := ahead.ready(self._any_right, lambda: self.clock() >= until):
-            with ahead.making if self._fills_machine else nullcontext():
+        while ready := compile_ahead.ready(self._any_right, lambda: self.clock() >= until):
+            with compile_ahead.making if self._fills_machine else nullcontext():
                 outcomes.update(self._measured(ready))
 
     @property
@@ -89,8 +90,9 @@ class MeasuredEvaluator:
         found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
         running = [one for one in ready if one.failure is None]
         jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
-        if (anchor := self.anchor) is not None:
-            jobs = [replace(job, anchor=str(anchor.artifact), anchor_ms=anchor.latency_ms) for job in jobs]
+        if (reference_run := self.reference_run) is not None:
+            artifact, ms = str(reference_run.artifact), reference_run.latency_ms
+            jobs = [replace(job, reference_run=artifact, reference_run_ms=ms) for job in jobs]
         for one, reply in zip(running, self.pool.map(jobs), strict=True):
             outcome = _outcome(reply)
             if outcome.failure is not None and outcome.failure.fault is Fault.CLOSED:
@@ -125,6 +127,6 @@ def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
         timing.n,
         error=answer.relative_error,
         worker=worker,
-        disturbed=answer.disturbed,
+        contended=answer.contended,
         rough=answer.rough,
     )

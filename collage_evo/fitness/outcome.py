@@ -61,7 +61,7 @@ class Outcome:
     failure: Failure | None = None
     error: float | None = None
     worker: str = ""
-    disturbed: bool = False
+    contended: bool = False
     rough: bool = False
 
     @property

@@ -21,7 +21,7 @@ Feeds = Mapping[str, Any]
 
 
 def taking_each_branch(
-    model: onnx.ModelProto, given: Sequence[Feeds], threads: int, patience_s: float | None = None
+    model: onnx.ModelProto, given: Sequence[Feeds], threads: int, timeout_s: float | None = None
 ) -> tuple[list[Feeds], tuple[str, ...]]:
     """Random inputs that take branches which ``given`` inputs do not, and the Ifs of which one side was never taken.
 
@@ -31,14 +31,14 @@ def taking_each_branch(
         model: with its inputs' shapes fixed.
         given: inputs that it is run on anyway.
         threads: that a run may use.
-        patience_s: a run that takes longer is ended.
+        timeout_s: a run that takes longer is ended.
     """
     ifs = [node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD]
     known = Values(model, inferred(model)) if ifs else None  # of a large model it takes a while
     decided = [node for node in ifs if known is not None and not known.settled(node.input[0])]
     if not decided:
         return [], ()
-    reference = Reference(_only(model, sorted({node.input[0] for node in decided})), threads, patience_s=patience_s)
+    reference = Reference(_only(model, sorted({node.input[0] for node in decided})), threads, timeout_s=timeout_s)
     sides = {(node.name or node.output[0], node.input[0]): set[bool]() for node in decided}
 
     def new(feeds: Feeds) -> bool:

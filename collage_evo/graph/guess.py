@@ -21,7 +21,7 @@ from collage_evo.graph.shapes import dynamic_inputs, is_tensor, open_axes, writt
 USUAL = (224, 128, 640)
 """Sizes that a person is likely to want."""
 SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 224, 256, 320, 384, 512, 576, 640, 1024, 1280, 1536, 4096, 16000)
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """Time for finding sizes that run."""
 MOST_FORCED = 64
 """Sizes of weights, smallest first, that are tried for an axis."""
@@ -73,8 +73,8 @@ class _Trial:
 
     def __init__(self, model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> None:
         self._model, self._known = model, known
-        self._reference = Reference(model, patience_s=PATIENCE_S)
-        self._deadline = time.monotonic() + PATIENCE_S
+        self._reference = Reference(model, timeout_s=TIMEOUT_S)
+        self._deadline = time.monotonic() + TIMEOUT_S
         self._ran: dict[str, bool] = {}
 
     def runs(self, shapes: Mapping[str, Sequence[int]]) -> bool:

@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 def interruptible(
-    work: Callable[[], T], stop: Callable[[], None] = lambda: None, patience_s: float | None = None
+    work: Callable[[], T], stop: Callable[[], None] = lambda: None, timeout_s: float | None = None
 ) -> T:
     """What ``work`` gives, done in a thread of its own: no call into a library lets this one hear Ctrl-C.
 
-    When this one is interrupted, or ``patience_s`` is over, ``stop`` asks the work to end, which is not waited for.
+    When this one is interrupted, or ``timeout_s`` is over, ``stop`` asks the work to end, which is not waited for.
 
     Raises:
-        TimeoutError: it took longer than ``patience_s``.
+        TimeoutError: it took longer than ``timeout_s``.
     """
     future: Future[T] = Future()
 
@@ -30,7 +30,7 @@ def interruptible(
 
     try:
         threading.Thread(target=do, daemon=True, name="interruptible").start()
-        return future.result(patience_s)
+        return future.result(timeout_s)
     except BaseException:
         stop()
         raise

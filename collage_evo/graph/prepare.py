@@ -93,7 +93,7 @@ def prepare_model(
     threads: int,
     feeds: Sequence[Values] = (),
     any_shapes: bool = False,
-    patience_s: float | None = None,
+    timeout_s: float | None = None,
 ) -> PreparedModel:
     """Read ``file``, fix its shapes, run it.
 
@@ -104,7 +104,7 @@ def prepare_model(
         threads: that the reference may use.
         feeds: a person's own inputs, in place of random ones.
         any_shapes: take the smallest sizes that run where neither ``shapes`` nor the model says which.
-        patience_s: a run that takes longer is ended.
+        timeout_s: a run that takes longer is ended.
 
     Raises:
         InputError: the model cannot be used; the message says why and how to mend it.
@@ -112,17 +112,17 @@ def prepare_model(
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = file.load(known, any_shapes)
     model, unfixed = _loaded(loaded, threads)
-    reference = Reference(model, threads, patience_s=patience_s)  # first: it says what is wrong with a file
+    reference = Reference(model, threads, timeout_s=timeout_s)  # first: it says what is wrong with a file
     given = list(feeds or (random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)))
-    more, unchecked = taking_each_branch(loaded.original, given, threads, patience_s)
+    more, unchecked = taking_each_branch(loaded.original, given, threads, timeout_s)
     given += more
     names = [value.name for value in model.graph.output]
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     edges = edge_samples(model, given[0], reference)
     del reference  # large models are not loaded twice at the same time
-    moving = functools.cache(lambda: Moved(model, threads, patience_s))
+    moving = functools.cache(lambda: Moved(model, threads, timeout_s))
     pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
-    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, patience_s, moving)
+    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, timeout_s, moving)
     edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     seen = observe(model, given[0], threads)
@@ -175,7 +175,7 @@ def _noise(
     pairs: Sequence[tuple[Values, Values]],
     repeated: Mapping[str, float],
     threads: int,
-    patience_s: float | None,
+    timeout_s: float | None,
     moving: Callable[[], Moved],
 ) -> tuple[dict[str, float], list[str]]:
     """The noise of each output, given how far a second run was off, and what a person should know of it.
@@ -188,7 +188,7 @@ def _noise(
     noise = {name: math.inf if name in random else error for name, error in repeated.items()}
     remarks = [f"output {name!r} differs from run to run: it is not compared" for name in random]
     try:
-        reference = Reference(model, threads, optimised=True, patience_s=patience_s)
+        reference = Reference(model, threads, optimised=True, timeout_s=timeout_s)
         optimised = [_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs]
         del reference
     except InputError as failure:

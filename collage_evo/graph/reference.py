@@ -37,18 +37,18 @@ class Reference:
         threads: threads inside one operator.
         optimised: with all of ONNX Runtime's graph optimisations, as a person gets it by default. A model that
             loads only with them, because an operator has no kernel of its own, always gets them.
-        patience_s: a run that takes longer is ended; without it a run takes as long as it takes.
+        timeout_s: a run that takes longer is ended; without it a run takes as long as it takes.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
     def __init__(
-        self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, patience_s: float | None = None
+        self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, timeout_s: float | None = None
     ) -> None:
         import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
 
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         levels = ort.GraphOptimizationLevel
         # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
@@ -78,7 +78,7 @@ class Reference:
         try:
             return self._ended_in_time(run_session, feeds)
         except TimeoutError:
-            took = f"a run of the model takes longer than {self._patience_s:g} s"
+            took = f"a run of the model takes longer than {self._timeout_s:g} s"
             raise InputError(f"{took}: ONNX Runtime was stopped; fitness.timeout_s allows more") from None
         except Exception as error:
             raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
@@ -96,7 +96,7 @@ class Reference:
         def stop() -> None:
             options.terminate = True
 
-        return interruptible(lambda: run(self._session, feeds, options), stop, self._patience_s)
+        return interruptible(lambda: run(self._session, feeds, options), stop, self._timeout_s)
 
 
 def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:

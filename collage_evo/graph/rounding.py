@@ -33,14 +33,14 @@ class Moved:
     Args:
         model: a model that ONNX Runtime runs.
         threads: that a run may use.
-        patience_s: a run that takes longer is ended.
+        timeout_s: a run that takes longer is ended.
 
     Raises:
         InputError: the model cannot be written in this form.
     """
 
-    def __init__(self, model: ModelProto, threads: int, patience_s: float | None) -> None:
-        self._reference = Reference(_moved(model), threads, patience_s=patience_s)
+    def __init__(self, model: ModelProto, threads: int, timeout_s: float | None) -> None:
+        self._reference = Reference(_moved(model), threads, timeout_s=timeout_s)
 
     def errors(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
         """The relative error (2-norm) of each output that the model gives as ``expected`` for ``feeds``.

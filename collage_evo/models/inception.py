@@ -87,7 +87,8 @@ class _InceptionV3(ConvNet):
         three = self.row(x, channels, (1, 384))
         threes = self.row(x, channels, (1, 448), (3, 384))
         both = [self.row(y, 384, (kernel, 384)) for y in (three, threes) for kernel in ((1, 3), (3, 1))]
-        return self.side_by_side(self.row(x, channels, (1, 320)), *both, self.row(self.averaged(x), channels, (1, 192)))
+        pooled = self.row(self.averaged(x), channels, (1, 192))
+        return self.side_by_side(self.row(x, channels, (1, 320)), *both, pooled)
 
     def row(self, x: str, channels: int, *layers: tuple[int | tuple[int, int], int]) -> str:
         """Convolutions one after the other, each told by its kernel and its channels."""

@@ -69,8 +69,8 @@ def noisy_times(result: Result, home: Path) -> str:
     if tried.high / max(tried.low, 1e-9) < UNSURE or best.p90_ms / best.p10_ms < 2 * UNSURE:
         return ""
     return (
-        f"times of the same model were {format_ms(best.p10_ms)} to {format_ms(best.p90_ms)} ms, so something else may "
-        "have used the machine: run again when it is quiet"
+        f"times of the same model were {format_ms(best.p10_ms)} to {format_ms(best.p90_ms)} ms, so something else "
+        "may have used the machine: run again when it is quiet"
     )
 
 

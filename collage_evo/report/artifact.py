@@ -12,18 +12,18 @@ from collage_evo.runtime.signature import NodeArg
 
 def print_artifact(found: Artifact) -> None:
     """The target, the model's inputs and outputs, each profile's regions, the fall-back."""
-    _say(f"target {found.target.device}, {found.target.threads} thread(s)")
+    _line(f"target {found.target.device}, {found.target.threads} thread(s)")
     for kind, args in (("input", found.signature.inputs), ("output", found.signature.outputs)):
         for arg in args:
-            _say(f"{kind} {arg.name}: {_declared(arg)}")
+            _line(f"{kind} {arg.name}: {_declared(arg)}")
     open_shapes = len(found.profiles) > 1 or found.fallback is not None
     for index, profile in enumerate(found.profiles):
         if open_shapes:
             shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
-            _say(f"profile {index}: {format_shapes(dict(shapes))}")
+            _line(f"profile {index}: {format_shapes(dict(shapes))}")
         _print_regions(profile.program)
     if found.fallback is not None:
-        _say("any other shapes:")
+        _line("any other shapes:")
         _print_regions(found.fallback)
 
 
@@ -31,27 +31,27 @@ def print_bench(report: BenchReport, profile: bool) -> None:
     """Shapes, latency, and with ``profile`` each region's and each border's share."""
     for kind, tensors in (("input", report.inputs), ("output", report.outputs)):
         for name, (dtype, shape) in tensors.items():
-            _say(f"{kind} {name}: {dtype}{list(shape)}")
+            _line(f"{kind} {name}: {dtype}{list(shape)}")
     where = " in the fall-back" if report.fallback else ""
-    _say(
+    _line(
         f"median {report.median_ms:.3f} ms{where} (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
         f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"
     )
     if report.device_ms is not None:
-        _say(f"by the device's events {report.device_ms:.3f} ms, without copies of inputs and outputs")
+        _line(f"by the device's events {report.device_ms:.3f} ms, without copies of inputs and outputs")
     if not profile:
         return
     for index, (engine, spent) in enumerate(report.regions):
-        _say(f"region {index} {engine}: {spent:.3f} ms")
+        _line(f"region {index} {engine}: {spent:.3f} ms")
     for hop in report.transitions:
         cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
         size = "" if hop.nbytes is None else f", {hop.nbytes} bytes"
         copied = {None: ", and a copy", 0.0: ""}.get(hop.copy_ms, f", and {hop.copy_ms:.3f} ms for a copy")
-        _say(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}{copied}")
-    _say(f"outside the regions: {report.outside_ms:.3f} ms")
+        _line(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}{copied}")
+    _line(f"outside the regions: {report.outside_ms:.3f} ms")
 
 
-def _say(line: str) -> None:
+def _line(line: str) -> None:
     print(printable(line))
 
 
@@ -59,7 +59,7 @@ def _print_regions(program: Program) -> None:
     for index, piece in enumerate(program.pieces):
         ends = piece.nodes[0] if len(piece.nodes) == 1 else f"{piece.nodes[0]} .. {piece.nodes[-1]}"
         engine = f"{piece.backend} {piece.backend_version} ({piece.variant})"
-        _say(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
+        _line(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
 
 
 def _declared(arg: NodeArg) -> str:

@@ -44,10 +44,10 @@ def front_table(result: Result) -> Table:
 def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
     """What is fastest at each error and the answer, then each other backend alone."""
     chosen = shown(points)
-    return [_row(point) for point in (*chosen, *(one for one in fastest_singles(points) if one not in chosen))]
+    return [_row(point) for point in (*chosen, *(one for one in fastest_baselines(points) if one not in chosen))]
 
 
-def fastest_singles(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     """Each backend alone in each of its arithmetics: the fastest of its ways to do that."""
     fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
     for point in sorted(points, key=lambda point: point.latency_ms):
@@ -176,4 +176,5 @@ def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
 
 
 def _row(point: FrontPoint) -> Row:
-    return (format_ms(point.latency_ms), format_number(point.error), timing_of(point), describe_point(point), point.answer)
+    ms, error = format_ms(point.latency_ms), format_number(point.error)
+    return (ms, error, timing_of(point), describe_point(point), point.answer)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from collage_evo.report.front import describe_point, fastest_singles, format_budget, proved_front, timing_of
+from collage_evo.report.front import describe_point, fastest_baselines, format_budget, proved_front, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.svg import LINE, Box, format_tick, text, text_box, ticks, wrapped
 from collage_evo.report.words import format_ms, format_number
@@ -189,7 +189,7 @@ def _labels(
         taken.append(Box(x - reach, y - reach, x + reach, y + reach))
     if limit is not None:
         yield from _placed(axes, taken, (limit.left + 1.5, axes.plot.top + 8), budget, 'class="limit"', reach=4)
-    for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_singles(points))):
+    for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_baselines(points))):
         name = point.what or point.single
         if point.answer:
             name = "the answer"

@@ -39,7 +39,7 @@ class Reporter(Protocol):
     def advance(self, amount: float = 1, note: str = "") -> None:
         """``amount`` more is done."""
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """A line worth keeping."""
 
 
@@ -66,22 +66,22 @@ class LineReporter:
 
     def stage(self, name: str, total: float | None = None) -> None:
         self._course.stage(name, total)
-        self._tell("")
+        self._write_line("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         self._course.advance(amount)
         if self._clock() - self._last >= self._interval:
-            self._tell(note)
+            self._write_line(note)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self._write(f"[{self._clock() - self._begin:4.0f} s] {printable(text)}")
 
-    def _tell(self, note: str) -> None:
+    def _write_line(self, note: str) -> None:
         """The stage, a note, how far it all is and how long it will take."""
         self._last = self._clock()
         parts = [f"{100 * self._course.fraction:.0f} %", _left(self._course)]
         words = capitalised(words_of(self._course.name))
-        self.say(f"{words}{f': {note}' if note else ''} ({', '.join(filter(None, parts))})")
+        self.log(f"{words}{f': {note}' if note else ''} ({', '.join(filter(None, parts))})")
 
     def __enter__(self) -> LineReporter:
         return self
@@ -124,7 +124,7 @@ class BarReporter:
         self._course.advance(amount)
         self._update(note)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self._progress.console.print(text, highlight=False, soft_wrap=True)  # commands in it can be copied
 
     def _update(self, note: str) -> None:
@@ -177,11 +177,11 @@ class CallbackReporter:
     """Tells a function all that a person would be told, steps of progress at most every ``interval_s`` seconds."""
 
     def __init__(
-        self, tell: OnProgress, interval_s: float = 0.2, clock: Callable[[], float] = time.monotonic
+        self, callback: OnProgress, interval_s: float = 0.2, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tell, self._interval, self._clock = tell, interval_s, clock
+        self._write_line, self._interval, self._clock = callback, interval_s, clock
         self._course = Course(clock)
-        self._wanted = _wanted(tell)
+        self._wanted = _wanted(callback)
         self._last = clock() - interval_s
 
     def expect(self, seconds: Mapping[str, float]) -> None:
@@ -192,26 +192,26 @@ class CallbackReporter:
 
     def stage(self, name: str, total: float | None = None) -> None:
         self._course.stage(name, total)
-        self.say("")
+        self.log("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         self._course.advance(amount)
         if self._clock() - self._last >= self._interval:
-            self.say(note)
+            self.log(note)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         course = self._course
         self._last = self._clock()
         overall = {"fraction": course.fraction, "seconds_left": course.seconds_left}
         more = {name: value for name, value in overall.items() if name in self._wanted}
-        self._tell(course.name, course.done, course.total, text, **more)
+        self._write_line(course.name, course.done, course.total, text, **more)
 
 
-def _wanted(tell: Callable[..., Any]) -> frozenset[str]:
+def _wanted(callback: Callable[..., Any]) -> frozenset[str]:
     """Which of what is told by name the function takes."""
     names = frozenset({"fraction", "seconds_left"})
     try:
-        parameters = inspect.signature(tell).parameters
+        parameters = inspect.signature(callback).parameters
     except (TypeError, ValueError):  # some built-in functions do not say
         return frozenset()
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())

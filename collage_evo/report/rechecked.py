@@ -88,7 +88,8 @@ def print_rechecked(found: Rechecked, console: Console) -> None:
     console.print(table)
     if found.other_processor:
         console.print(f"Another processor: {found.other_processor}.", highlight=False)
-    console.print(f"Errors on {found.samples} samples {found.sample_source}; {found.rounds} rounds of turns.", highlight=False)
+    samples = f"{found.samples} samples {found.sample_source}"
+    console.print(f"Errors on {samples}; {found.rounds} rounds of turns.", highlight=False)
     console.print(verdict(found), highlight=False)
 
 

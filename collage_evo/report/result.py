@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 5)."""
+"""The result of a run as plain data, and ``result.json`` (schema 6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from collage_evo.report.places import command_line
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
-SCHEMA = 5
+SCHEMA = 6
 RESULT = "result.json"
 
 
@@ -261,7 +261,7 @@ class CostModelResult:
     measured: int
     estimated: int
     """Matches whose cost is an estimate from those that were measured."""
-    disturbed: int
+    contended: int
     """Of the measured: taken while the cores were shared or far apart, however often they were timed."""
     cache_hits: int
     dp_predicted_ms: float

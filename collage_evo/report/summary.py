@@ -140,7 +140,8 @@ def gains(result: Result) -> list[str]:
     def line(speedup: Speedup, library: str, more: str) -> str:
         nonlocal named
         sure = "" if speedup.low > 1.0 or speedup.high < 1.0 else ", not for certain"
-        interval = format_interval(speedup) if named else f"{format_level(speedup)} interval {format_interval(speedup)}"
+        level = "" if named else f"{format_level(speedup)} interval "
+        interval = f"{level}{format_interval(speedup)}"
         around = f" ({interval}{sure})" if speedup.rounds else ""
         named = True
         return f"{format_ratio(speedup.estimate)} times {what} {library}{around}{more}"

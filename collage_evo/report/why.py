@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from collage_evo.report.front import PHASES, fastest_singles
+from collage_evo.report.front import PHASES, fastest_baselines
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.summary import describe_gain, format_level
 from collage_evo.report.words import format_ms, format_name, format_number, format_ratio
@@ -51,8 +51,8 @@ def _over(result: Result) -> list[str]:
     fastest = min(over, key=_latency)
     gain = format_ratio(answer_ms / fastest.latency_ms)
     return [
-        f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), but "
-        f"its error of {format_number(fastest.error)} is over the budget."
+        f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), "
+        f"but its error of {format_number(fastest.error)} is over the budget."
     ]
 
 
@@ -74,7 +74,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
     turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
     raced = {point.single for point in result.front if point.single and point.raced} | turns.keys()
     errors = {point.single: point.error for point in result.front if point.single}
-    shown = {point.single for point in fastest_singles(result.front)}
+    shown = {point.single for point in fastest_baselines(result.front)}
     rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
     if result.answer == "placement":
         error = next((point.error for point in result.front if point.answer), None)

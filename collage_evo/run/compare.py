@@ -23,12 +23,12 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
+from collage_evo.run.compared import ComparedArtifact
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out, run_once
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, require_finite
-from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
@@ -42,7 +42,7 @@ CLOSE = 0.01
 
 
 def compare(
-    subject: Subject,
+    compared: ComparedArtifact,
     reporter: Reporter,
     budget: float | str | None = None,
     libraries: Sequence[str] = (),
@@ -65,33 +65,34 @@ def compare(
     Raises:
         CollageError: the file or the samples cannot be used.
     """
-    with opened(subject, reporter) as (run, model, samples):
-        names = tuple(libraries) or tuple(subject.config.backends.use)
-        target = subject.config.target
+    with opened(compared, reporter) as (run, model, samples):
+        names = tuple(libraries) or tuple(compared.config.backends.use)
+        target = compared.config.target
         with run.stage("each library as it comes"):
             backends = select_backends(names, target.device, target.threads)
             timing = run.config.fitness.timing.settings()
             baselines = measure_as_it_comes(backends, run.work, run.whole, timing)
         with run.stage("taking turns"):
-            turns = _race(run, subject.artifact, baselines, seconds, at_least)
+            turns = _race(run, compared.artifact, baselines, seconds, at_least)
         with run.stage("errors on the samples"):
-            own = {ARTIFACT: subject.artifact} if ARTIFACT in turns.rounds else {}
+            own = {ARTIFACT: compared.artifact} if ARTIFACT in turns.rounds else {}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
         sessions = run.whole.setting.sessions
-    return replace(_comparison(subject, model, turns, baselines, errors, budget or subject.asked), sessions=sessions)
+    found = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
+    return replace(found, sessions=sessions)
 
 
 @contextlib.contextmanager
-def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
+def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
     """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
     with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
-        place = Workplace(subject.config, Path(folder), reporter)
+        place = Workplace(compared.config, Path(folder), reporter)
         place.work.mkdir()
-        with Lookout(machine_directory(), place.name, reporter.say):
+        with Lookout(machine_directory(), place.name, reporter.log):
             with place.stage("model"):
-                model, samples = _prepared(place, subject)
-            excused = beyond(subject.config.verify.tolerance, model.excused)
+                model, samples = _prepared(place, compared)
+            excused = beyond(compared.config.verify.tolerance, model.excused)
             limits = Limits(BROKEN, excused=excused)  # how wrong it is, is measured, whatever it is
             run = RunContext.at(place, limits)
             try:
@@ -100,15 +101,15 @@ def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, P
                 run.pool.close()
 
 
-def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
-    model = run_once(subject.config, model_file(subject.config), [sample.feeds for sample in subject.samples[:1]])
+def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedModel, Path]:
+    model = run_once(compared.config, model_file(compared.config), [sample.feeds for sample in compared.samples[:1]])
     lay_out(place, model)
-    if not subject.config.verify.keeps_nonfinite:
-        require_finite(model, subject.samples)
-    shapes = {name: tuple(sizes) for name, sizes in subject.shapes.items()}
+    if not compared.config.verify.keeps_nonfinite:
+        require_finite(model, compared.samples)
+    shapes = {name: tuple(sizes) for name, sizes in compared.shapes.items()}
     made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"
-    write_samples(samples, expected_of(model, subject.samples or tuple(made), lambda count: HELD_OUT_SECONDS))
+    write_samples(samples, expected_of(model, compared.samples or tuple(made), lambda count: HELD_OUT_SECONDS))
     return model, samples
 
 
@@ -136,42 +137,44 @@ def _is_known(ratio: Ratio, at_least: float) -> bool:
 
 
 def _comparison(
-    subject: Subject,
+    compared: ComparedArtifact,
     model: PreparedModel,
     turns: Race,
     baselines: Sequence[Baseline],
     errors: Mapping[str, Judgement | Failure],
     asked: float | str,
 ) -> Comparison:
-    significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=subject.config.policy).significance
+    significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=compared.config.policy).significance
     libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in baselines)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
     judgement = next((found for found in errors.values() if isinstance(found, Judgement)), None)
-    largest = limits_of(subject, model, asked, judgement).accepted
-    target = read_artifact(subject.artifact).target
+    largest = limits_of(compared, model, asked, judgement).accepted
+    target = read_artifact(compared.artifact).target
     return Comparison(
-        artifact=str(subject.artifact),
-        shapes=subject.shapes,
-        file=subject.file,
+        artifact=str(compared.artifact),
+        shapes=compared.shapes,
+        file=compared.file,
         threads=target.threads,
         cpu=this_machine().cpu,
         samples=judgement.samples if judgement else 0,
-        sample_source=subject.sample_source,
-        metric=subject.config.accuracy.metric,
+        sample_source=compared.sample_source,
+        metric=compared.config.accuracy.metric,
         budget=largest if math.isfinite(largest) else None,
         ours=ours,
         libraries=libraries,
         rounds=turns.length,
         seconds=turns.seconds,
         other_processor=this_machine().other_than(target.machine),
-        other_file=bool(subject.sha256) and model.digest != subject.sha256,
+        other_file=bool(compared.sha256) and model.digest != compared.sha256,
     )
 
 
-def limits_of(subject: Subject, model: PreparedModel, asked: float | str, judgement: Judgement | None) -> Limits:
+def limits_of(
+    compared: ComparedArtifact, model: PreparedModel, asked: float | str, judgement: Judgement | None
+) -> Limits:
     """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
-    metric, score = bool(subject.config.accuracy.metric), judgement.reference_score if judgement else None
-    return Limits.decide(asked, subject.config.verify.tolerance, model.excused, metric, score)
+    metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
+    return Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:

@@ -66,7 +66,7 @@ class Workplace:
         if raw:
             self.keep_details([f"{sentence}\n    {raw}"])
             sentence += f" (its own words are in {self.directory / DETAILS})"
-        self.reporter.say(sentence)
+        self.reporter.log(sentence)
 
     def keep_details(self, details: Iterable[str]) -> None:
         """Add what only the programmers of a library understand to a file of the run directory."""

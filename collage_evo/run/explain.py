@@ -45,8 +45,8 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         InputError: the model cannot be used, or has no such node.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    subject = Explained.of(config, run)
-    graph, origin, nodes = subject.graph, subject.origin, _by_name(subject.graph)
+    compared = Explained.of(config, run)
+    graph, origin, nodes = compared.graph, compared.origin, _by_name(compared.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
@@ -55,7 +55,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    answers = tuple(_answer(subject, node, backend) for backend in subject.backends)
+    answers = tuple(_answer(compared, node, backend) for backend in compared.backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
 
 
@@ -73,14 +73,14 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
-    subject = Explained.of(config, run)
-    graph = subject.graph
+    compared = Explained.of(config, run)
+    graph = compared.graph
     is_single = result.answer != "placement"
     nodes = graph.all_nodes if is_single else _nodes_named(graph, region.nodes, run)
     chosen = _chosen(graph, region, nodes, run)
     answers = []
-    for backend in subject.backends:
-        answer = _region_answer(subject, nodes, backend, chosen)
+    for backend in compared.backends:
+        answer = _region_answer(compared, nodes, backend, chosen)
         if is_single:
             answer = replace(answer, offers=tuple(_single_offers(result, backend, graph)))
         answers.append(answer)
@@ -120,8 +120,8 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
     return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
 
 
-def _region_answer(subject: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
-    graph, costs = subject.graph, subject.costs
+def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
+    graph, costs = compared.graph, compared.costs
     own = chosen.backend == backend.name
     written = (costs.offer(chosen),) if own and chosen.rewrites else ()
     verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
@@ -129,10 +129,10 @@ def _region_answer(subject: Explained, nodes: NodeSet, backend: Backend, chosen:
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
-    apart = costs.apart_ms([subject.singles(backend.name, node) for node in members(nodes)])
+    apart = costs.apart_ms([compared.singles(backend.name, node) for node in members(nodes)])
     if not (verdict := accepts(graph, backend, nodes)):
         return RegionAnswer(backend.name, written, (), verdict.reason, apart)
-    matches = subject.matches(backend, nodes)
+    matches = compared.matches(backend, nodes)
     if own and chosen.family not in {match.engine for match in matches}:
         matches.append(Match(nodes, *chosen.family))  # a tuned one
     return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
@@ -150,11 +150,11 @@ def _single_offers(result: Answered, backend: Backend, graph: Graph) -> Iterator
             yield Offer("", variant, operators, row.median_ms, row.reason or note, device)
 
 
-def _answer(subject: Explained, node: Node, backend: Backend) -> BackendAnswer:
+def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 
-    graph, found = subject.graph, subject.found
+    graph, found = compared.graph, compared.found
     matches = [match for match in found.matches if holds(match.nodes, match.backend)]
     matches.sort(key=lambda match: (match.nodes.bit_count(), match.nodes, match.variant))
     refusals = [
@@ -167,9 +167,9 @@ def _answer(subject: Explained, node: Node, backend: Backend) -> BackendAnswer:
     else:
         proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
         refusals += _misfits(graph, backend, node, proposed)
-    slow = {variant: why for (owner, variant), why in subject.left_out.items() if owner == backend.name}
+    slow = {variant: why for (owner, variant), why in compared.left_out.items() if owner == backend.name}
     refusals += [Refusal("", (node.op_type,), f"{variant} {why}") for variant, why in slow.items()]
-    offers = tuple(map(subject.costs.offer, matches))
+    offers = tuple(map(compared.costs.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
 
 

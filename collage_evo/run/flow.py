@@ -31,13 +31,11 @@ from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
 from collage_evo.run.at_work import at_work
-from collage_evo.run.carry import Carried
+from collage_evo.run.candidate_artifacts import CandidateArtifacts
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import MODEL, OBJECTIVE, Delivery
-from collage_evo.run.entrants import Entrants
 from collage_evo.run.front import feasible_baselines
 from collage_evo.run.kernel_tuning import Tuning
-from collage_evo.run.like import Earlier, begin_like
 from collage_evo.run.open import chosen_backends, open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
@@ -45,6 +43,8 @@ from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
+from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines
+from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.held_out import hold_out
@@ -54,9 +54,9 @@ from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.normalised import on_normalised
 from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
-from collage_evo.run.stages.rungs import with_rungs
-from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 from collage_evo.run.stages.threads import settled, threads_that_pay
+from collage_evo.run.transferred import TransferredCosts
+from collage_evo.run.warm_start import Earlier, begin_like
 from collage_evo.target.target import CPU
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Flow:
         """Each backend alone. The best so far is given out at once, where there is no answer yet."""
         run, delivery, budget = self.run, self.delivery, self.run.limits.budget
         if run.config.search.objective == "throughput":
-            run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
+            run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
 
         def deliver_best(found: Sequence[Baseline]) -> None:
             if any(baseline.keeps(budget) for baseline in found):
@@ -128,9 +128,9 @@ class Flow:
         return normalise(self.run, self.model)
 
     @cached_property
-    def carried(self) -> Carried | None:
+    def transferred(self) -> TransferredCosts | None:
         """What the earlier run says of this graph."""
-        return Carried.of(self.earlier.run, self.searchable.graph) if self.earlier else None
+        return TransferredCosts.of(self.earlier.run, self.searchable.graph) if self.earlier else None
 
     @cached_property
     def ranges(self) -> Ranges | None:
@@ -153,8 +153,8 @@ class Flow:
     def precision(self) -> Precision:
         """What operators lose in lower precisions."""
         matches = self.matches.matches
-        if self.carried is not None:
-            self.carried.write_shares(self.run.store)
+        if self.transferred is not None:
+            self.transferred.write_sensitivities(self.run.store)
         return predict_losses(self.run, self.searchable, self.ranges, matches)
 
     @cached_property
@@ -168,8 +168,8 @@ class Flow:
         run, precision, matches = self.run, self.precision, self.tuning.matches
         sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
-        if self.carried is not None:
-            self.carried.write_costs(run, matches, precision)
+        if self.transferred is not None:
+            self.transferred.write_costs(run, matches, precision)
         costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
@@ -179,7 +179,7 @@ class Flow:
         """Where the search begins."""
         space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
         seeds = make_seeds(space, bounds=bounds, baseline_ms=known_ms(self.normalised))
-        return self.carried.seeds(space, seeds) if self.carried else seeds
+        return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> Found:
         """What the search finds, which goes on from its checkpoint."""
@@ -198,7 +198,7 @@ class Flow:
         except NotSearchable as reason:
             return NotSearched(str(reason))
 
-    def with_rungs(self, run: RunContext, searched: Searched, budget: float) -> Searched:
+    def with_budget_levels(self, run: RunContext, searched: Searched, budget: float) -> Searched:
         """``searched``, and rungs of the ladder for ``budget``, measured now and kept in the checkpoint.
 
         Args:
@@ -207,7 +207,7 @@ class Flow:
             budget: the largest error that rungs may have on samples of the search.
         """
         space = searched.costs.space
-        found = with_rungs(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
+        found = with_budget_levels(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
         if found is not searched.found:
             fingerprint = fingerprint_of(self.run, space, self.model)
             saved = checkpoint.load(self.run.directory, fingerprint)
@@ -220,7 +220,7 @@ class Flow:
         before = result_in(self.run.directory) if self.delivery.answered else None
         details = before.search.evaluations if before and before.search else 0
         if before is not None and before.schema == SCHEMA and searched.measured == details:
-            self.run.reporter.say("nothing new was measured: the answer stays")
+            self.run.reporter.log("nothing new was measured: the answer stays")
             return before
         return self.answer(self.run, searched, self.delivery)
 
@@ -234,22 +234,22 @@ class Flow:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
         baselines = feasible_baselines(self.baselines, run.limits)
-        entrants = Entrants(run, searched, partial(self.with_rungs, run), delivery.answered)
-        keys = entrants.searched.keys
+        candidates = CandidateArtifacts(run, searched, partial(self.with_budget_levels, run), delivery.answered)
+        keys = candidates.searched.keys
         answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
         race = partial(decide, run, incumbent=answered, defaults=defaults)
-        first = race(entrants.artifacts, baselines)
+        first = race(candidates.artifacts, baselines)
         verdict, held_out = hold_out(
-            run, self.model, first, entrants.artifacts, baselines, exact, entrants.safer, race
+            run, self.model, first, candidates.artifacts, baselines, exact, candidates.safer, race
         )
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-        answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, details)
+        answer = deliver(run, verdict, candidates.artifacts, self.baselines, delivery, details)
         libraries = compare_defaults(run, verdict, defaults, held_out.broke)
         speeds = answer_speeds(run, verdict, answer)
-        given = (self.model, entrants.searched, self.baselines, verdict, answer, held_out, speeds, libraries)
+        given = (self.model, candidates.searched, self.baselines, verdict, answer, held_out, speeds, libraries)
         result = Ended(run, *given).result()
         write_result(delivery.directory / RESULT, result)
         write_html(delivery.directory / "report.html", result)

@@ -150,7 +150,7 @@ def _singles(
 def _placements(
     tried: Tried, single_names: set[str], raced: Raced, limits: Limits, scale: float
 ) -> Iterable[FrontPoint]:
-    entrants, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
+    candidates, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
     for key, found in tried.evaluated.items():
         if not found.outcome.ok or found.outcome.latency_ms is None:
             continue
@@ -160,7 +160,7 @@ def _placements(
         how = f"{where}, {' and '.join(computes)}"
         what = describe_parts(parts_of(placement))
         point = FrontPoint(found.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
-        yield _measured(point, found.outcome, entrants.get(key, ""), raced, limits)
+        yield _measured(point, found.outcome, candidates.get(key, ""), raced, limits)
 
 
 def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
@@ -177,16 +177,16 @@ def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
     return found
 
 
-def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, limits: Limits) -> FrontPoint:
+def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, limits: Limits) -> FrontPoint:
     """``point`` with its error, and with the time of the final race where it took part as ``entrant``."""
     error, verdict = finite(outcome.error), raced.verdict
-    in_race = entrant in verdict.final.rounds
+    in_race = candidate in verdict.final.rounds
     return replace(
         point,
-        latency_ms=verdict.final.timing(entrant).median_ms if in_race else point.latency_ms,
+        latency_ms=verdict.final.timing(candidate).median_ms if in_race else point.latency_ms,
         error=error,
         feasible=limits.allows(error, point.exact),
-        answer=entrant == verdict.answer,
+        answer=candidate == verdict.answer,
         raced=in_race,
     )
 

@@ -184,7 +184,7 @@ class _Rounds:
     @cached_property
     def _sandbox(self) -> Sandbox:
         pool = self._tuning.pool
-        cores = self._stack.enter_context(pool.undisturbed())
+        cores = self._stack.enter_context(pool.uncontended())
         return self._stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes))
 
     def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:

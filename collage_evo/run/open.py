@@ -53,14 +53,14 @@ def open_run(
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
-    with Lookout(machine_directory(), place.name, reporter.say):
+    with Lookout(machine_directory(), place.name, reporter.log):
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model))
         if warning := run.pool.executor.warning:
-            reporter.say(warning)
+            reporter.log(warning)
         for note in model.notes:
-            reporter.say(note)
+            reporter.log(note)
         try:
             yield run, model
         finally:

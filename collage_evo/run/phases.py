@@ -45,7 +45,8 @@ class Phases:
         for one in measured:
             if one.outcome.latency_ms is not None and one.name in verdict.final.rounds:
                 last = verdict.final.timing(one.name).median_ms
-                baselines.append(Twice(format_engine(one.backend, one.variant), "at first", one.outcome.latency_ms, last))
+                name = format_engine(one.backend, one.variant)
+                baselines.append(Twice(name, "at first", one.outcome.latency_ms, last))
         for name, key in raced.keys.items():
             found = tried.evaluated.get(key) if tried else None
             if found is not None and found.outcome.latency_ms is not None and name in verdict.final.rounds:

@@ -48,10 +48,10 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
     def picked(flow: Flow) -> Result:
         limits = flow.run.limits.with_budget(asked)
         if limits.measured < limits.budget:
-            reporter.say(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
+            reporter.log(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
         run, searched = flow.run.within(limits), flow.searched(Flow.recall)
         if isinstance(searched, Searched):
-            searched = flow.with_rungs(run, searched, limits.budget)
+            searched = flow.with_budget_levels(run, searched, limits.budget)
         place.mkdir(parents=True, exist_ok=True)
         return flow.answer(run, searched, replace(flow.delivery, directory=place))
 

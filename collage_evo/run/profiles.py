@@ -21,7 +21,7 @@ from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.samples import describe_batch, model_file, saved_profiles
-from collage_evo.run.stages.singles import FALLBACKS
+from collage_evo.run.stages.baselines import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
@@ -51,9 +51,9 @@ def _searched(
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
     profiles = saved_profiles(config, directory, file)
     for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
-        reporter.say(f"{title(name)} takes no part: {reason}")
+        reporter.log(f"{title(name)} takes no part: {reason}")
     if note := describe_batch(config, profiles, file):
-        reporter.say(note)
+        reporter.log(note)
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])
         result = evaluate(shaped, directory, reporter, lambda flow: flow.on_threads_that_pay().result(), file)
@@ -64,13 +64,13 @@ def _searched(
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
-        reporter.say(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
+        reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
         evaluate(run.config, run.directory, reporter, lambda flow: flow.baselines, file)
-    reporter.say(f"first answers of all profiles in {_join(places, directory)}")
+    reporter.log(f"first answers of all profiles in {_join(places, directory)}")
     found: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
-        reporter.say(f"searching profile {run.name}: {format_shapes(shapes)}")
+        reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
         result = evaluate(run.config, run.directory, reporter, Flow.result, file)
         found.append(Finished(shapes, result, run.directory))
         _join(places, directory)

@@ -26,12 +26,12 @@ from collage_evo.report.reasons import describe_failure, raw_words
 from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.compare import limits_of, opened
+from collage_evo.run.compared import ComparedArtifact
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import marked
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.held_out import judged
-from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.statistics import LEVEL
 from collage_evo.target.processor import this_machine
@@ -44,7 +44,7 @@ MOST = 8
 """Points of the front that are measured again, the answer among them."""
 
 
-def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rechecked:
+def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.0) -> Rechecked:
     """Compile, judge and time what a run found, here and now; of a lone artifact that alone.
 
     Args:
@@ -55,34 +55,34 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
     Raises:
         CollageError: the file or the samples cannot be used.
     """
-    with opened(subject, reporter) as (run, model, samples):
-        points = _points(subject)
+    with opened(compared, reporter) as (run, model, samples):
+        points = _points(compared)
         with run.stage("compiling for this machine"):
-            artifacts, failed = _compiled(run, subject, points)
+            artifacts, failed = _compiled(run, compared, points)
         with run.stage("taking turns"):
             turns = _race(run, artifacts, seconds)
         failed |= turns.failed
         with run.stage("errors on the samples"):
             errors = {name: judged(run, artifacts[name], samples) for name in turns.rounds}
     found = next((one for one in errors.values() if isinstance(one, Judgement)), None)
-    limits = limits_of(subject, model, subject.asked, found)
-    target = read_artifact(subject.artifact).target
+    limits = limits_of(compared, model, compared.asked, found)
+    target = read_artifact(compared.artifact).target
     return Rechecked(
-        artifact=str(subject.artifact),
+        artifact=str(compared.artifact),
         made_on=target.machine.cpu,
         cpu=this_machine().cpu,
         other_processor=this_machine().other_than(target.machine),
         samples=found.samples if found else 0,
-        sample_source=subject.sample_source,
+        sample_source=compared.sample_source,
         largest=limits.accepted if math.isfinite(limits.accepted) else None,
         rounds=turns.length,
         points=_again(points, turns, errors, failed, limits),
     )
 
 
-def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -> Path:
+def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], place: Path) -> Path:
     """Keep what was found beside what was there: in a folder of the run, or of the artifact's name."""
-    own = subject.artifact.absolute()
+    own = compared.artifact.absolute()
     folder = (
         place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
     )
@@ -93,29 +93,29 @@ def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -
     return path
 
 
-def _points(subject: Subject) -> Mapping[str, FrontPoint]:
+def _points(compared: ComparedArtifact) -> Mapping[str, FrontPoint]:
     """The front's points by name, the answer first; of a lone artifact one that says what it says of itself."""
-    if subject.run is None:
-        error = subject.info.get("accuracy", {}).get("error")
+    if compared.run is None:
+        error = compared.info.get("accuracy", {}).get("error")
         return {"answer": FrontPoint(math.nan, error, "", "the artifact", (), answer=True)}
-    front = sorted(subject.run.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))
+    front = sorted(compared.run.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))
     return {"answer" if p.answer else f"point-{k}": p for k, p in enumerate(front[:MOST])}
 
 
 def _compiled(
-    run: RunContext, subject: Subject, points: Mapping[str, FrontPoint]
+    run: RunContext, compared: ComparedArtifact, points: Mapping[str, FrontPoint]
 ) -> tuple[dict[str, Path], dict[str, Failure]]:
     """Artifacts by name, made here, and why there is none; the answer is the one that was given out, if it loads."""
-    found: dict[str, Path] = {"answer": subject.artifact} if "answer" in points else {}
+    found: dict[str, Path] = {"answer": compared.artifact} if "answer" in points else {}
     failed: dict[str, Failure] = {}
-    if subject.run is None:
+    if compared.run is None:
         return found, failed
-    _take(subject.run, run.work)
+    _take(compared.run, run.work)
     keyed = {name: point.key for name, point in points.items() if point.key}
-    foreign = bool(this_machine().other_than(read_artifact(subject.artifact).target.machine))
-    wanted = {n: subject.run.placement(key) for n, key in keyed.items() if foreign or n != "answer"}
+    foreign = bool(this_machine().other_than(read_artifact(compared.artifact).target.machine))
+    wanted = {n: compared.run.placement(key) for n, key in keyed.items() if foreign or n != "answer"}
     if wanted:
-        for name, written in write_placements(run, wanted, subject.run.space).items():
+        for name, written in write_placements(run, wanted, compared.run.space).items():
             if isinstance(written, Failure):
                 failed[name] = written
                 found.pop(name, None)

@@ -42,7 +42,7 @@ from collage_evo.run.searched import (
 )
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
-from collage_evo.run.stages.model import tells_errors
+from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.target import CPU
@@ -170,7 +170,7 @@ class Ended:
 
     def _accuracy(self) -> Accuracy:
         """What the answer loses, if errors can be told."""
-        known, held_out, limits = tells_errors(self.model), self.held_out, self.run.limits
+        known, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
         point = next((point for point in self._front if point.answer), None)
         judged, sampled, config = held_out.judged if known else None, held_out.sampled, self.run.config
         error_search = finite(self.answer.relative_error) if point is None else point.error
@@ -203,11 +203,11 @@ class Ended:
         """What each backend alone and the answer take."""
         ran = [baseline for baseline in self.baselines if baseline.outcome.latency_ms is not None]
         rows = []
-        for name, artifact, entrant in (
+        for name, artifact, candidate in (
             *((baseline.name, baseline.artifact, baseline.name) for baseline in ran),
             ("best", self.answer.artifact, self.verdict.answer),
         ):
-            took = self.verdict.final.serving.get(entrant)
+            took = self.verdict.final.serving.get(candidate)
             size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
             peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
             rows.append(ServingResult(name, size, peak_bytes, load_ms))

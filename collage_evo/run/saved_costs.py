@@ -31,7 +31,7 @@ class MeasuredCosts:
     table: CostTable
     space: SearchSpace
     measured: int
-    disturbed: int
+    contended: int
     """Of the measured: how many were taken while the cores were shared or far apart, however often."""
     cache_hits: int
 
@@ -91,7 +91,7 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         standalone_ms=table.standalone_ms,
         failures=table.failures,
         expected=table.estimated,
-        counts=(costs.measured, costs.disturbed, costs.cache_hits),
+        counts=(costs.measured, costs.contended, costs.cache_hits),
     )
     write_json(path, _Saved, saved)
 

@@ -87,15 +87,15 @@ def run_search(
     start = start or new_state(settings.seed)
     state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
-        reporter.say(f"going on with the search, after {state.evaluations} mixtures were timed")
-        _tell(reporter, state, budget, before=start)
+        reporter.log(f"going on with the search, after {state.evaluations} mixtures were timed")
+        _report_progress(reporter, state, budget, before=start)
     evolution = Evolution(space, evaluator, settings, budget, clock, seeds)
     last = state
 
     def on_generation(now: SearchState) -> None:
         nonlocal last
         checkpoint.save(directory, now, fingerprint)
-        _tell(reporter, now, budget, before=last)
+        _report_progress(reporter, now, budget, before=last)
         last = now
 
     if tuner is not None:  # it learns from what is measured with the settings as they are
@@ -131,7 +131,7 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
     return Found(ranked(state, space), state)
 
 
-def _tell(reporter: Reporter, state: SearchState, budget: Budget, before: SearchState) -> None:
+def _report_progress(reporter: Reporter, state: SearchState, budget: Budget, before: SearchState) -> None:
     if budget.seconds is not None:
         amount = state.seconds - before.seconds
     else:

@@ -149,7 +149,7 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
         refused=_refused(costs),
         measured=costs.measured,
         estimated=len(space.cost.estimated),
-        disturbed=costs.disturbed,
+        contended=costs.contended,
         cache_hits=costs.cache_hits,
         dp_predicted_ms=predicted,
         dp_measured_ms=measured,

@@ -80,7 +80,7 @@ def _swept(config: Config, directory: Path, reporter: Reporter) -> Trials:
 def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter) -> None:
     """Trials until none is left; ``turn`` lets one process at a time choose the next."""
     while True:
-        _tell(study, objective.config, reporter)
+        _report_trial(study, objective.config, reporter)
         with turn:
             trial = _next_trial(study, objective.config)
         if trial is None:
@@ -106,9 +106,9 @@ def _work_together(
         args = (own, directory, turn, _log_of(directory, index), os.getpid())
         processes.append(spawn.Process(target=_work_in_process, args=args))
         processes[-1].start()
-    reporter.say(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
+    reporter.log(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
     if config.fitness.executor == "local":
-        reporter.say("each has cores of its own, but not the memory: time the best once more alone (run)")
+        reporter.log("each has cores of its own, but not the memory: time the best once more alone (run)")
     reporter.stage("sweep", config.sweep.trials)
     reported = 0
     while any(process.is_alive() for process in processes):
@@ -119,7 +119,9 @@ def _work_together(
         raise InputError(f"a process of the sweep died; see the end of {_log_of(directory, dead[0])}, then resume")
 
 
-def _work_in_process(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int) -> None:
+def _work_in_process(
+    config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int
+) -> None:
     """What each process of a parallel sweep does."""
     exit_with_parent(parent)
     sys.stderr = log.open("a", buffering=1)
@@ -157,7 +159,7 @@ def _storage(directory: Path) -> optuna.storages.RDBStorage:
     return optuna.storages.RDBStorage(storage_url(directory), engine_kwargs={"connect_args": {"timeout": 60}})
 
 
-def _tell(study: optuna.Study, config: Config, reporter: Reporter) -> None:
+def _report_trial(study: optuna.Study, config: Config, reporter: Reporter) -> None:
     reporter.stage("sweep", config.sweep.trials)
     reporter.advance(_ended(study))
 
@@ -175,13 +177,13 @@ class _Objective:
 
     def __call__(self, trial: optuna.Trial) -> float:
         drawn = trial.params
-        self.reporter.say(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
+        self.reporter.log(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
         run = self.run(trial)
         try:
             result = evaluate(self._resolved(run, drawn), run, self.reporter, Flow.result)
         except CollageError as error:
             trial.set_user_attr(ERROR, str(error))
-            self.reporter.say(f"trial {trial.number} failed: {error}")
+            self.reporter.log(f"trial {trial.number} failed: {error}")
             raise
         return _value(result, self.config.sweep.metric)
 

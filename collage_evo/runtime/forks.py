@@ -31,7 +31,7 @@ class _Lineage:
         self._lost: frozenset[str] = frozenset()
         os.register_at_fork(after_in_child=self._forked)
 
-    def tell(self, one: Forked) -> None:
+    def register(self, one: Forked) -> None:
         """Have ``one`` hear of a fork; it is not kept alive."""
         self._listeners.add(one)
 

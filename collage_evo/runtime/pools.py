@@ -15,9 +15,10 @@ Several libraries' pools share the target's cores. Three things decide whether t
   they were far apart is taken again, unless waiting for better times would take more than a quarter of the whole;
   it is then marked as disturbed. Races that decide are not filtered: both sides meet whatever comes.
 
-Lanes (``backends/lanes/lane_threads.py``) are threads of another kind: each computes on one core what was compiled for one
-thread, so no pool is at work inside of it. All pieces are loaded by the caller, who may use all cores: OpenVINO
-keeps to the cores that it first finds. A crew of lanes belongs to a calling thread, and regions in turn share it.
+Lanes (``backends/lanes/lane_threads.py``) are threads of another kind: each computes on one core what was compiled
+for one thread, so no pool is at work inside of it. All pieces are loaded by the caller, who may use all cores:
+OpenVINO keeps to the cores that it first finds. A crew of lanes belongs to a calling thread, and regions in turn
+share it.
 """
 
 from __future__ import annotations

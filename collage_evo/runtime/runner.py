@@ -78,7 +78,7 @@ class Runner:
         if self._work is not None:
             self._work.parts, calls = parts, (self._work.execute,)
         self._calls: tuple[Callable[[], object], ...] = from_first_core(calls, target.threads)
-        LINEAGE.tell(self)
+        LINEAGE.register(self)
 
     @property
     def device(self) -> Device | None:

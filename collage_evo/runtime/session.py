@@ -81,7 +81,7 @@ class Session:
         self._only = self._current if static and fallback is None and len(self._runners) == 1 else None
         """The runner of all requests, where there is one: it says itself which shapes do not fit."""
         self._closed = False
-        LINEAGE.tell(self)
+        LINEAGE.register(self)
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{one.name} {one.type}{one.shape}" for one in self._signature.inputs)

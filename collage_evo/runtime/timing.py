@@ -36,7 +36,7 @@ RACE_RUNS = 3
 ATTEMPTS = 3
 """A time that others disturb is taken so often at most."""
 NEAR_WAIT_S = 3.0
-DISTURBED = 0.1
+CONTENDED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
 DEVICE_WARM_UP_S = 0.2
 """Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as
@@ -60,8 +60,8 @@ class Timing:
     throttled: bool = False
 
     @property
-    def disturbed(self) -> bool:
-        return self.far or self.throttled or self.others > DISTURBED
+    def contended(self) -> bool:
+        return self.far or self.throttled or self.others > CONTENDED
 
     @property
     def median_ms(self) -> float:
@@ -131,18 +131,18 @@ def measure(
             return Timing(tuple(times), others.share())
 
 
-def measure_undisturbed(
+def measure_uncontended(
     time_once: Callable[[], Timing],
     near: Callable[[float], bool] = lambda wait_s: True,
     attempts: int = ATTEMPTS,
     pause_s: float = 0.3,
-    patience_s: float = math.inf,
+    timeout_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     throttled: Callable[[], bool] = lambda: False,
 ) -> Timing:
     """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
 
-    Nothing is timed again once ``patience_s`` have passed, or would have after the pause.
+    Nothing is timed again once ``timeout_s`` have passed, or would have after the pause.
 
     ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
     waiting is in vain, nothing is timed again for their distance. ``throttled`` tells, right after a timing, whether
@@ -157,7 +157,7 @@ def measure_undisturbed(
     near(NEAR_WAIT_S)
     best = attempt()
     for _ in range(attempts - 1):
-        if not best.disturbed or clock() - began + pause_s >= patience_s or (best.far and not near(NEAR_WAIT_S)):
+        if not best.contended or clock() - began + pause_s >= timeout_s or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
         best = min(best, attempt(), key=lambda timing: (timing.far, timing.throttled, timing.others))

@@ -19,7 +19,7 @@ FAR = 1.5
 PAUSE_S = 0.05
 WAITING_SHARE = 0.25
 """Of a process's life that may be spent waiting: where cores are far apart half of the time, that is how it is."""
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 """Cores that stay far apart for longer, waited for, were moved for good: their trip now is the new shortest one."""
 
 
@@ -67,7 +67,7 @@ class CoreDistance:
 
     def _is_near(self) -> bool:
         distance = self.measure()
-        if self._in_vain_s >= PATIENCE_S:
+        if self._in_vain_s >= TIMEOUT_S:
             self._learn(distance)
         return distance <= FAR * self._shortest()
 
@@ -101,7 +101,7 @@ class CoreDistance:
         for number in range(1, echo.TRIPS + 1):
             start = time.perf_counter_ns()
             shared[question] = number
-            for _ in range(echo.PATIENCE):
+            for _ in range(echo.TIMEOUT_S):
                 if shared[answer] == number:
                     break
             times.append(time.perf_counter_ns() - start)

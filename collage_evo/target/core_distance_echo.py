@@ -5,7 +5,7 @@ import os
 import sys
 
 TRIPS = 60
-PATIENCE = 10**6
+TIMEOUT_S = 10**6
 """Looks at the byte before giving up: the process that asks may have been killed."""
 QUESTION, ANSWER = 0, 128
 """Where the two bytes lie: on cache lines of their own."""
@@ -17,7 +17,7 @@ def serve(shared: mmap.mmap) -> None:
     while core := os.read(0, 2):
         os.sched_setaffinity(0, {int.from_bytes(core)})
         for number in range(1, TRIPS + 1):
-            for _ in range(PATIENCE):
+            for _ in range(TIMEOUT_S):
                 if shared[question] == number:
                     break
             shared[answer] = number

@@ -128,7 +128,7 @@ def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
         before = [note for note in notes if _keeps_waiting(note, mine)]
         others = [note for note in before if note.run != run]
         for note in others:
-            found[note.run] = f"waiting ({waited:.0f} s so far) for another run on this machine: {_said(note)}"
+            found[note.run] = f"waiting ({waited:.0f} s so far) for another run on this machine: {_sentence(note)}"
         if mine.doing is Doing.WANTS_CORES and not before:
             found[""] = f"waiting ({waited:.0f} s so far) for cores {_listed(mine.cores)}, which somebody else holds"
     return found
@@ -140,7 +140,7 @@ def _keeps_waiting(note: Note, mine: Note) -> bool:
     return note.doing in (Doing.PREPARES, Doing.TIMES)
 
 
-def _said(note: Note) -> str:
+def _sentence(note: Note) -> str:
     since = time.strftime("%H:%M:%S", time.localtime(note.since))
     cores = f" {_listed(note.cores)}" if note.cores else ""
     return f"{note.run} {note.doing}{cores} since {since}"
@@ -159,8 +159,8 @@ class Lookout:
         say: hears each line, in a thread of the lookout's own.
     """
 
-    def __init__(self, directory: Path, run: str, say: Callable[[str], None]) -> None:
-        self._directory, self._run, self._say = directory, run, say
+    def __init__(self, directory: Path, run: str, report: Callable[[str], None]) -> None:
+        self._directory, self._run, self._report = directory, run, report
         self._reported: dict[str, float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -180,7 +180,7 @@ class Lookout:
             for who, line in waits(present(self._directory), self._run, time.time()).items():
                 if time.monotonic() - self._reported.get(who, -AGAIN_S) >= AGAIN_S:
                     self._reported[who] = time.monotonic()
-                    self._say(line)
+                    self._report(line)
 
 
 def _folder(directory: Path) -> Path:

@@ -49,18 +49,18 @@ class Slot:
 def acquire_slot(
     slots: tuple[tuple[int, ...], ...],
     run: str = "",
-    patience_s: float | None = None,
+    timeout_s: float | None = None,
     given_up: threading.Event | None = None,
     device: str = CPU,
 ) -> Slot | None:
     """Wait for one of ``slots`` to be free, and hold it for ``run``; and with it ``device``, if that is another.
 
-    None when that takes longer than ``patience_s``, or when it is ``given_up`` meanwhile.
+    None when that takes longer than ``timeout_s``, or when it is ``given_up`` meanwhile.
 
     Others see meanwhile who waits and who holds (:mod:`collage_evo.target.presence`).
     """
     given_up = given_up or threading.Event()
-    deadline = None if patience_s is None else time.monotonic() + patience_s
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     presence = Presence(machine_directory(), run)
     with contextlib.ExitStack() as waiting:
         waiting.callback(presence.close)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.fitness.measure import anchored, bursts
-from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
+from collage_evo.fitness.measure import reference_run, sample_batches
+from collage_evo.fitness.measure.reference_run import ReferenceRun, time_against, warm_up
 from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings, measure
@@ -44,11 +44,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
     def make(drift: float) -> Machine:
         made = Machine(drift)
 
-        def burst(at_work: SingleSession) -> bursts.Burst:
-            times = measure(at_work.session.execute, bursts.BURST, clock=made.clock).times_ms
+        def sample_batch(at_work: SingleSession) -> sample_batches.SampleBatch:
+            times = measure(at_work.session.execute, sample_batches.BATCH_RUNS, clock=made.clock).times_ms
             return times[len(times) // 3 :]
 
-        monkeypatch.setattr(anchored, "burst", burst)
+        monkeypatch.setattr(reference_run, "sample_batch", sample_batch)
         return made
 
     return make
@@ -56,7 +56,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
 
 def timed(machine: Machine, ms: float, **bounds: Any) -> tuple[float, ...]:
     loaded = machine.loaded("anchor", 5.0)
-    anchor = Anchor(lambda: anchored.burst(loaded), 7.0)
+    anchor = ReferenceRun(lambda: reference_run.sample_batch(loaded), 7.0)
     return time_against(anchor, machine.loaded("tried", ms), SETTINGS, **bounds, clock=machine.clock).times_ms
 
 

@@ -52,12 +52,12 @@ def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[tuple[int, ...]]:
+def uncontended() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
 SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
-POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, undisturbed=undisturbed))
+POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, uncontended=uncontended))
 
 
 @dataclass

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.answers import Bursts, Measured, Opened
-from collage_evo.fitness.measure.bursts import BURST, burst, log_ratio
-from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob, WholeJob
-from collage_evo.fitness.measure.opened import BLOCKS, LARGEST, SMALLEST, ballast
+from collage_evo.fitness.measure.answers import Measured, Opened, SampleBatches
+from collage_evo.fitness.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob, WholeJob
+from collage_evo.fitness.measure.open_artifact import BLOCKS, LARGEST, SMALLEST, ballast
+from collage_evo.fitness.measure.sample_batches import BATCH_RUNS, log_ratio, sample_batch
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import Timing, TimingSettings, measure
 from tests.fitness.helpers import make_setting
@@ -37,10 +37,10 @@ class Paced:
 def test_a_burst_is_three_runs_or_10_ms_without_its_first_third_and_one_run_of_a_large_model(
     ms: float, runs: int
 ) -> None:
-    taken = burst(cast(Any, Paced(ms)))
+    taken = sample_batch(cast(Any, Paced(ms)))
     assert len(taken) == pytest.approx(runs, abs=1)
     assert taken == pytest.approx([ms] * len(taken))
-    assert BURST.warmup == 0
+    assert BATCH_RUNS.warmup == 0
 
 
 def test_a_ratio_is_the_median_over_neighbouring_bursts() -> None:
@@ -63,11 +63,11 @@ def test_artifacts_of_one_process_run_in_the_order_asked_for_and_are_loaded_anew
         shutil.copytree(first, second)
         for seed in range(2):
             warm = sandbox.call(ReloadJob((first, second), seed), 60.0)
-            assert isinstance(warm, Bursts)
-            assert len(warm.bursts) == 2
-        taken = sandbox.call(BurstsJob((first, second, second, first)), 60.0)
-        assert isinstance(taken, Bursts)
-        assert len(taken.bursts) == 4
-        assert all(ms > 0 for burst in taken.bursts for ms in burst)
+            assert isinstance(warm, SampleBatches)
+            assert len(warm.batches) == 2
+        taken = sandbox.call(SampleBatchesJob((first, second, second, first)), 60.0)
+        assert isinstance(taken, SampleBatches)
+        assert len(taken.batches) == 4
+        assert all(ms > 0 for sample_batch in taken.batches for ms in sample_batch)
         assert isinstance(sandbox.call(OpenJob(first), 60.0), Opened), "alone again"
-        assert isinstance(sandbox.call(BurstsJob((second,)), 60.0), Failure)
+        assert isinstance(sandbox.call(SampleBatchesJob((second,)), 60.0), Failure)

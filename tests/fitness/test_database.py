@@ -16,7 +16,7 @@ from collage_evo.fitness.measure.answers import Measured
 
 
 def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:
-    answer = Measured((1.5, 2.5), 1e-7, 1e-6, disturbed=True)
+    answer = Measured((1.5, 2.5), 1e-7, 1e-6, contended=True)
     CostDatabase(tmp_path / "costs.sqlite").put("key", answer)
     again = CostDatabase(tmp_path / "costs.sqlite")
     assert again.get("key") == answer

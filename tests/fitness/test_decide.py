@@ -261,7 +261,7 @@ def test_a_baseline_races_unless_it_was_slower_by_more_than_a_few_percent() -> N
     found = [baseline(name, ms) for name, ms in (("best", 10.0), ("near", 11.0), ("behind", 13.0), ("far", 16.0))]
     assert set(contenders(found)) == {"best", "near"}
     assert set(contenders(found, "far")) == {"best", "near", "far"}, "the answer before races in any case"
-    disturbed = [replace(one, outcome=replace(one.outcome, disturbed=True)) for one in found]
-    assert set(contenders([found[0], *disturbed[2:]])) == {"best", "behind"}
-    assert set(contenders([disturbed[0], *found[2:]])) == {"best", "behind"}
+    contended = [replace(one, outcome=replace(one.outcome, contended=True)) for one in found]
+    assert set(contenders([found[0], *contended[2:]])) == {"best", "behind"}
+    assert set(contenders([contended[0], *found[2:]])) == {"best", "behind"}
     assert set(contenders([*found, baseline("third", 10.5)])) == {"best", "third"}, "two at most"

@@ -146,7 +146,7 @@ def test_a_time_of_a_throttled_device_is_taken_again_and_marked(fake_cuda: FakeC
     with fake_cuda.used(nvml_reasons=thermal), Sandbox(device_setting(tmp_path), (), 2**33) as sandbox:
         answer = sandbox.call(cost("fakegpu"), TIMEOUT_S)
         assert isinstance(answer, Measured)
-        assert answer.disturbed
+        assert answer.contended
 
 
 def test_one_slot_and_one_lock_stand_for_the_device_however_many_cores_there_are(
@@ -157,12 +157,12 @@ def test_one_slot_and_one_lock_stand_for_the_device_however_many_cores_there_are
     assert PoolConfig(setting, (0, 1, 2, 3), 2**30, 1.0).slots == ((0,),)
     one = acquire_slot(((901,),), device="cuda")
     assert one is not None
-    assert acquire_slot(((902,),), patience_s=0.0, device="cuda") is None
-    host = acquire_slot(((902,),), patience_s=0.0)
+    assert acquire_slot(((902,),), timeout_s=0.0, device="cuda") is None
+    host = acquire_slot(((902,),), timeout_s=0.0)
     assert host is not None, "who needs no device has its cores"
     host.release()
     one.release()
-    again = acquire_slot(((902,),), patience_s=0.0, device="cuda")
+    again = acquire_slot(((902,),), timeout_s=0.0, device="cuda")
     assert again is not None
     again.release()
 

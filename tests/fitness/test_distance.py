@@ -58,7 +58,7 @@ def test_cores_that_stay_far_apart_were_moved_for_good(
     distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch, distance)
-    monkeypatch.setattr("collage_evo.target.core_distance.PATIENCE_S", 0.3)
+    monkeypatch.setattr("collage_evo.target.core_distance.TIMEOUT_S", 0.3)
     monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
     monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
     assert distance.near()

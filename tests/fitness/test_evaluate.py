@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.fitness import ahead
+from collage_evo.fitness import compile_ahead
 from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled, Measured, Reply
@@ -48,7 +48,7 @@ class Pool:
             self.jobs.append(job)
             nodes = job.regions[0].nodes
             self.measured.set()
-            yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, disturbed=nodes > 1), "here")
+            yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, contended=nodes > 1), "here")
 
 
 class AtOnce:
@@ -83,7 +83,7 @@ def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_agains
     assert slow is not None
     assert fast is not None
     assert (slow.latency_ms, fast.latency_ms) == (20.0, 10.0)
-    assert (slow.disturbed, fast.disturbed) == (True, False)
+    assert (slow.contended, fast.contended) == (True, False)
     assert fast.worker == "here"
     measured.evaluate([SLOWER])
     assert [job.best_ms for job in pool.jobs] == [math.inf, 20.0, 10.0]
@@ -103,8 +103,8 @@ def test_all_are_timed_against_the_anchor_where_there_is_one() -> None:
     pool = Pool()
     evaluator(pool, anchor=Anchored(Path("best.collage"), 7.0)).evaluate([FAST, SLOW])
     evaluator(pool).evaluate([FAST])
-    assert [job.anchor for job in pool.jobs] == ["best.collage", "best.collage", ""]
-    assert [job.anchor_ms for job in pool.jobs[:2]] == [7.0, 7.0]
+    assert [job.reference_run for job in pool.jobs] == ["best.collage", "best.collage", ""]
+    assert [job.reference_run_ms for job in pool.jobs[:2]] == [7.0, 7.0]
 
 
 def test_the_first_placements_are_measured_while_the_next_are_still_made() -> None:
@@ -168,7 +168,7 @@ def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order(
 
 
 def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LOOK_S", 0.001)
+    monkeypatch.setattr(compile_ahead, "LOOK_S", 0.001)
     soon, never = threading.Event(), threading.Event()
     measured = evaluator(Pool(), AtOnce({SLOW: soon, SLOWER: never}))
     measured.evaluate([FAST])

@@ -20,7 +20,7 @@ from collage_evo.codec import from_json
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure import exclusive
 from collage_evo.fitness.measure import sandbox as sandbox_module
-from collage_evo.fitness.measure.answers import Measured, Opened, Said, Waits
+from collage_evo.fitness.measure.answers import Measured, Message, Opened, Waits
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     Job,
@@ -188,22 +188,22 @@ def let_time_who_is_waited_for(person: Person) -> None:
 
 
 class Lines:
-    """What a measuring process says, to a clock that a sign of waiting moves by more than ``patience_s``."""
+    """What a measuring process says, to a clock that a sign of waiting moves by more than ``timeout_s``."""
 
-    def __init__(self, lines: queue.Queue[str], patience_s: float, enough: Callable[[], object]) -> None:
-        self._lines, self._patience_s, self._enough = lines, patience_s, enough
+    def __init__(self, lines: queue.Queue[str], timeout_s: float, enough: Callable[[], object]) -> None:
+        self._lines, self._timeout_s, self._enough = lines, timeout_s, enough
         self._signs = 0
 
     def get(self, timeout: float) -> str:
         line = self._lines.get(timeout=timeout)
-        if from_json(line, Said) == Waits():
+        if from_json(line, Message) == Waits():
             self._signs += 1
             if self._signs == 2:
                 self._enough()
         return line
 
     def monotonic(self) -> float:
-        return 1.1 * self._patience_s * self._signs
+        return 1.1 * self._timeout_s * self._signs
 
 
 def test_a_measuring_process_that_waits_its_turn_does_not_hang(

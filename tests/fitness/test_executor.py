@@ -200,9 +200,9 @@ def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     held = acquire_slot(((0,),))
     assert held is not None
-    assert acquire_slot(((0,),), patience_s=0.05) is None
+    assert acquire_slot(((0,),), timeout_s=0.05) is None
     held.release()
-    assert acquire_slot(((0,),), patience_s=0.05) is not None
+    assert acquire_slot(((0,),), timeout_s=0.05) is not None
 
 
 def test_a_process_whose_starter_has_gone_ends_even_if_that_was_before_it_could_ask() -> None:

@@ -11,17 +11,17 @@ from pathlib import Path
 import psutil
 
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.patience import LEAST_S, ended_after, patience_s
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.measure.watchdog import LEAST_S, timeout_s, watchdog
 from tests.fitness.helpers import cost_job, make_setting
 
 PROGRAM = """
 import signal, time
-from collage_evo.fitness.measure.patience import ended_after
-with ended_after(600.0):
+from collage_evo.fitness.measure.watchdog import watchdog
+with watchdog(600.0):
     print(0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 600, flush=True)
 print(signal.getitimer(signal.ITIMER_REAL)[0], flush=True)
-with ended_after(0.1):
+with watchdog(0.1):
     time.sleep(600)
 """
 
@@ -33,13 +33,13 @@ def test_a_process_is_ended_only_while_it_is_in_the_context() -> None:
 
 def test_where_nothing_is_too_slow_nothing_is_ended() -> None:
     before = signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    with ended_after(math.inf):
+    with watchdog(math.inf):
         assert (signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)) is before
 
 
 def test_a_short_run_has_the_least_patience_and_a_long_one_more() -> None:
-    assert patience_s(1.0) == LEAST_S < patience_s(1.0, on_device=True)
-    assert LEAST_S < patience_s(LEAST_S * 1e3) < math.inf
+    assert timeout_s(1.0) == LEAST_S < timeout_s(1.0, on_device=True)
+    assert LEAST_S < timeout_s(LEAST_S * 1e3) < math.inf
 
 
 def end_at_work(process: psutil.Process, idle_s: float) -> None:

@@ -80,7 +80,7 @@ def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_n
 
 def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
     kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0))
-    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
+    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), contended=True))
     assert sum(found["a", "default"].values()) == pytest.approx(4.0)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import race as module
-from collage_evo.fitness.final.race import MOST_LAPS, Race, Serving, race
-from collage_evo.fitness.measure.answers import Answer, Bursts, Opened
-from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
+from collage_evo.fitness.final.race import MAX_REPEATS, Race, Serving, race
+from collage_evo.fitness.measure.answers import Answer, Opened, SampleBatches
+from collage_evo.fitness.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.policy import DEFAULT_POLICY
 
@@ -24,13 +24,13 @@ CRASHED = Failure(Fault.CRASH, "killed by SIGSEGV")
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[tuple[int, ...]]:
+def uncontended() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
 def pool(threads: int) -> MeasuringPool:
     setting = SimpleNamespace(target=SimpleNamespace(threads=threads), policy=DEFAULT_POLICY)
-    stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed)
+    stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, uncontended=uncontended)
     return cast(MeasuringPool, stand_in)
 
 
@@ -44,7 +44,7 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, OpenJob | ReloadJob | BurstsJob]] = []
+        self.told: list[tuple[int, OpenJob | ReloadJob | SampleBatchesJob]] = []
         self.reloads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
         self.wrong: set[str] = set()
@@ -71,7 +71,7 @@ class _Process:
     def close(self) -> None:
         self.all.running.discard(self.number)
 
-    def call(self, job: OpenJob | ReloadJob | BurstsJob, timeout_s: float) -> Answer:
+    def call(self, job: OpenJob | ReloadJob | SampleBatchesJob, timeout_s: float) -> Answer:
         everybody = self.all
         self.start()
         everybody.told.append((self.number, job))
@@ -82,7 +82,7 @@ class _Process:
                 everybody.reloads[name] = everybody.reloads.get(name, 0) + 1
                 if everybody.reloads[name] >= everybody.dies.get(name, 99):
                     return CRASHED
-        return Bursts(tuple((everybody.ms * (1 + everybody.reloads[name]),) for name in job.artifacts))
+        return SampleBatches(tuple((everybody.ms * (1 + everybody.reloads[name]),) for name in job.artifacts))
 
 
 @pytest.fixture
@@ -92,28 +92,28 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return stand_in
 
 
-def entrants(names: str) -> Mapping[str, Path]:
+def candidates(names: str) -> Mapping[str, Path]:
     return {name: Path(name) for name in names}
 
 
 def test_each_is_checked_in_a_process_of_its_own_and_then_all_are_loaded_in_one(processes: Processes) -> None:
-    found = race(entrants("abc"), ALONE, 4)
+    found = race(candidates("abc"), ALONE, 4)
     assert len({process for process, _ in processes.jobs(OpenJob)}) == 3
-    assert len({process for process, _ in processes.jobs(ReloadJob) + processes.jobs(BurstsJob)}) == 1
+    assert len({process for process, _ in processes.jobs(ReloadJob) + processes.jobs(SampleBatchesJob)}) == 1
     reloads = [job for _, job in processes.jobs(ReloadJob)]
     assert all(sorted(job.artifacts) == ["a", "b", "c"] for job in reloads)
     assert len({job.artifacts for job in reloads}) > 1, "who is loaded first changes"
     assert len({job.seed for job in reloads}) == 4, "so does where in memory they lie"
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("abc", 4)
-    assert found.rounds["a"][2] == ((4.0,),) * MOST_LAPS, "the burst that warms up does not count"
+    assert found.rounds["a"][2] == ((4.0,),) * MAX_REPEATS, "the burst that warms up does not count"
     assert found.serving == dict.fromkeys("abc", Serving(20.0, 3000))
     assert not processes.running
 
 
 def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_anew_in_it(processes: Processes) -> None:
-    race(entrants("ab"), SEVERAL, 3)
+    race(candidates("ab"), SEVERAL, 3)
     own = {job.artifact: process for process, job in processes.jobs(OpenJob)}
-    for process, job in processes.jobs(ReloadJob) + processes.jobs(BurstsJob):
+    for process, job in processes.jobs(ReloadJob) + processes.jobs(SampleBatchesJob):
         assert {own[name] for name in job.artifacts} == {process}
     assert processes.reloads == {"a": 3, "b": 3}
     assert not processes.running
@@ -121,10 +121,10 @@ def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_ane
 
 @pytest.mark.parametrize("where", [ALONE, SEVERAL], ids=["one process", "a process each"])
 def test_laps_go_there_and_back_in_changing_order(processes: Processes, where: MeasuringPool) -> None:
-    race(entrants("abc"), where, 1)
-    runs = [name for _, job in processes.jobs(BurstsJob) for name in job.artifacts]
+    race(candidates("abc"), where, 1)
+    runs = [name for _, job in processes.jobs(SampleBatchesJob) for name in job.artifacts]
     laps = [tuple(runs[i : i + 3]) for i in range(0, len(runs), 3)]
-    assert len(laps) == MOST_LAPS
+    assert len(laps) == MAX_REPEATS
     assert all(sorted(lap) == ["a", "b", "c"] for lap in laps)
     assert laps[1::2] == [lap[::-1] for lap in laps[::2]]
     assert len(set(laps[::2])) > 1
@@ -132,21 +132,21 @@ def test_laps_go_there_and_back_in_changing_order(processes: Processes, where: M
 
 def test_a_large_model_has_few_laps_a_b_b_a(processes: Processes) -> None:
     processes.ms = 300.0
-    race(entrants("ab"), ALONE, 1)
-    runs = [name for _, job in processes.jobs(BurstsJob) for name in job.artifacts]
+    race(candidates("ab"), ALONE, 1)
+    runs = [name for _, job in processes.jobs(SampleBatchesJob) for name in job.artifacts]
     assert "".join(runs) in ("abba", "baab")
 
 
 def test_who_fails_its_check_is_out_and_the_others_go_on(processes: Processes) -> None:
     processes.wrong = {"b"}
-    found = race(entrants("abc"), ALONE, 2)
+    found = race(candidates("abc"), ALONE, 2)
     assert found.failed == {"b": WRONG}
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 2, "c": 2}
 
 
 def test_where_the_one_process_dies_each_gets_its_own_which_tells_who_is_to_blame(processes: Processes) -> None:
     processes.dies = {"b": 2}
-    found = race(entrants("abc"), ALONE, 3)
+    found = race(candidates("abc"), ALONE, 3)
     assert found.failed == {"b": CRASHED}
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "c": 3}
     assert not processes.running
@@ -160,7 +160,7 @@ def test_who_is_not_named_any_more_leaves_and_with_nobody_left_the_race_is_over(
         seen.append(so_far)
         return next(goes_on)
 
-    found = race(entrants("abc"), ALONE, 9, still)
+    found = race(candidates("abc"), ALONE, 9, still)
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "b": 3, "c": 1}
     assert [so_far.length for so_far in seen] == [1, 2, 3]
     assert seen[-1] == found

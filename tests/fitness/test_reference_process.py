@@ -11,7 +11,7 @@ import pytest
 
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import PlacementJob, WholeJob
-from collage_evo.fitness.measure.reference_process import AnchorEnded, ReferenceProcess
+from collage_evo.fitness.measure.reference_process import ReferenceProcess, ReferenceRunEnded
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
@@ -30,7 +30,7 @@ def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sand
     artifact = str(tmp_path / "whole.collage")
     with Sandbox(setting, (), 2**30) as sandbox:
         assert isinstance(sandbox.call(WholeJob("onnxruntime", "default", artifact, TIMING), LONG_S), Measured)
-        job = PlacementJob(REGIONS, TIMING, 1e9, anchor=artifact, anchor_ms=5.0)
+        job = PlacementJob(REGIONS, TIMING, 1e9, reference_run=artifact, reference_run_ms=5.0)
         assert isinstance(sandbox.call(job, LONG_S), Measured)
         yield sandbox, job
 
@@ -54,6 +54,6 @@ def test_the_anchor_has_a_process_of_its_own_on_several_threads(timed: tuple[San
 
 
 def test_an_anchor_that_cannot_be_loaded_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(AnchorEnded, match="exit code 1"):
+    with pytest.raises(ReferenceRunEnded, match="exit code 1"):
         ReferenceProcess(tmp_path / "none.collage", tmp_path / "none.npz", ())
     assert "none.collage" in capfd.readouterr().err

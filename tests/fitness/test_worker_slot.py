@@ -18,7 +18,7 @@ def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> N
     here = Target()
     away = replace(here, machine=replace(here.machine, cpu="Z80"))
     config = PoolConfig(replace(make_setting(tmp_path), target=away), (0,), 2**30, 60.0)
-    left = WorkerSlot(patience_s=0.0).measure(cost_job(3), config, None)
+    left = WorkerSlot(timeout_s=0.0).measure(cost_job(3), config, None)
     assert isinstance(left, LeftOut)
     assert here.description in left.why
     assert away.description in left.why

@@ -38,13 +38,13 @@ def states() -> list[SearchState]:
 
 def test_marks_and_failures_are_kept(tmp_path: Path, states: list[SearchState]) -> None:
     failure = Failure(Fault.WRONG_NUMBERS, "relative error 0.5", 0.5)
-    outcomes = iter([Outcome(1.5, 1.4, 1.6, 10, disturbed=True), Outcome.unfit(failure, "here"), Outcome(2.5)])
+    outcomes = iter([Outcome(1.5, 1.4, 1.6, 10, contended=True), Outcome.unfit(failure, "here"), Outcome(2.5)])
     some = list(states[0].evaluated.items())[:3]
     evaluated = {key: replace(found, outcome=next(outcomes)) for key, found in some}
     checkpoint.save(tmp_path, replace(states[0], evaluated=evaluated), PRINT)
     loaded = checkpoint.load(tmp_path, PRINT)
     assert loaded.evaluated == evaluated
-    assert loaded.disturbed == (True, False)
+    assert loaded.contended == (True, False)
 
 
 def test_round_trip_is_exact(tmp_path: Path, states: list[SearchState]) -> None:

@@ -16,9 +16,9 @@ from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.acquisition import Acquisition
 from collage_evo.genome.search.breeding import Breeder
 from collage_evo.genome.search.evolution import Evolution
-from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
@@ -302,7 +302,7 @@ def test_evaluator_gets_batches(space: SearchSpace) -> None:
 def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: SearchSpace) -> None:
     breeder = Breeder(FeatureMap(space), GaSettings(random_share=1.0, climb=0), (), set(), random.Random(0))
     surrogate = Surrogate(breeder.features, [], [])
-    goal = Goal(surrogate.mean)
+    goal = Acquisition(surrogate.mean)
     pool = list(breeder.batch([], surrogate, 12))
     fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
     behind_ms = 1.1 * space.policy.random_within * fast.features.additive_ms

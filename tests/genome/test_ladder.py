@@ -10,7 +10,7 @@ import pytest
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.ladder import MOST_RUNGS, RUNGS, ladder
+from collage_evo.genome.search.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
@@ -47,7 +47,7 @@ def space(families: bool = True) -> SearchSpace:
 
 def first_rung(most: float) -> Placement:
     """What may err by ``most``, squared."""
-    _, placement = next(ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / RUNGS[0]))
+    _, placement = next(greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / BUDGET_LEVELS[0]))
     return placement
 
 
@@ -58,19 +58,19 @@ def test_operators_that_save_the_most_for_their_error_come_first(most: float, ta
 
 
 def test_a_rung_is_one_piece_within_its_error() -> None:
-    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
-    assert len(found) == MOST_RUNGS
-    for share, placement in zip(RUNGS[:MOST_RUNGS], found, strict=True):
+    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
+    assert len(found) == MAX_LEVELS
+    for share, placement in zip(BUDGET_LEVELS[:MAX_LEVELS], found, strict=True):
         assert len(placement.regions) == 1
         assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
 
 
 def test_where_all_in_the_lowest_precision_keeps_several_shares_smaller_ones_follow() -> None:
     highest = predicted_error(space(), first_rung(1e6))
-    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], 2 * highest)]
-    assert len({placement.key for placement in found}) == len(found) == MOST_RUNGS
+    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], 2 * highest)]
+    assert len({placement.key for placement in found}) == len(found) == MAX_LEVELS
     shares = [predicted_error(space(), placement) / highest / 2 for placement in found]
-    assert [share <= rung for share, rung in zip(shares, (0.95, 0.38, 0.19, 0.27, 0.12), strict=True)] == [True] * 5
+    assert [share <= level for share, level in zip(shares, (0.95, 0.38, 0.19, 0.27, 0.12), strict=True)] == [True] * 5
 
 
 def test_what_saves_more_for_more_error_comes_after() -> None:
@@ -83,7 +83,7 @@ def test_what_saves_more_for_more_error_comes_after() -> None:
 def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
     raised = tuple(max(error, 0.25) for error in space().terms[Objective.ERROR])
     below = replace(space(), terms={Objective.ERROR: raised})
-    _, placement = next(ladder(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / RUNGS[0]))
+    _, placement = next(greedy_levels(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / BUDGET_LEVELS[0]))
     assert predicted_error(below, placement) <= math.sqrt(4.5)
 
 
@@ -99,7 +99,7 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
     found = SearchSpace(GRAPH, (*plain.matches, *rewritten), cost, terms=terms)
     low = {}
     for most in (0.5, 5.0, 12.0, 20.0):
-        _, placement = next(ladder(found, [FLOAT32, LOW], math.sqrt(most) / RUNGS[0]))
+        _, placement = next(greedy_levels(found, [FLOAT32, LOW], math.sqrt(most) / BUDGET_LEVELS[0]))
         (region,) = placement.regions
         assert region.rewrites == (("rule", together),), "float32 too is faster so"
         assert predicted_error(found, placement) <= math.sqrt(most)
@@ -115,7 +115,7 @@ def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
     cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
     found = SearchSpace(GRAPH, (*plain.matches, rewritten), cost, terms=terms)
-    _, placement = next(ladder(found, [FLOAT32, INT8], 1.0))
+    _, placement = next(greedy_levels(found, [FLOAT32, INT8], 1.0))
     (region,) = placement.regions
     assert region.rewrites == (("rule", together),)
     assert found.written == plain.written, "of a rewritten site only what is heavy is in int8"
@@ -134,9 +134,9 @@ def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
     )
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
     found = SearchSpace(GRAPH, (*plain.matches, move), cost, terms=terms)
-    rungs = [placement for _, placement in ladder(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
-    assert rungs
-    assert not any(nodes_in(region.numerics, Arithmetic.INT8) for rung in rungs for region in rung.regions)
+    levels = [placement for _, placement in greedy_levels(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
+    assert levels
+    assert not any(nodes_in(region.numerics, Arithmetic.INT8) for level in levels for region in level.regions)
 
 
 @pytest.mark.parametrize(("light_ms", "used"), [((0.0, 2.0), False), ((0.0, 0.0), True)])
@@ -157,14 +157,14 @@ def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_ov
     )
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
     found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
-    _, placement = next(ladder(found, [FLOAT32, INT8, everywhere], 100.0))
+    _, placement = next(greedy_levels(found, [FLOAT32, INT8, everywhere], 100.0))
     (region,) = placement.regions
     assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
-    assert not list(ladder(space(), [FLOAT32, LOW, INT8], math.inf))
-    assert not list(ladder(space(families=False), [FLOAT32], 1.0))
+    assert not list(greedy_levels(space(), [FLOAT32, LOW, INT8], math.inf))
+    assert not list(greedy_levels(space(families=False), [FLOAT32], 1.0))
 
 
 def test_its_rungs_are_seeds_after_the_engines_alone() -> None:

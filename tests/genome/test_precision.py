@@ -19,9 +19,9 @@ from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import CoverFront, cover_fronts
 from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.search.acquisition import slope_at, violation
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.evolution import Evolution
-from collage_evo.genome.search.goals import slope_at, standing
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.search.selection import Individual, fitness_of, hypervolume, survivors
@@ -220,9 +220,9 @@ def test_the_fastest_within_the_budget_survive_a_crowded_front() -> None:
 
 
 def test_what_keeps_the_budget_comes_first_and_then_what_is_fastest() -> None:
-    found = [standing(values, (BUDGET,)) for values in ((8.0, 0.0), (9.0, BUDGET), (1.0, 0.011), (0.5, 0.02))]
+    found = [violation(values, (BUDGET,)) for values in ((8.0, 0.0), (9.0, BUDGET), (1.0, 0.011), (0.5, 0.02))]
     assert found == sorted(found)
-    assert standing((9.0, 0.005, 3.0), (BUDGET, 3.0)) < standing((8.0, 0.005, 3.1), (BUDGET, 3.0))
+    assert violation((9.0, 0.005, 3.0), (BUDGET, 3.0)) < violation((8.0, 0.005, 3.1), (BUDGET, 3.0))
 
 
 def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:

@@ -104,8 +104,8 @@ def test_samples_leave_more_open_where_a_time_was_disturbed(space: SearchSpace, 
     rows = [terms.vector(placement) for placement in placements[:30]]
     latency = [space.predict(placement) for placement in placements[:30]]
 
-    def spread(disturbed: bool) -> float:
-        surrogate = Surrogate(terms, rows, latency, [disturbed] * len(rows))
+    def spread(contended: bool) -> float:
+        surrogate = Surrogate(terms, rows, latency, [contended] * len(rows))
         samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
         return float(np.mean([np.std([predicted_ms(row, sample) for sample in samples]) for row in rows]))
 
@@ -140,11 +140,11 @@ def test_dearer_copies_keep_a_model_on_the_host() -> None:
     features = FeatureMap(two)
     incumbent = encode(place(cheapest_covers(two).covers[0].matches, two), two)
     weights = np.zeros(features.width)
-    for dearer in (False, True):
+    for penalty in (False, True):
         for to_device in (False, True):
-            weights[features.copy_column(to_device)] = 1000.0 if dearer else 0.0
+            weights[features.copy_column(to_device)] = 1000.0 if penalty else 0.0
         found = place(surrogate_covers(features, weights, incumbent)[0].matches, two)
-        assert any(region.engine in two.cost.on_device for region in found.regions) != dearer
+        assert any(region.engine in two.cost.on_device for region in found.regions) != penalty
 
 
 def test_copies_are_terms_of_their_own() -> None:

@@ -76,7 +76,7 @@ def test_ctrl_c_ends_a_model_that_runs_for_ever() -> None:
 
 
 def test_a_model_that_runs_longer_than_it_may_is_ended_and_told_of() -> None:
-    reference = Reference(endless(), patience_s=0.1)
+    reference = Reference(endless(), timeout_s=0.1)
     with pytest.raises(InputError, match=r"longer than 0\.1 s.*fitness\.timeout_s"):
         reference.run({"x": np.ones(2, np.float32)})
     until_alone()

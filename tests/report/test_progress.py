@@ -106,7 +106,7 @@ def test_a_function_is_not_called_for_each_of_many_small_steps() -> None:
         reporter.advance()
     assert 3 <= len(calls) <= 8
     assert all(len(call) == 4 for call in calls)
-    reporter.say("kept, however soon")
+    reporter.log("kept, however soon")
     assert calls[-1][3] == "kept, however soon"
 
 
@@ -130,7 +130,7 @@ def test_the_bar_says_what_is_done_how_far_it_is_and_how_long_it_takes() -> None
         for name in ("any other shapes", "search"):
             reporter.stage(name)
             reporter.advance(1.0, "best 3.21 ms")
-            reporter.say("a line of its own")
+            reporter.log("a line of its own")
     lines = re.sub(r"\x1b\[[0-9;?]*m", "", file.getvalue()).replace("\r", "\n").replace("\x1b[2K", "").splitlines()
     assert "a line of its own" in lines
     for name in ("any other shapes", "search"):

@@ -241,5 +241,5 @@ def test_names_out_of_a_file_cannot_act_on_the_terminal(capsys: pytest.CaptureFi
     text = printed(lambda console: print_result(spoilt, console))
     assert SHOWN in text.replace("\n", "").replace(" ", "")
     assert not set(text) & set(EVIL[4:5] + "\x07\r\u202e")
-    LineReporter(clock=lambda: 0.0).say(f"the model is {EVIL}")
+    LineReporter(clock=lambda: 0.0).log(f"the model is {EVIL}")
     assert capsys.readouterr().err == f"[   0 s] the model is {SHOWN}\n"

@@ -42,7 +42,7 @@ from collage_evo.run.saved_costs import read_costs
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
-from collage_evo.run.stages.precision import read_shares
+from collage_evo.run.stages.precision import read_sensitivities
 from collage_evo.run.stages.samples import SAMPLES, Sampled
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
@@ -126,7 +126,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/normalised.json": lambda at: Store(at.run / "work").get(NORMALISED, Normalised),
     "work/matches.json": lambda at: Store(at.run / "work").get(MATCHES, Enumerated),
     "work/ranges.json": lambda at: read_ranges(at.path),
-    SHARES: lambda at: read_shares(Store(at.run / "work"), NODES),
+    SHARES: lambda at: read_sensitivities(Store(at.run / "work"), NODES),
     "work/costs.json": costs,
     "work/costs.sqlite": database,
     "work/*.onnx": lambda at: read_model(at.path),

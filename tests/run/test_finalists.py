@@ -16,9 +16,9 @@ from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.search.state import SearchState
 from collage_evo.patterns.match import Placement
 from collage_evo.policy import Policy
-from collage_evo.run import entrants as stage
-from collage_evo.run.entrants import Entrants
-from collage_evo.run.finalists import feasible_placements, finalists, safer_finalists
+from collage_evo.run import candidate_artifacts as stage
+from collage_evo.run.candidate_artifacts import CandidateArtifacts
+from collage_evo.run.race_candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.run.search import Found
 from collage_evo.run.searched import NotSearched, Searched
 from tests.support.measured import LIMIT, two_nodes
@@ -38,7 +38,7 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
 
     def racing(limit: Limits, count: int, answered: str = "") -> list[str]:
         names = {placement.key: name for name, placement in placements.items()}
-        return [names[placement.key] for placement in finalists(tried, order, limit, count, answered)]
+        return [names[placement.key] for placement in race_candidates(tried, order, limit, count, answered)]
 
     assert racing(LIMIT, 2) == ["first", "last"]
     assert racing(Limits(1e-3, 9.1e-3), 1) == ["first"]
@@ -48,7 +48,7 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
     tried = replace(tried, evaluated={**tried.evaluated, key: close})
     assert racing(LIMIT, 2) == ["first", "last"]
     assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
-    usual, daring = tried, replace(tried.space, policy=Policy(finalist_margin=1.0))
+    usual, daring = tried, replace(tried.space, policy=Policy(candidate_margin=1.0))
     tried = replace(tried, space=daring)
     assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "last"], "as the policy says"
     tried = usual
@@ -68,7 +68,7 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     def safer(budget: float, **seen: float) -> list[str]:
         names = {placement.key: name for name, placement in placements.items()}
         errors = {placements[name].key: error for name, error in seen.items()}
-        return [names[placement.key] for placement in safer_finalists(tried, order, Limits(1e-3, budget), errors)]
+        return [names[placement.key] for placement in safer_candidates(tried, order, Limits(1e-3, budget), errors)]
 
     assert safer(0.018, low=0.04) == ["last", "exact"], "twice what the search knows: first would have 1.8 %"
     assert safer(0.018, low=0.02, first=0.018) == ["last", "exact"], "the worst counts"
@@ -97,23 +97,23 @@ class Compiling:
         return {name: Path(name) for name in placements if name not in self.fail}
 
 
-def entrants(
-    limits: Limits, count: int, rungs: Callable[[Searched, float], Searched] = lambda found, budget: found
-) -> tuple[Entrants, dict[str, str]]:
+def candidates(
+    limits: Limits, count: int, levels: Callable[[Searched, float], Searched] = lambda found, budget: found
+) -> tuple[CandidateArtifacts, dict[str, str]]:
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
     found = Found(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
-    config = SimpleNamespace(final=SimpleNamespace(finalists=count))
+    config = SimpleNamespace(final=SimpleNamespace(race_candidates=count))
     run: Any = SimpleNamespace(limits=limits, config=config)
     told = {placement.key: name for name, placement in placements.items()}
-    return Entrants(run, searched, rungs), told
+    return CandidateArtifacts(run, searched, levels), told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     compiling = Compiling(monkeypatch)
-    racing, told = entrants(Limits(1e-3, 0.022), 1)
+    racing, told = candidates(Limits(1e-3, 0.022), 1)
     assert list(racing.artifacts) == ["placement-0"]
     more = racing.safer({"placement-0": 0.05, "openvino/bf16": 0.9})
     names = {name: told[key] for name, key in racing.searched.keys.items()}
@@ -129,11 +129,11 @@ def test_rungs_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_
     _, placements = two_nodes()
     asked = list[float]()
 
-    def rungs(found: Searched, budget: float) -> Searched:
+    def levels(found: Searched, budget: float) -> Searched:
         asked.append(budget)
         return found.ranking([placements["low"], placements["exact"]])
 
-    racing, told = entrants(Limits(1e-3, 0.022), 1, rungs)
+    racing, told = candidates(Limits(1e-3, 0.022), 1, levels)
     before = racing.searched.tried
     assert before is not None
     searched_error = before.evaluated[placements["low"].key].outcome.error
@@ -144,7 +144,7 @@ def test_rungs_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_
 
 def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Compiling(monkeypatch, fail=("placement-0",))
-    whole = Entrants(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
+    whole = CandidateArtifacts(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
-        entrants(LIMIT, 1)
+        candidates(LIMIT, 1)

@@ -22,10 +22,10 @@ from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.like import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
-from collage_evo.run.like import QUICK as QUICKER
 from collage_evo.run.recorded import read_run
 from collage_evo.run.samples import model_file
+from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
+from collage_evo.run.warm_start import QUICK as QUICKER
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.graph.test_align import with_one_more
 from tests.support.parsed import files_parsed
@@ -73,9 +73,9 @@ def test_new_weights_take_placements_and_costs_over_and_measure_no_cost(first: P
     assert [seed.kind for seed in found.seeds][:1] == ["like"]
     before, now = read_run(first), read_run(tmp_path / "run")
     assert now.space.cost.match_ms == pytest.approx(before.space.cost.match_ms)
-    carried = [one for one in now.evaluated.values() if one.kind == "seed:like"]
-    assert carried
-    assert {decode(one.genome, now.space).key for one in carried} <= before.evaluated.keys()
+    transferred = [one for one in now.evaluated.values() if one.kind == "seed:like"]
+    assert transferred
+    assert {decode(one.genome, now.space).key for one in transferred} <= before.evaluated.keys()
     assert found.numerics["max_relative_error"] is not None
 
 

@@ -40,7 +40,7 @@ def test_one_of_many_is_said_to_be_faster_only_where_that_many_do_not_seem_so_by
 def test_what_was_measured_again_is_kept_whatever_lies_there(tmp_path: Path) -> None:
     (tmp_path / "rechecked").mkdir()
     (tmp_path / "rechecked" / "001.json").write_text("kept")
-    subject: Any = SimpleNamespace(artifact=tmp_path / "best.collage")
-    written = [write_rechecked(subject, [], tmp_path).name for _ in range(2)]
+    compared: Any = SimpleNamespace(artifact=tmp_path / "best.collage")
+    written = [write_rechecked(compared, [], tmp_path).name for _ in range(2)]
     assert written == ["000.json", "002.json"]
     assert (tmp_path / "rechecked" / "001.json").read_text() == "kept"

@@ -17,7 +17,7 @@ from collage_evo.genome.encoding import encode
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.greedy import engine_placement
-from collage_evo.genome.search.ladder import ladder
+from collage_evo.genome.search.knapsack import greedy_levels
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.state import Evaluated, new_state
 from collage_evo.patterns.match import Placement
@@ -25,7 +25,7 @@ from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.run import flow
 from collage_evo.run.search import Found
 from collage_evo.run.searched import Searched
-from collage_evo.run.stages import rungs
+from collage_evo.run.stages import budget_levels
 from collage_evo.transforms.edits import nodes_in
 from tests.genome.test_ladder import FLOAT32, LOW, space
 from tests.support.precise import predicted_error
@@ -41,7 +41,7 @@ class Measuring:
 
     def __init__(self, patch: pytest.MonkeyPatch, off: float) -> None:
         self.off, self.asked = off, list[Placement]()
-        patch.setattr(rungs, "measuring", self._begun)
+        patch.setattr(budget_levels, "measuring", self._begun)
 
     @contextmanager
     def _begun(self, run: Any, reference: Placement, baselines: Any) -> Iterator[Measuring]:
@@ -73,7 +73,7 @@ def found(measuring: Measuring) -> Found:
 def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 2.0)
     before = found(measuring)
-    after = rungs.with_rungs(RUN, SPACE, before, (), 4.0, {})
+    after = budget_levels.with_budget_levels(RUN, SPACE, before, (), 4.0, {})
     assert measuring.low == [SECOND | LAST, SECOND], "of 4 they may have 1.9 and 1.7 as predicted: squared 3 and 1"
     assert all(one.outcome.error <= 4.0 for key, one in after.evaluated.items() if key not in before.evaluated)
     assert [one.kind for one in after.evaluated.values()] == ["single", "single", "ladder:a", "ladder:a"]
@@ -84,19 +84,19 @@ def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatc
 def test_rungs_aim_by_other_rungs_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 1.0)
     before = found(measuring)
-    ((_, rung),) = ladder(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
-    outcome = Outcome(SPACE.predict(rung), error=2.0 * predicted_error(SPACE, rung))
-    made = Evaluated(encode(rung, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
-    state = replace(before.state, evaluated={**before.evaluated, rung.key: made})
-    rungs.with_rungs(RUN, SPACE, Found(ranked(state, SPACE), state), (), 3.9, {})
+    ((_, level),) = greedy_levels(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
+    outcome = Outcome(SPACE.predict(level), error=2.0 * predicted_error(SPACE, level))
+    made = Evaluated(encode(level, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
+    state = replace(before.state, evaluated={**before.evaluated, level.key: made})
+    budget_levels.with_budget_levels(RUN, SPACE, Found(ranked(state, SPACE), state), (), 3.9, {})
     assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the rung twice as much"
 
 
 def test_what_was_measured_already_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 2.0)
-    after = rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.0, {})
+    after = budget_levels.with_budget_levels(RUN, SPACE, found(measuring), (), 4.0, {})
     count = len(measuring.asked)
-    assert rungs.with_rungs(RUN, SPACE, after, (), 4.0, {}).evaluated == after.evaluated
+    assert budget_levels.with_budget_levels(RUN, SPACE, after, (), 4.0, {}).evaluated == after.evaluated
     assert len(measuring.asked) == count
 
 
@@ -104,8 +104,8 @@ def test_none_is_measured_that_is_predicted_to_be_much_slower_than_what_keeps_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measuring = Measuring(monkeypatch, 1.0)
-    monkeypatch.setattr(rungs, "SHARES", (0.95, 0.3))
-    rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.2, {})
+    monkeypatch.setattr(budget_levels, "SHARES", (0.95, 0.3))
+    budget_levels.with_budget_levels(RUN, SPACE, found(measuring), (), 4.2, {})
     assert measuring.low == [0b11111100], "all in bfloat16 keeps 4.2 in 8 ms; one operator alone would take 14"
 
 
@@ -115,7 +115,7 @@ def test_there_are_none_where_the_budget_is_no_bound_or_float32_alone_keeps_it(
 ) -> None:
     measuring = Measuring(monkeypatch, 1.0)
     before = found(measuring)
-    assert rungs.with_rungs(RUN, SPACE, before, (), budget, {}) is before
+    assert budget_levels.with_budget_levels(RUN, SPACE, before, (), budget, {}) is before
     assert not measuring.asked
 
 
@@ -128,7 +128,7 @@ def test_the_checkpoint_keeps_them_and_the_searchs_bounds(monkeypatch: pytest.Mo
     checkpoint.save(tmp_path, kept, fingerprint)
     begun: Any = SimpleNamespace(run=SimpleNamespace(directory=tmp_path), baselines=(), normalised=(), model=None)
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
-    after = flow.Flow.with_rungs(begun, RUN, searched, 4.0)
+    after = flow.Flow.with_budget_levels(begun, RUN, searched, 4.0)
     written = checkpoint.load(tmp_path, fingerprint)
     assert written.evaluated.keys() == after.found.evaluated.keys()
     assert len(written.evaluated) == 4

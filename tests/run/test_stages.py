@@ -36,10 +36,10 @@ from collage_evo.run.open import open_run
 from collage_evo.run.saved_costs import costs_key
 from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.baselines import fall_back
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
-from collage_evo.run.stages.singles import fall_back
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of

@@ -24,7 +24,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.run.survey import MORE_SECONDS, Profiled, Survey
+from collage_evo.run.measure_costs import MORE_SECONDS, CostMeasurement, Profiled
 from tests.support.meters import Meter
 from tests.support.spaces import products
 
@@ -83,8 +83,8 @@ def surveyed(
     backends: Mapping[str, Any] = BACKENDS,
     cuts: Callable[[Sequence[Placement]], Sequence[Outcome]] = lambda placements: [Outcome(None)] * len(placements),
     **more: Any,
-) -> tuple[Survey, SearchSpace]:
-    survey = Survey(meter, matches, backends, {}, 4.0, **more)
+) -> tuple[CostMeasurement, SearchSpace]:
+    survey = CostMeasurement(meter, matches, backends, {}, 4.0, **more)
     survey.profile(profile, lambda _: None)
     survey.time_standalone(lambda _: None)
     survey.cut(cuts, lambda _: None)
@@ -232,7 +232,7 @@ def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behin
         return profile(requests, over)
 
     baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
-    survey = Survey(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, baseline_ms=baseline_ms)
+    survey = CostMeasurement(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, baseline_ms=baseline_ms)
     survey.profile(told, lambda _: None)
     near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
     assert asked == [*near, ("slow", False), ("slow", True)]
@@ -247,7 +247,7 @@ def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_ha
         return profile([one for one in requests if one.engine[1] != "tiny"], over)
 
     meter = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
-    survey = Survey(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
+    survey = CostMeasurement(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
     survey.profile(told, lambda _: None)
     survey.time_standalone(lambda _: None)
     assert not meter.asked, "alone its kernels would look cheaper than they are"
@@ -326,7 +326,7 @@ def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_o
     matches = [Match(nodes, name) for name in ("quick", "slow") for nodes in (*(1 << n for n in range(SIZE)), both)]
     took = {("quick", 1): 9.0, ("slow", 2): 9.0, ("quick", both): 10.0, ("slow", both): 10.0}
     meter: Any = Meter(GRAPH, lambda match: took.get((match.backend, match.nodes), 1.0))
-    survey = Survey(meter, matches, BACKENDS, {}, 4.0)
+    survey = CostMeasurement(meter, matches, BACKENDS, {}, 4.0)
     survey._untold = lambda engine: {both: matches.index(Match(both, engine[0]))}  # type: ignore[method-assign]
     survey.time_standalone(lambda _: None)
     assert survey._node_ms(QUICK)[0] == pytest.approx(9.0)

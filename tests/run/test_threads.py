@@ -52,11 +52,11 @@ def test_all_threads_are_measured_again_before_fewer_are_taken() -> None:
     assert found == OnThreads(2, ((2, 0.28), (1, 0.39)))
 
 
-@pytest.mark.parametrize(("disturbed", "best_ms"), [(False, 0.3), (True, float("inf"))])
-def test_a_time_that_others_disturbed_says_nothing_of_threads(disturbed: bool, best_ms: float) -> None:
+@pytest.mark.parametrize(("contended", "best_ms"), [(False, 0.3), (True, float("inf"))])
+def test_a_time_that_others_disturbed_says_nothing_of_threads(contended: bool, best_ms: float) -> None:
     run: Any = SimpleNamespace(limits=SimpleNamespace(budget=0.0))
     found = [
-        Baseline(name, name, "default", Path(name), Outcome(ms, disturbed=disturbed))
+        Baseline(name, name, "default", Path(name), Outcome(ms, contended=contended))
         for name, ms in (("a", 0.3), ("b", 0.4))
     ]
     assert threads._best_ms(run, found) == best_ms

@@ -35,6 +35,7 @@ from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
 from collage_evo.run.compare import compare
+from collage_evo.run.compared import subjects
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import reopen_run, save_config
@@ -44,7 +45,6 @@ from collage_evo.run.pick import pick_answer
 from collage_evo.run.recheck import recheck
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
-from collage_evo.run.subject import subjects
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.slots import usable_cores
@@ -95,8 +95,8 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
         return Race({}, {})
 
     monkeypatch.setattr("collage_evo.run.recheck.race", race)
-    (subject,) = subjects(folder / "run", None, None)
-    recheck(subject, LineReporter())
+    (compared,) = subjects(folder / "run", None, None)
+    recheck(compared, LineReporter())
     assert asked == [len(usable_cores())]
 
 
@@ -120,8 +120,8 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
     if place == "elsewhere":
         artifact = shutil.copytree(folder / "run" / "best.collage", tmp_path / "moved.collage")
         against = folder / "tiny.onnx"
-    (subject,) = subjects(artifact, against, None)
-    found = compare(subject, LineReporter(), libraries=("onnxruntime",), seconds=1.0)
+    (compared,) = subjects(artifact, against, None)
+    found = compare(compared, LineReporter(), libraries=("onnxruntime",), seconds=1.0)
     assert asked == [len(usable_cores())] * 2
     assert found.sessions == len(usable_cores())
     assert any("Made for throughput" in note for note in notes(found)) is (found.sessions > 1)

@@ -18,8 +18,8 @@ from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import pick
+from collage_evo.run.compared import subjects
 from collage_evo.run.directory import start_run
-from collage_evo.run.subject import subjects
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.models import chain

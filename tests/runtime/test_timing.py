@@ -18,7 +18,7 @@ from collage_evo.runtime.timing import (
     Timing,
     TimingSettings,
     measure,
-    measure_undisturbed,
+    measure_uncontended,
 )
 from collage_evo.target import interference
 
@@ -58,10 +58,10 @@ def test_warm_up_lasts_as_long_as_asked_for_and_leaves_half_of_the_time() -> Non
 
 def test_what_was_throttled_is_timed_again_and_the_best_of_it_kept() -> None:
     timings, slow = iter([Timing((3.0,)), Timing((2.0,)), Timing((1.0,))]), iter([True, False])
-    best = measure_undisturbed(lambda: next(timings), pause_s=0.0, throttled=lambda: next(slow))
+    best = measure_uncontended(lambda: next(timings), pause_s=0.0, throttled=lambda: next(slow))
     assert best == Timing((2.0,))
-    always = measure_undisturbed(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True)
-    assert always.disturbed
+    always = measure_uncontended(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True)
+    assert always.contended
 
 
 def test_both_least_runs_and_least_time_are_reached() -> None:
@@ -187,9 +187,9 @@ def test_what_others_take_of_the_cores_is_a_disturbance(monkeypatch: pytest.Monk
     machine = Machine(monkeypatch, share=0.5)
     assert machine.measure().others == pytest.approx(0.5, abs=0.05)
     # Nor is a race lost, or hope given up, by what somebody else did.
-    assert machine.measure(behind_ms=1e-6).disturbed
-    assert machine.measure(give_up_ms=1e-6).disturbed
-    assert not Machine(monkeypatch, share=0.05).measure().disturbed
+    assert machine.measure(behind_ms=1e-6).contended
+    assert machine.measure(give_up_ms=1e-6).contended
+    assert not Machine(monkeypatch, share=0.05).measure().contended
 
 
 def test_a_process_that_takes_turns_with_this_one_is_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_threads_of_ones_own_are_no_disturbance(monkeypatch: pytest.MonkeyPatch)
         own.join()
 
     before = time.process_time()
-    assert not Machine(monkeypatch, share=0.0).measure(beside).disturbed
+    assert not Machine(monkeypatch, share=0.0).measure(beside).contended
     assert time.process_time() - before > 0.2, "as much as would be one, were it another's"
 
 
@@ -222,7 +222,7 @@ def test_the_system_tells_who_else_is_on_the_core() -> None:
     try:
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
             settings = TimingSettings(1, 20, 0.2, 5.0)
-            seen = any(measure(lambda: sum(range(10_000)), settings).disturbed for _ in range(60))
+            seen = any(measure(lambda: sum(range(10_000)), settings).contended for _ in range(60))
             other.kill()
         assert seen
     finally:
@@ -241,25 +241,25 @@ def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
     clock = Clock()
     answers = iter([True, False, True, True])
     time_once = partial(measure, lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0))
-    timing = measure_undisturbed(time_once, near=lambda wait_s: next(answers), pause_s=0.0)
+    timing = measure_uncontended(time_once, near=lambda wait_s: next(answers), pause_s=0.0)
     assert clock.calls == 2
-    assert not timing.disturbed
-    timing = measure_undisturbed(time_once, near=lambda wait_s: False, pause_s=0.0)
+    assert not timing.contended
+    timing = measure_uncontended(time_once, near=lambda wait_s: False, pause_s=0.0)
     assert clock.calls == 3, "waiting is in vain: another time would say no more"
-    assert timing.disturbed
+    assert timing.contended
 
 
 def test_what_takes_long_is_not_timed_again_however_disturbed_it_was() -> None:
     clock, calls = Clock(), []
 
-    def disturbed() -> Timing:
+    def contended() -> Timing:
         calls.append(clock.work(2.0))
         return Timing((2000.0,), others=0.5)
 
-    for patience_s, times in ((1.0, 1), (3.0, 2), (60.0, 3)):
+    for timeout_s, times in ((1.0, 1), (3.0, 2), (60.0, 3)):
         calls.clear()
-        measure_undisturbed(disturbed, pause_s=0.0, patience_s=patience_s, clock=clock)
+        measure_uncontended(contended, pause_s=0.0, timeout_s=timeout_s, clock=clock)
         assert len(calls) == times
     calls.clear()
-    measure_undisturbed(disturbed, pause_s=0.5, patience_s=2.4, clock=clock)
+    measure_uncontended(contended, pause_s=0.5, timeout_s=2.4, clock=clock)
     assert len(calls) == 1, "after the pause that would be too late"

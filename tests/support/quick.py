@@ -30,7 +30,7 @@ QUICK_ALL_CORES: Mapping[str, Any] = {
     "search.evaluations": 1,
     "search.seconds": 20,
     "final.rounds": 2,
-    "final.finalists": 1,
+    "final.candidates": 1,
     "cache.dir": "cache",
 }
 """Every stage takes part, each with the least that it can do; the cache lies in the working directory."""

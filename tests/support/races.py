@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from collage_evo.fitness.final.race import MOST_LAPS, expected_variance
+from collage_evo.fitness.final.race import MAX_REPEATS, expected_variance
 from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping
 
 Laps = Sequence[np.ndarray]
@@ -31,7 +31,7 @@ class Noise:
     drift: float = 0.0
     memory: float = 10.0
 
-    def race(self, speedup: float, rounds: int, rng: np.random.Generator, laps: int = MOST_LAPS) -> Laps:
+    def race(self, speedup: float, rounds: int, rng: np.random.Generator, laps: int = MAX_REPEATS) -> Laps:
         """``speedup`` is the logarithm of the true ratio; slow models have few ``laps`` in a round, two at least."""
         noise = self.lap * rng.standard_normal((rounds, laps))
         noise[rng.random(noise.shape) < self.hit] *= self.hard

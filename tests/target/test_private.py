@@ -137,7 +137,7 @@ def test_who_gets_no_cores_for_a_file_that_is_none_holds_and_wants_none(director
     with pytest.raises(InputError, match=r"core-1\.lock"):
         acquire_slot(((0, 1),))
     assert not present(directory)
-    slot = acquire_slot(((0,),), patience_s=0.0)
+    slot = acquire_slot(((0,),), timeout_s=0.0)
     assert slot is not None
     slot.release()
 

@@ -19,11 +19,11 @@ from collage_evo.patterns.match import Region
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.marks import written_in
 from collage_evo.testing.models import chain
-from collage_evo.transforms import catalogue, shares
+from collage_evo.transforms import catalogue, sensitivity
 from collage_evo.transforms.casts import Casts
 from collage_evo.transforms.edits import Edits, numerics_of
 from collage_evo.transforms.piece import EditedRegion, structure_text
-from collage_evo.transforms.shares import error_shares
+from collage_evo.transforms.sensitivity import error_sensitivities
 from collage_evo.transforms.transform import Data
 from tests.support.numerics import in_bfloat16
 
@@ -40,7 +40,7 @@ def edited(edits: Edits) -> EditedRegion:
 @pytest.fixture
 def float16(monkeypatch: pytest.MonkeyPatch) -> None:
     known = (*catalogue.TRANSFORMS, Casts(Arithmetic.FLOAT16, TensorProto.FLOAT16, np.dtype(np.float16)))
-    for module in (catalogue, shares):
+    for module in (catalogue, sensitivity):
         monkeypatch.setattr(module, "TRANSFORMS", known)
 
 
@@ -62,7 +62,7 @@ def test_matches_models_keys_and_shares_know_it() -> None:
     owners, _ = node_owners(GRAPH, Region(EVERYTHING, "openvino", edits=LOW), model)
     assert all(owners[name] for name in written_in(model, Arithmetic.FLOAT16))
     measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), reference_outputs(GRAPH.model, feeds))
-    predicted = math.sqrt(sum(error_shares(GRAPH, {}, [feeds])[Arithmetic.FLOAT16]))
+    predicted = math.sqrt(sum(error_sensitivities(GRAPH, {}, [feeds])[Arithmetic.FLOAT16]))
     assert 1e-5 < measured.relative < 1e-2
     assert 0.5 < predicted / measured.relative < 2.5, "the reference, without kernels for it, rounds less"
 

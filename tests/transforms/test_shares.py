@@ -22,7 +22,7 @@ from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.testing.models import chain, tiny_transformer
-from collage_evo.transforms.shares import FIRST_OF_A_KIND, error_shares
+from collage_evo.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
 from tests.quantise.nets import random_inputs, ranges_of
 
 
@@ -30,7 +30,7 @@ from tests.quantise.nets import random_inputs, ranges_of
 def test_shares_add_up_to_the_error_of_several_operators(chosen: int) -> None:
     graph = build_graph(normalise(chain(4, channels=16)))
     ranges, feeds = ranges_of(graph), random_inputs(graph, 7)
-    shares = error_shares(graph, ranges, [feeds])
+    shares = error_sensitivities(graph, ranges, [feeds])
     model = quantised_region(graph, graph.all_nodes, chosen, ranges, Quantisers.INPUTS)
     right = reference_outputs(graph.model, feeds)
     measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), right).relative
@@ -44,7 +44,7 @@ def test_of_labels_the_share_that_differs_is_predicted_however_far_off_they_are(
     graph = build_graph(normalise(b.model(b.op("ArgMax", b.op("MatMul", b.input("x", (400, 32)), b.const(weight))))))
     feeds = random_inputs(graph, 0)
     (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
-    share = math.sqrt(error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16][product])
+    share = math.sqrt(error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16][product])
     flipped = round(share * 1000)
     assert share == pytest.approx(flipped / 1000)
     assert 0 < flipped < 50
@@ -52,7 +52,7 @@ def test_of_labels_the_share_that_differs_is_predicted_however_far_off_they_are(
 
 def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:
     graph = build_graph(normalise(tiny_transformer()))
-    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)])
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)])
     products = quantisable(graph, graph.all_nodes, Quantisers.BOTH)
     in_int8 = {node.index for node in graph.nodes if shares[Arithmetic.INT8][node.index]}
     assert set(members(products)) <= in_int8
@@ -62,7 +62,7 @@ def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:
 
 def test_bfloat16_rounds_what_operators_give_and_float16_less() -> None:
     graph = build_graph(normalise(chain(2)))
-    shares = error_shares(graph, {}, [random_inputs(graph, 0)])
+    shares = error_sensitivities(graph, {}, [random_inputs(graph, 0)])
     assert not any(shares[Arithmetic.INT8])
     for coarse, fine in zip(shares[Arithmetic.BFLOAT16], shares[Arithmetic.FLOAT16], strict=True):
         assert 1e-6 < coarse < 1e-4
@@ -75,13 +75,13 @@ def test_who_reads_the_models_input_in_bfloat16_rounds_it() -> None:
     x = b.input("x", (1, 64))
     graph = build_graph(b.model(b.op("Relu", b.op("Sub", x, b.const(np.full(1, 100, np.float32))))))
     feeds = {"x": (100 + random_inputs(graph, 0)["x"]).astype(np.float32)}
-    first, second = error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16]
+    first, second = error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16]
     assert first > 1e-3 > 1e-4 > second
 
 
 def test_tf32_rounds_what_heavy_operators_multiply_as_finely_as_float16() -> None:
     graph = build_graph(normalise(chain(2)))
-    shares = error_shares(graph, {}, [random_inputs(graph, 0)], wanted={Arithmetic.TF32: graph.all_nodes})
+    shares = error_sensitivities(graph, {}, [random_inputs(graph, 0)], wanted={Arithmetic.TF32: graph.all_nodes})
     for node in graph.nodes:
         share, fine = (shares[kind][node.index] for kind in (Arithmetic.TF32, Arithmetic.FLOAT16))
         assert share == (fine if node.op_type == "Conv" else 0)
@@ -90,7 +90,7 @@ def test_tf32_rounds_what_heavy_operators_multiply_as_finely_as_float16() -> Non
 
 def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     graph = build_graph(normalise(chain(2)))
-    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
     assert shares.estimated == 6
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
 
@@ -100,12 +100,13 @@ def test_what_is_moved_was_rounded_by_who_made_it() -> None:
     made = b.op("Relu", b.input("x", (1, 4, 8)))
     turned = b.op("Transpose", b.op("Reshape", made, b.ints(4, 8)), perm=[1, 0])
     graph = build_graph(b.model(b.op("Concat", turned, turned, axis=0)))
-    assert [bool(share) for share in error_shares(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16]] == [
+    found = error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16]
+    assert [bool(share) for share in found] == [
         node.op_type == "Relu" for node in graph.nodes
     ]
     b = Builder("moves what comes from outside")
     graph = build_graph(b.model(b.op("Relu", b.op("Transpose", b.input("x", (4, 8)), perm=[1, 0]))))
-    assert all(error_shares(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
+    assert all(error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
 
 
 def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_to_be_alike(
@@ -113,9 +114,9 @@ def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_t
 ) -> None:
     graph = build_graph(normalise(chain(40)))
     now = iter(range(10_000))
-    monkeypatch.setattr("collage_evo.transforms.shares.time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr("collage_evo.transforms.sensitivity.time", SimpleNamespace(monotonic=lambda: next(now)))
     tried = 3 * FIRST_OF_A_KIND  # convolutions in int8 and bfloat16, Relus in bfloat16
-    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
     assert shares.estimated == 120 - tried
     assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
 
@@ -123,9 +124,10 @@ def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_t
 def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build_graph(normalise(chain(40)))
     now = iter(range(10_000))
-    monkeypatch.setattr("collage_evo.transforms.shares.time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr("collage_evo.transforms.sensitivity.time", SimpleNamespace(monotonic=lambda: next(now)))
     few = 3 * FIRST_OF_A_KIND
-    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=few + 40 - FIRST_OF_A_KIND)
+    seconds = few + 40 - FIRST_OF_A_KIND
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=seconds)
     convolutions = [node.index for node in graph.nodes if node.op_type == "Conv"]
     tried = [len({shares[kind][node] for node in convolutions}) for kind in (Arithmetic.INT8, Arithmetic.BFLOAT16)]
     assert tried == [40, FIRST_OF_A_KIND + 1], "and one that is usual for the others"
@@ -134,8 +136,9 @@ def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypat
 def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:
     graph = build_graph(normalise(chain(2)))
     feeds = [random_inputs(graph, seed) for seed in range(3)]
-    one, two, three = (error_shares(graph, ranges_of(graph), [sample])[Arithmetic.BFLOAT16] for sample in feeds)
-    shares = error_shares(graph, ranges_of(graph), feeds)[Arithmetic.BFLOAT16]
+    each = (error_sensitivities(graph, ranges_of(graph), [sample]) for sample in feeds)
+    one, two, three = (found[Arithmetic.BFLOAT16] for found in each)
+    shares = error_sensitivities(graph, ranges_of(graph), feeds)[Arithmetic.BFLOAT16]
     for node in graph.nodes:
         of_samples = [share[node.index] for share in (one, two, three)]
         expected = np.mean(of_samples) if node.op_type == "Conv" else of_samples[0]
@@ -145,9 +148,9 @@ def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> N
 def test_further_samples_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build_graph(normalise(chain(2)))
     feeds = [random_inputs(graph, seed) for seed in range(3)]
-    monkeypatch.setattr("collage_evo.transforms.shares.MORE_SHARE", 0.0)
-    shares = error_shares(graph, ranges_of(graph), feeds, seconds=60)
-    assert shares == error_shares(graph, ranges_of(graph), feeds[:1])
+    monkeypatch.setattr("collage_evo.transforms.sensitivity.MORE_SHARE", 0.0)
+    shares = error_sensitivities(graph, ranges_of(graph), feeds, seconds=60)
+    assert shares == error_sensitivities(graph, ranges_of(graph), feeds[:1])
 
 
 def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:
@@ -157,7 +160,7 @@ def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:
     graph = build_graph(normalise(b.model(b.op("Cast", b.op("ArgMax", scores, axis=1), to=TensorProto.FLOAT))))
     feeds = [random_inputs(graph, seed) for seed in range(200)]
     (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
-    flipped = error_shares(graph, {}, feeds)[Arithmetic.BFLOAT16][product] * len(feeds)
+    flipped = error_sensitivities(graph, {}, feeds)[Arithmetic.BFLOAT16][product] * len(feeds)
     assert flipped == pytest.approx(round(flipped))
     assert flipped > 0
 
@@ -171,4 +174,4 @@ def test_a_model_of_an_old_version_whose_weights_are_inputs_has_shares_too(tmp_p
     graph = build_graph(normalise(model))
     feeds = random_inputs(graph, 0)
     np.testing.assert_array_equal(reference_outputs(model, feeds)[0], reference_outputs(old, feeds)[0])
-    assert 0 < error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16][0] < 1e-4
+    assert 0 < error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16][0] < 1e-4

@@ -17,7 +17,7 @@ from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.marks import written_in
 from collage_evo.transforms.edits import numerics_of
 from collage_evo.transforms.piece import structure_text
-from collage_evo.transforms.shares import error_shares
+from collage_evo.transforms.sensitivity import error_sensitivities
 from collage_evo.transforms.transform import Data
 from collage_evo.transforms.weights import MOST_ROWS, Weights
 from tests.quantise.nets import rounded_weights
@@ -87,7 +87,7 @@ def test_blocks_that_are_not_full_and_zeros_are_right() -> None:
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_shares_predict_what_weights_in_int8_lose(kind: Arithmetic) -> None:
-    shares = error_shares(BOTH, {}, [random_inputs(BOTH, 0)])
+    shares = error_sensitivities(BOTH, {}, [random_inputs(BOTH, 0)])
     assert [share > 0 for share in shares[kind]] == [True, False, True]
     error = relative_error(run(written(BOTH, kind, 0b101), BOTH), run(written(BOTH, kind, 0), BOTH)).relative
     assert math.sqrt(sum(shares[kind])) == pytest.approx(error, rel=0.15)

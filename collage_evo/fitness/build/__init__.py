@@ -1,9 +1,9 @@
 """Compiles regions and whole models, and keeps what was compiled.
 
 What a batch of matches lacks is compiled first (``fitness/measure/builders.py``): in processes of their own, one a
-core, distinct regions once. Placements are compiled a few ahead of what is measured (``fitness/ahead.py``), and
-measured in the order in which they are ready; an engine of which a piece took long has half of these processes, so
-that others are not kept waiting. Pieces go by way of the cache on disk; a region that cannot be compiled is known
+core, distinct regions once. Placements are compiled a few ahead of what is measured (``fitness/compile_ahead.py``),
+and measured in the order in which they are ready; an engine of which a piece took long has half of these processes,
+so that others are not kept waiting. Pieces go by way of the cache on disk; a region that cannot be compiled is known
 by its reason for the rest of the run, one that hung or took too much memory after a second attempt. A cluster's
 workers compile what they are asked to measure.
 

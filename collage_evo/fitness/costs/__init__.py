@@ -8,14 +8,14 @@ resumed run searches the same. ``costs.seconds`` bounds the time for all costs.
 
 What matches cost comes from profiles of the whole model. A backend whose library has a profiler says so
 (``HasProfiler`` in ``backends/profiled.py``: ONNX Runtime's ``enable_profiling``, OpenVINO's ``PERF_COUNT``).
-``run/survey.py`` has each of its engines run all of the model that it takes, in float32, in bfloat16, with int8
-wherever it may be, and with each rewrite at all its sites; a region takes about a second after compiling. The names
-of kernels are made of names of nodes and tensors in the piece, and ``fitness/measure/kernels.py`` tells from these
-whose work each is. A kernel's time is that of the heavy operators in it, so an activation that is fused into a
+``run/measure_costs.py`` has each of its engines run all of the model that it takes, in float32, in bfloat16, with
+int8 wherever it may be, and with each rewrite at all its sites; a region takes about a second after compiling. The
+names of kernels are made of names of nodes and tensors in the piece, and ``fitness/measure/kernels.py`` tells from
+these whose work each is. A kernel's time is that of the heavy operators in it, so an activation that is fused into a
 convolution costs nothing, and all nodes of an engine together take what the whole model takes without the profiler
 (``fitness/costs/profiles.py``): a model on one engine is predicted as it was measured. A match costs what its nodes
-cost. The profile's times are lower quartiles over runs that begin at random moments, because a busy system takes
-the core away at the same kernel of each run otherwise.
+cost. The profile's times are lower quartiles over runs that begin at random moments, because a busy system takes the
+core away at the same kernel of each run otherwise.
 
 Kernels of libraries without a profiler are timed alone, the weightiest first, as long as ``costs.seconds`` allow,
 and are scaled to what the whole model takes there, where a baseline tells it; the operators of each, timed alone
@@ -26,7 +26,7 @@ measures.
 
 Joined matches cost less than their parts apart, because nothing leaves the backend in between. So some thirty
 random cuts of the model between the fastest engines, and between float32 and int8 inside a family, are measured as
-whole models (``run/cuts.py``). What they take beyond their kernels is the price of borders:
+whole models (``run/border_probes.py``). What they take beyond their kernels is the price of borders:
 ``fitness/costs/borders.py`` fits, for each family, what one side of a border costs (fixed, and per byte), and what
 an engine costs more, inside a piece too, such as writing integers. Where they say little the fit stays near to what
 is usual, and a family that took no part is no better than the worst that did. What borders an engine has when it

@@ -20,7 +20,7 @@ UNSURE = Border(0.015, 0.1)
 """Standard deviations of what borders are expected to cost."""
 NOISE = 0.03
 """Standard deviation of a measured placement about its kernels and borders, relative to it."""
-DISTURBED_NOISE = 0.3
+CONTENDED_NOISE = 0.3
 """What is added to that where others were at work on the same cores."""
 DRIFT = 0.05
 """The same of all placements together about what was measured minutes before them."""
@@ -42,7 +42,7 @@ class BorderSample:
     measured_ms: float
     inner_ms: float
     sides: Sides
-    disturbed: bool = False
+    contended: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def fit_borders(
     sides = np.array([[part for who in engines for part in row.sides.get(who, (0.0, 0.0))] for row in rows])
     sides = sides.reshape(len(rows), len(usual)) / np.tile([1.0, BYTES_PER_MB], len(engines))
     measured, inner = (np.array([getattr(row, name) for row in rows]) for name in ("measured_ms", "inner_ms"))
-    noise = np.array([NOISE + DISTURBED_NOISE * row.disturbed for row in rows])
+    noise = np.array([NOISE + CONTENDED_NOISE * row.contended for row in rows])
 
     def errors(values: np.ndarray) -> np.ndarray:
         drift, borders = values[0], values[1:]

@@ -15,7 +15,7 @@ from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Measured
 
-SCHEMA = 2
+SCHEMA = 3
 """Costs of an older one are measured again."""
 _MEND = "move it away, and costs are measured again; or set cache.dir to another directory"
 _log = logging.getLogger(__name__)

@@ -108,7 +108,7 @@ class CostMeter:
         self._spent = 0.0
         """Seconds in which ``measured`` were compiled and timed."""
         self.measured = 0
-        self.disturbed = 0
+        self.contended = 0
         self.cache_hits = 0
 
     def key(self, match: Match) -> str:
@@ -168,10 +168,10 @@ class CostMeter:
             for key, answer in self._answers(some, give_up_ms, share):
                 self._own.put(key, answer)
                 # What may be the machine's fault of the moment is not passed on to other runs.
-                disturbed = isinstance(answer, Measured) and answer.disturbed
-                if not disturbed and not (isinstance(answer, Failure) and answer.fault.passing):
+                contended = isinstance(answer, Measured) and answer.contended
+                if not contended and not (isinstance(answer, Failure) and answer.fault.passing):
                     self._shared.put(key, answer)
-                self.disturbed += disturbed
+                self.contended += contended
                 answers[key] = answer
                 self.measured += 1
                 on_answer(key, answer)

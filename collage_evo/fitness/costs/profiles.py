@@ -140,7 +140,7 @@ def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[En
         for node, share in _shares(graph, nodes & asked.region.nodes).items():
             found[node] += ms * share
     together = sum(found.values())
-    scale = 1.0 if answer.disturbed or not together else Timing(answer.times_ms).median_ms / together
+    scale = 1.0 if answer.contended or not together else Timing(answer.times_ms).median_ms / together
     return {who: {node: found[node] * scale for node in members(nodes)} for who, nodes in asked.tells.items()}
 
 

@@ -215,8 +215,8 @@ def contenders(
     best = min(runnable, key=_latency_ms)
 
     def worth(one: Baseline) -> bool:
-        disturbed = best.outcome.disturbed or one.outcome.disturbed
-        bound = policy.race_near_disturbed if disturbed else policy.race_near
+        contended = best.outcome.contended or one.outcome.contended
+        bound = policy.race_near_contended if contended else policy.race_near
         return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
 
     near = sorted(filter(worth, runnable), key=_latency_ms)

@@ -84,7 +84,7 @@ def measure_baselines(
     found: list[Baseline] = []
     turn: tuple[bool, ...] | None = None
     on, end = pool.setting.target.digest, time.monotonic() + seconds
-    with pool.undisturbed() as cores:
+    with pool.uncontended() as cores:
         for backend, variant in _in_turn(backends, setting):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in found):
                 continue
@@ -123,7 +123,7 @@ def measure_as_it_comes(
     """
     found: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
-    with pool.undisturbed() as cores:
+    with pool.uncontended() as cores:
         for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
@@ -136,7 +136,7 @@ def measure_as_it_comes(
 
 def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
     """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
-    with pool.undisturbed() as cores:
+    with pool.uncontended() as cores:
         return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
 
 
@@ -197,7 +197,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     target = pool.setting.target
     others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
     found: list[Baseline] = []
-    with pool.undisturbed() as cores:
+    with pool.uncontended() as cores:
         for group in (backends, others):
             for backend in filter(takes_open_inputs, group):
                 artifact = directory / f"{backend.name}.collage"

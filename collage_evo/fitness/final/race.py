@@ -16,9 +16,9 @@ import numpy as np
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import FEWEST, Ratio
-from collage_evo.fitness.measure.bursts import Burst, log_ratio, log_ratios
-from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
+from collage_evo.fitness.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sample_batches import SampleBatch, log_ratio, log_ratios
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import Timing
 
@@ -26,7 +26,7 @@ LAYOUT = 0.005
 """Standard deviation of a latency's logarithm by where the model lies in memory."""
 _OF_MEDIAN = math.pi / 2
 """Variance of a median over that of a mean."""
-MOST_LAPS = 14
+MAX_REPEATS = 14
 """Of bursts in a round: large models have fewer, two at least, since a round has its time."""
 
 
@@ -50,7 +50,7 @@ class Race:
     one's end.
     """
 
-    rounds: Mapping[str, tuple[tuple[Burst, ...], ...]]
+    rounds: Mapping[str, tuple[tuple[SampleBatch, ...], ...]]
     failed: Mapping[str, Failure]
     serving: Mapping[str, Serving] = field(default_factory=dict)
     seconds: float = 0.0
@@ -66,7 +66,7 @@ class Race:
 
     def timing(self, name: str) -> Timing:
         """All runs of a contestant."""
-        return Timing(tuple(ms for laps in self.rounds[name] for burst in laps for ms in burst))
+        return Timing(tuple(ms for repeats in self.rounds[name] for batch in repeats for ms in batch))
 
     def logs(self, rival: str, name: str) -> list[float]:
         """Logarithm of how many times as fast as ``rival`` ``name`` is, in each round of both."""
@@ -75,7 +75,7 @@ class Race:
     def expected(self, rival: str, name: str) -> float:
         """The variance that a round of :meth:`logs` is expected to have, by how far its laps are apart."""
         both = zip(self.rounds[rival], self.rounds[name], strict=False)
-        return expected_variance([log_ratios(*laps) for laps in both])
+        return expected_variance([log_ratios(*repeats) for repeats in both])
 
     def ratio(self, rival: str, name: str, significance: float) -> Ratio:
         """How many times as fast as ``rival`` ``name`` is."""
@@ -87,13 +87,13 @@ def expected_variance(rounds: Sequence[np.ndarray]) -> float:
 
     Laps that something else hit are as far off as they like, so of four and more the median deviation counts.
     """
-    laps = min(map(len, rounds), default=0)
-    if laps < 2:
+    repeats = min(map(len, rounds), default=0)
+    if repeats < 2:
         return 2 * LAYOUT**2
-    if laps < 4:
-        inside = float(np.mean([np.var(one, ddof=1) for one in rounds])) / laps
+    if repeats < 4:
+        inside = float(np.mean([np.var(one, ddof=1) for one in rounds])) / repeats
     else:
-        inside = _OF_MEDIAN / laps * float(np.median([_deviation(one) ** 2 for one in rounds]))
+        inside = _OF_MEDIAN / repeats * float(np.median([_deviation(one) ** 2 for one in rounds]))
     return inside + 2 * LAYOUT**2
 
 
@@ -104,7 +104,7 @@ def _deviation(values: np.ndarray) -> float:
     return 1.4826 * median(abs(one - middle) for one in numbers)
 
 
-class Track:
+class RaceRunner:
     """Where contestants run one at a time on the same cores. Use as a context manager: leaving it ends them all.
 
     On one thread all are loaded in one process, and neighbouring bursts are microseconds apart. The pools of two
@@ -116,33 +116,33 @@ class Track:
         self, artifacts: Mapping[str, Path], pool: MeasuringPool, cores: tuple[int, ...], order: random.Random
     ) -> None:
         self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
-        self._seats: dict[str, Sandbox] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
         self._apart = pool.setting.target.threads > 1
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
 
     def check(self) -> None:
         """Load each in a process of its own, and check what it computes."""
-        self._seats = {name: self._sandbox() for name in self._artifacts}
-        for sandbox in self._seats.values():
+        self._sandboxes = {name: self._sandbox() for name in self._artifacts}
+        for sandbox in self._sandboxes.values():
             sandbox.start()  # they read their modules side by side
         for name in self._artifacts:
-            opened = self._seats[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
+            opened = self._sandboxes[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
             if isinstance(opened, Failure):
                 self._fail(name, opened)
                 continue
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             if not self._apart:
-                self._seats[name].close()
+                self._sandboxes[name].close()
         if not self._apart:
-            self.take_seats(self._seats)
+            self.start_sandboxes(self._sandboxes)
 
-    def take_seats(self, names: Collection[str]) -> None:
+    def start_sandboxes(self, names: Collection[str]) -> None:
         """Give ``names`` processes to run in, that have loaded nothing yet."""
         one = self._sandbox()
-        self._seats = {name: self._sandbox() if self._apart else one for name in names}
+        self._sandboxes = {name: self._sandbox() if self._apart else one for name in names}
 
-    def round(self, names: Collection[str]) -> Mapping[str, tuple[Burst, ...]]:
+    def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
         """Load ``names`` anew, in random order and elsewhere in memory, and let them run by laps; who fails is out.
 
         Where a model lies in memory decides some tenths of a percent for as long as it lies there, so that laps are
@@ -151,38 +151,39 @@ class Track:
         while True:
             apart, began = self._apart, time.monotonic()
             warm = self._run(self._shuffled(names), reload=True)
-            found = self._run(self._laps(warm, time.monotonic() - began), reload=False) if warm else {}
+            found = self._run(self._repeat_order(warm, time.monotonic() - began), reload=False) if warm else {}
             if apart == self._apart:
-                return {name: tuple(bursts) for name, bursts in found.items() if name not in self.failed}
+                return {name: tuple(batches) for name, batches in found.items() if name not in self.failed}
 
     def leave(self, names: Collection[str]) -> None:
         """``names`` run no more rounds."""
         for name in names:
-            seat = self._seats.pop(name, None)
-            if seat is not None and seat not in self._seats.values():
-                seat.close()
+            sandbox = self._sandboxes.pop(name, None)
+            if sandbox is not None and sandbox not in self._sandboxes.values():
+                sandbox.close()
 
-    def _laps(self, warm: Mapping[str, Sequence[Burst]], load_s: float) -> list[str]:
+    def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
         """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
-        lap_ms = sum(1.5 * sum(burst) for bursts in warm.values() for burst in bursts)  # a third of it was dropped
-        laps = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / lap_ms
-        pairs = int(max(1.0, min(MOST_LAPS, laps) / 2))
+        # A third of each batch was dropped.
+        repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
+        repeats = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
+        pairs = int(max(1.0, min(MAX_REPEATS, repeats) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
         return [name for order in orders for name in (*order, *reversed(order))]
 
-    def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[Burst]]:
+    def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[SampleBatch]]:
         """A burst of each of ``names`` in turn, by name; what follows in one process is asked for at once."""
-        found: dict[str, list[Burst]] = {}
-        for seat, group in itertools.groupby(names, key=self._seats.get):
+        found: dict[str, list[SampleBatch]] = {}
+        for sandbox, group in itertools.groupby(names, key=self._sandboxes.get):
             together = [name for name in group if name not in self.failed]
-            if seat is None or not together:
+            if sandbox is None or not together:
                 continue
             paths = tuple(str(self._artifacts[name]) for name in together)
-            job = ReloadJob(paths, self._order.randrange(2**31)) if reload else BurstsJob(paths)
-            answer = seat.call(job, self._pool.timeout_s)
+            job = ReloadJob(paths, self._order.randrange(2**31)) if reload else SampleBatchesJob(paths)
+            answer = sandbox.call(job, self._pool.timeout_s)
             if not isinstance(answer, Failure):
-                for name, burst in zip(together, answer.bursts, strict=True):
-                    found.setdefault(name, []).append(burst)
+                for name, batch in zip(together, answer.batches, strict=True):
+                    found.setdefault(name, []).append(batch)
             elif self._apart:
                 self._fail(together[0], answer)
             else:
@@ -192,10 +193,10 @@ class Track:
 
     def _part(self) -> None:
         """Give everybody a process of its own from now on."""
-        for seat in {id(seat): seat for seat in self._seats.values()}.values():
-            seat.close()
+        for sandbox in {id(sandbox): sandbox for sandbox in self._sandboxes.values()}.values():
+            sandbox.close()
         self._apart = True
-        self.take_seats(self._seats)
+        self.start_sandboxes(self._sandboxes)
 
     def _fail(self, name: str, failure: Failure) -> None:
         self.failed[name] = failure
@@ -207,13 +208,13 @@ class Track:
     def _shuffled(self, names: Collection[str]) -> list[str]:
         return self._order.sample(list(names), len(names))
 
-    def __enter__(self) -> Track:
+    def __enter__(self) -> RaceRunner:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave(list(self._seats))
+        self.leave(list(self._sandboxes))
 
 
 def race(
@@ -231,20 +232,20 @@ def race(
         still: told the race so far after each round, says who goes on; with nobody left the race is over. By default
             all go on.
     """
-    taken: dict[str, list[tuple[Burst, ...]]] = {name: [] for name in artifacts}
-    with pool.undisturbed() as cores, Track(artifacts, pool, cores, random.Random(0)) as track:
-        track.check()
+    taken: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
+    with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:
+        runner.check()
         began = time.monotonic()
-        names: Collection[str] = [name for name in artifacts if name not in track.failed]
-        so_far = Race({}, dict(track.failed), track.serving)
+        names: Collection[str] = [name for name in artifacts if name not in runner.failed]
+        so_far = Race({}, dict(runner.failed), runner.serving)
         for _ in range(rounds):
-            for name, laps in (track.round(names) if names else {}).items():
-                taken[name].append(laps)
-            there = {name: tuple(taken[name]) for name in artifacts if name not in track.failed}
-            serving = {name: track.serving[name] for name in there}
-            so_far = Race(there, dict(track.failed), serving, time.monotonic() - began)
+            for name, repeats in (runner.round(names) if names else {}).items():
+                taken[name].append(repeats)
+            there = {name: tuple(taken[name]) for name in artifacts if name not in runner.failed}
+            serving = {name: runner.serving[name] for name in there}
+            so_far = Race(there, dict(runner.failed), serving, time.monotonic() - began)
             goes_on = still(so_far)
-            track.leave([name for name in names if name not in goes_on])
+            runner.leave([name for name in names if name not in goes_on])
             names = goes_on
             if not names:
                 break

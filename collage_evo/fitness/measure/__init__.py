@@ -23,18 +23,19 @@ its file is locked, and from these notes each run says for which other run it wa
 
 In a measuring process the pieces of placements stay loaded (``fitness/measure/loaded_pieces.py``), those used last:
 placements of one search have most of them in common, and what is loaded is bound to each one's buffers. The best
-backend alone is loaded beside them as an anchor (``fitness/measure/anchored.py``): bursts of both, three runs or
+backend alone is loaded beside them as an anchor (``fitness/measure/reference_run.py``): bursts of both, three runs or
 10 ms, take turns, and a placement's latency is its ratio to the anchor, times the anchor's latency among the
 baselines. What drifts or disturbs meets both sides. There are as many pairs of bursts as it takes to know that a
 placement is behind the best, or what it takes to a hundredth: one of what is far behind, and never more than
 ``fitness.timing`` asks for. While somebody times nobody else gets on, so every pair counts twice.
 
 On several threads two libraries' pools in one process spoil each other, so there the anchor has a process of its own
-(``fitness/measure/reference_process.py``), which is asked for each burst by a pipe and sleeps meanwhile. SqueezeNet in one
-piece, timed again and again on two threads beside other programs at work, median deviation as a standard deviation:
-on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock alone and ratios by 11 to 15 % (two samples of 15 and
-8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9 s a measurement,
-and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no anchor: there the clock alone tells.
+(``fitness/measure/reference_process.py``), which is asked for each batch by a pipe and sleeps meanwhile. SqueezeNet
+in one piece, timed again and again on two threads beside other programs at work, median deviation as a standard
+deviation: on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock alone and ratios by 11 to 15 % (two samples
+of 15 and 8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9 s a
+measurement, and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no anchor: there the clock alone
+tells.
 
 A placement in a lower precision is judged on two samples, always the same ones, and on all of the search's samples
 once it is timed and at most a tenth slower than the best so far that keeps the budget. By a metric, of which two

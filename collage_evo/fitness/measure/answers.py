@@ -35,7 +35,7 @@ class Measured:
     times_ms: tuple[float, ...]
     relative_error: float
     max_abs_error: float
-    disturbed: bool = False
+    contended: bool = False
     rough: bool = False
 
 
@@ -44,14 +44,14 @@ class Timed:
     """Raw times of runs in ms of an artifact that was checked when it was opened."""
 
     times_ms: tuple[float, ...]
-    disturbed: bool = False
+    contended: bool = False
 
 
 @dataclass(frozen=True)
-class Bursts:
+class SampleBatches:
     """Raw times of runs in ms, by burst, in the order in which they were asked for."""
 
-    bursts: tuple[tuple[float, ...], ...]
+    batches: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class KernelTimes:
 
     kernels: tuple[tuple[NodeSet, float], ...]
     times_ms: tuple[float, ...]
-    disturbed: bool = False
+    contended: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Inherits:
     key: str
 
 
-Times = Measured | Timed | Bursts | Profiled | KernelTimes
+Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
-Said = Answer | Waits | Inherits
+Message = Answer | Waits | Inherits
 """What a measuring process says, a line for each."""
 A = TypeVar("A", covariant=True)
 

@@ -33,7 +33,7 @@ class ExclusiveTiming:
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
-        self._door, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
+        self._turnstile, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
         self._directory, self._waiting = directory, waiting
         self._presence = Presence(directory, run)
         self._halted: tuple[int, ...] = ()
@@ -41,17 +41,17 @@ class ExclusiveTiming:
     @contextlib.contextmanager
     def job(self) -> Iterator[None]:
         """Until :meth:`alone` others may do the same meanwhile; what follows in this context is done alone."""
-        self._lock(self._door, fcntl.LOCK_EX)
+        self._lock(self._turnstile, fcntl.LOCK_EX)
         try:
             self._lock(self._room, fcntl.LOCK_SH)
-            fcntl.flock(self._door, fcntl.LOCK_UN)
+            fcntl.flock(self._turnstile, fcntl.LOCK_UN)
             self._presence.note(Doing.PREPARES)
             yield
         finally:
             self._let_go_on()
             self._presence.note(Doing.NOTHING)
             fcntl.flock(self._room, fcntl.LOCK_UN)
-            fcntl.flock(self._door, fcntl.LOCK_UN)
+            fcntl.flock(self._turnstile, fcntl.LOCK_UN)
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
@@ -67,7 +67,7 @@ class ExclusiveTiming:
     def acquire_exclusive(self) -> None:
         """Wait until nobody on this machine prepares or times, and halt who compiles or judges; it stays so until the
         job ends, or what is timed is :meth:`over`."""
-        self._lock(self._door, fcntl.LOCK_SH)
+        self._lock(self._turnstile, fcntl.LOCK_SH)
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._lock(self._room, fcntl.LOCK_EX)
         self._presence.note(Doing.TIMES)
@@ -80,7 +80,7 @@ class ExclusiveTiming:
         self._presence.note(Doing.JUDGES)  # first: who begins to time from here on halts it
         self._let_go_on()
         fcntl.flock(self._room, fcntl.LOCK_UN)
-        fcntl.flock(self._door, fcntl.LOCK_UN)
+        fcntl.flock(self._turnstile, fcntl.LOCK_UN)
 
     def _let_go_on(self) -> None:
         for process in self._halted:

@@ -25,7 +25,7 @@ from collage_evo.fitness.measure.jobs import Job
 if TYPE_CHECKING:
     from collage_evo.fitness.measure.cluster import Call, Cluster
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 """How long an answer may take before it is asked whether the cluster still has workers."""
 
 
@@ -78,7 +78,7 @@ class Executor:
 
     def _ask(self, cluster: Cluster, call: Call, job: Job) -> Reply[Any] | LeftOut:
         future = cluster.submit(call, job)
-        while not cluster.done(future, PATIENCE_S):
+        while not cluster.done(future, TIMEOUT_S):
             cluster.require_workers()
         return cluster.result(future)
 

@@ -13,12 +13,12 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
-    Bursts,
     Compiled,
     KernelTimes,
     Measured,
     Opened,
     Profiled,
+    SampleBatches,
     Timed,
     TunedKernels,
     Written,
@@ -125,9 +125,9 @@ class PlacementJob(Asks[Measured]):
     give_up_ms: float
     best_ms: float = math.inf
     """The fastest so far that may be the answer: what is behind for certain is timed no further."""
-    anchor: str = ""
+    reference_run: str = ""
     """An artifact of whose latency that of the placement is a multiple."""
-    anchor_ms: float = math.nan
+    reference_run_ms: float = math.nan
     """The latency of the anchor."""
 
 
@@ -209,7 +209,7 @@ class TimeJob(Asks[Timed]):
 
 
 @dataclass(frozen=True)
-class ReloadJob(Asks[Bursts]):
+class ReloadJob(Asks[SampleBatches]):
     """Load artifacts anew in place of all that is open, in this order, and warm each up by a burst of runs.
 
     ``seed`` draws where in memory they lie: blocks of random sizes are taken before each.
@@ -220,7 +220,7 @@ class ReloadJob(Asks[Bursts]):
 
 
 @dataclass(frozen=True)
-class BurstsJob(Asks[Bursts]):
+class SampleBatchesJob(Asks[SampleBatches]):
     """A burst of runs of each of ``artifacts`` in turn, which are open: the same one may be named again."""
 
     artifacts: tuple[str, ...]
@@ -233,7 +233,7 @@ class ProfileJob(Asks[Profiled]):
     runs: int
 
 
-RaceJob = OpenJob | TimeJob | ReloadJob | BurstsJob
+RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob
 TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 

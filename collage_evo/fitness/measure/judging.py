@@ -189,7 +189,7 @@ class Judge:
         if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:
-            clock = Awake() if self._setting.target.device == CPU else time.monotonic
+            clock = ActiveClock() if self._setting.target.device == CPU else time.monotonic
             return _run(session, self.samples[:most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
@@ -233,7 +233,7 @@ def _run(
     return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
 
 
-class Awake:
+class ActiveClock:
     """A clock that stands still while this process is halted, so that others can time.
 
     It goes on by no more than the process used of the cores since it was asked last: who judges on the processor

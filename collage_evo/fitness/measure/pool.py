@@ -115,7 +115,7 @@ class MeasuringPool:
         return text
 
     @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[tuple[int, ...]]:
+    def uncontended(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
         slot = acquire_slot((self.cores,), self.setting.run, device=self.setting.target.device)

@@ -14,7 +14,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, system_message
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Answer, Inherits, Said, Waits
+from collage_evo.fitness.measure.answers import Answer, Inherits, Message, Waits
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import Begin, Job
 from collage_evo.fitness.measure.worker import Worker
@@ -48,14 +48,14 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         os.sched_setaffinity(0, begin.cores)
     register_from(begin.setting.registered)
 
-    def say(said: Said) -> None:
-        answers.write(to_json(said, Said) + "\n")
+    def answer(message: Message) -> None:
+        answers.write(to_json(message, Message) + "\n")
         answers.flush()
 
-    worker = Worker(begin.setting, begin.cores, lambda: say(Waits()), lambda key: say(Inherits(key)))
-    say(Waits())  # from here on silence is the job's: on a busy machine reading the modules takes seconds
+    worker = Worker(begin.setting, begin.cores, lambda: answer(Waits()), lambda key: answer(Inherits(key)))
+    answer(Waits())  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
-        say(_answer(worker, line))
+        answer(_answer(worker, line))
 
 
 def _answer(worker: Worker, line: str) -> Answer:

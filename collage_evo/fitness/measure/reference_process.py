@@ -16,14 +16,14 @@ from typing import NamedTuple, TextIO
 
 from collage_evo.backends.registry import Origin, register_from
 from collage_evo.codec import from_json, to_json
-from collage_evo.fitness.measure.bursts import Burst, burst
 from collage_evo.fitness.measure.references import read_references
+from collage_evo.fitness.measure.sample_batches import SampleBatch, sample_batch
 from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.modules import module_command, module_environment
 from collage_evo.runtime.artifact import load_artifact
 
 
-class AnchorEnded(Exception):
+class ReferenceRunEnded(Exception):
     """The process of an anchor ended, by itself or killed."""
 
 
@@ -38,7 +38,7 @@ class _Given(NamedTuple):
 class _Ran(NamedTuple):
     """What it answers: times in ms, and what it has used of the cores so far."""
 
-    times_ms: Burst
+    times_ms: SampleBatch
     used_s: float
 
 
@@ -46,7 +46,7 @@ class ReferenceProcess:
     """An artifact, loaded and ready to run in a process on this one's cores, which ends with this one.
 
     Raises:
-        AnchorEnded: here and from each method.
+        ReferenceRunEnded: here and from each method.
     """
 
     def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
@@ -62,7 +62,7 @@ class ReferenceProcess:
         """Time that its process has used of the cores."""
         self._ask(to_json(_Given(artifact, references, tuple(registered))))
 
-    def burst(self) -> Burst:
+    def sample_batch(self) -> SampleBatch:
         """Times of a few runs in a row, in ms."""
         return self._ask("")
 
@@ -71,7 +71,7 @@ class ReferenceProcess:
         self._process.kill()
         self._process.communicate()
 
-    def _ask(self, line: str) -> Burst:
+    def _ask(self, line: str) -> SampleBatch:
         pipe, answers = self._process.stdin, self._process.stdout
         assert pipe is not None
         assert answers is not None
@@ -82,7 +82,7 @@ class ReferenceProcess:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise AnchorEnded(f"the process of the anchor ended with exit code {self._process.wait()}")
+            raise ReferenceRunEnded(f"the process of the anchor ended with exit code {self._process.wait()}")
         times, self.used_s = from_json(answer, _Ran)
         return times
 
@@ -90,7 +90,7 @@ class ReferenceProcess:
 def serve(asked: TextIO, answers: TextIO) -> None:
     """Load what the first line names, and run a burst for each line after that."""
 
-    def say(times: Burst) -> None:
+    def answer(times: SampleBatch) -> None:
         answers.write(to_json(_Ran(times, time.process_time())) + "\n")
         answers.flush()
 
@@ -99,9 +99,9 @@ def serve(asked: TextIO, answers: TextIO) -> None:
     at_work = SingleSession(load_artifact(artifact))
     at_work.feed(read_references(references)[0][0])
     at_work.session.execute()
-    say(())
+    answer(())
     for _ in asked:
-        say(burst(at_work))
+        answer(sample_batch(at_work))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import A, Answer, Asks, Inherits, Said, Waits
+from collage_evo.fitness.measure.answers import A, Answer, Asks, Inherits, Message, Waits
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import Begin, Job, RaceJob, Setting
 from collage_evo.modules import module_command, module_environment
@@ -117,7 +117,7 @@ class Sandbox:
                 continue
             if not line:
                 raise _Died(self._died(running))
-            answer = from_json(line, Said)
+            answer = from_json(line, Message)
             if isinstance(answer, Waits):
                 deadline = time.monotonic() + timeout_s
                 continue

@@ -11,17 +11,17 @@ from typing import Protocol
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
 from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import PlacementJob, Setting
 from collage_evo.fitness.measure.judging import Estimate, Judge
 from collage_evo.fitness.measure.loaded_pieces import LoadedPieceCache
-from collage_evo.fitness.measure.patience import ended_after, patience_s
-from collage_evo.fitness.measure.reference_process import AnchorEnded, ReferenceProcess
+from collage_evo.fitness.measure.reference_process import ReferenceProcess, ReferenceRunEnded
+from collage_evo.fitness.measure.reference_run import ReferenceRun, time_against, warm_up
 from collage_evo.fitness.measure.references import Reference
+from collage_evo.fitness.measure.sample_batches import sample_batch
 from collage_evo.fitness.measure.stopwatch import SingleSession
+from collage_evo.fitness.measure.watchdog import timeout_s, watchdog
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Program
@@ -29,7 +29,7 @@ from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 
-class Undisturbed(Protocol):
+class UncontendedTimer(Protocol):
     """Times a session, again while others disturb it."""
 
     def __call__(self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings) -> Timing: ...
@@ -56,12 +56,12 @@ class WholeModels:
         references: Callable[[], Sequence[Reference]],
         judge: Judge,
         exclusive: ExclusiveTiming,
-        undisturbed: Undisturbed,
+        uncontended: UncontendedTimer,
     ) -> None:
         self._setting, self._target, self._shares = setting, target, shares
         self._references, self._judge = references, judge
-        self._exclusive, self._undisturbed = exclusive, undisturbed
-        self._anchor: tuple[str, ReferenceProcess | SingleSession] | None = None
+        self._exclusive, self._uncontended = exclusive, uncontended
+        self._reference_run: tuple[str, ReferenceProcess | SingleSession] | None = None
         self.loaded_pieces = LoadedPieceCache()
 
     def measure(
@@ -84,7 +84,7 @@ class WholeModels:
         load = partial(Session, [program], self._target, load=self.loaded_pieces.loader() if race else None)
         with ExitStack() as stack:
             session = stack.enter_context(load())
-            with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
+            with watchdog(timeout_s(give_up_ms * self._setting.sessions, session.device is not None)):
                 error = self._judge.check(session, self._references()[:1], exact)
             if isinstance(error, Failure):
                 return error
@@ -107,23 +107,23 @@ class WholeModels:
             for each in at_work.sessions:
                 if failure := self._judge.check_last(each, self._references()[0], exact, error):
                     return failure.after(timed.n)
-            rough = False
+            approximate = False
             if race:
                 self._exclusive.over()
                 near = timed.median_ms <= policy.near_best * race.best_ms
-                judged, rough = self._judged(session, exact, estimate, near)
+                judged, approximate = self._judged(session, exact, estimate, near)
                 if isinstance(judged, Failure):
                     return judged
         relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed, rough)
+        return Measured(timed.times_ms, relative, error.max_abs, timed.contended, approximate)
 
     def _judged(
         self, session: Session, exact: bool, estimate: Estimate | None, near: bool
     ) -> tuple[float | Failure | None, bool]:
         """What counts of a placement that is ``near`` the best, or not, and whether a part of the samples told it."""
-        rough = self._judge.roughly(session, exact) if estimate is None and not near else None
-        if rough is not None:
-            return rough, True
+        approximate = self._judge.roughly(session, exact) if estimate is None and not near else None
+        if approximate is not None:
+            return approximate, True
         if estimate is None or (near and self._judge.promising(estimate)):
             return self._judge.over_samples(session, exact), False
         return self._judge.settled(estimate, exact), False
@@ -133,35 +133,35 @@ class WholeModels:
     ) -> Timing:
         """Time what is ready to run, alone on this machine from here on."""
         behind_ms = self._setting.policy.near_best * placed.best_ms if placed else math.inf
-        if placed and placed.anchor and isinstance(at_work, SingleSession):
-            once = partial(self._against_anchor, placed, at_work, timing, give_up_ms)
+        if placed and placed.reference_run and isinstance(at_work, SingleSession):
+            once = partial(self._against_reference_run, placed, at_work, timing, give_up_ms)
             try:
                 return once()
-            except AnchorEnded:  # no fault of the placement's
-                self._anchor = None
+            except ReferenceRunEnded:  # no fault of the placement's
+                self._reference_run = None
                 return once()
         self._exclusive.acquire_exclusive()
         once = partial(at_work.measure, timing, give_up_ms, behind_ms)
-        return self._undisturbed(at_work.sessions[0], once, timing)
+        return self._uncontended(at_work.sessions[0], once, timing)
 
-    def _against_anchor(
+    def _against_reference_run(
         self, placed: PlacementJob, at_work: SingleSession, timing: TimingSettings, give_up_ms: float
     ) -> Timing:
-        anchor = self._ready_anchor(placed.anchor, placed.anchor_ms)
+        reference_run = self._ready_reference_run(placed.reference_run, placed.reference_run_ms)
         warm_up(at_work, timing.warmup, give_up_ms)
         self._exclusive.acquire_exclusive()
-        return time_against(anchor, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
+        return time_against(reference_run, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
 
-    def _ready_anchor(self, artifact: str, latency_ms: float) -> Anchor:
+    def _ready_reference_run(self, artifact: str, latency_ms: float) -> ReferenceRun:
         """The anchor, loaded when it is first needed and kept."""
-        if self._anchor is None or self._anchor[0] != artifact:
-            self._anchor = artifact, self._loaded_anchor(Path(artifact))
-        loaded = self._anchor[1]
+        if self._reference_run is None or self._reference_run[0] != artifact:
+            self._reference_run = artifact, self._loaded_reference_run(Path(artifact))
+        loaded = self._reference_run[1]
         if isinstance(loaded, SingleSession):
-            return Anchor(partial(burst, loaded), latency_ms)
-        return Anchor(loaded.burst, latency_ms, lambda: loaded.used_s)
+            return ReferenceRun(partial(sample_batch, loaded), latency_ms)
+        return ReferenceRun(loaded.sample_batch, latency_ms, lambda: loaded.used_s)
 
-    def _loaded_anchor(self, artifact: Path) -> ReferenceProcess | SingleSession:
+    def _loaded_reference_run(self, artifact: Path) -> ReferenceProcess | SingleSession:
         if self._target.threads > 1:
             return ReferenceProcess(artifact, self._setting.files.reference, self._setting.registered)
         at_work = SingleSession(load_artifact(artifact))

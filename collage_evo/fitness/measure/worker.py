@@ -25,17 +25,16 @@ from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import (
     Answer,
-    Bursts,
     Compiled,
     KernelTimes,
     Measured,
     Opened,
     Profiled,
+    SampleBatches,
     Timed,
     TunedKernels,
     Written,
 )
-from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.cold_caches import Flush
 from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
@@ -43,7 +42,6 @@ from collage_evo.fitness.measure.jobs import (
     REGIONS,
     ArtifactJob,
     BuildJob,
-    BurstsJob,
     CopyJob,
     CostJob,
     FallbackJob,
@@ -54,6 +52,7 @@ from collage_evo.fitness.measure.jobs import (
     PlacementJob,
     ProfileJob,
     ReloadJob,
+    SampleBatchesJob,
     Setting,
     TimedJob,
     TimeJob,
@@ -62,15 +61,16 @@ from collage_evo.fitness.measure.jobs import (
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, all_exact, computes_exactly
 from collage_evo.fitness.measure.kernels import kernels_of, profile_piece
-from collage_evo.fitness.measure.opened import OpenedArtifact, close_all, reloaded
-from collage_evo.fitness.measure.patience import ended_after, patience_s
+from collage_evo.fitness.measure.open_artifact import OpenArtifact, close_all, reloaded
 from collage_evo.fitness.measure.references import (
     Reference,
     nonfinite_references,
     read_recorded,
     read_references,
 )
+from collage_evo.fitness.measure.sample_batches import sample_batch
 from collage_evo.fitness.measure.stopwatch import region_timer, throttled, time_call_ms
+from collage_evo.fitness.measure.watchdog import timeout_s, watchdog
 from collage_evo.fitness.measure.whole_models import WholeModels, unbuilt
 from collage_evo.graph.extract import extract
 from collage_evo.graph.files import read_model
@@ -84,7 +84,7 @@ from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure, measure_undisturbed
+from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure, measure_uncontended
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
@@ -121,11 +121,11 @@ class Worker:
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
         self._compiler = Compiler(self._target, cache, setting.files.ranges)
         self._judge = Judge(setting)
-        self._opened: dict[str, OpenedArtifact] = {}
+        self._opened: dict[str, OpenArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         given = setting, self._target, self._shares, lambda: self.references, self._judge, self._exclusive
-        self._whole_models = WholeModels(*given, self._undisturbed)
-        self._costs = self._disturbed_costs = 0
+        self._whole_models = WholeModels(*given, self._uncontended)
+        self._costs = self._contended_costs = 0
 
     @cached_property
     def graph(self) -> Graph:
@@ -217,22 +217,22 @@ class Worker:
             case TimeJob():
                 artifact, at_work = self._artifact.session, self._artifact.at_work(self.references[0][0])
                 self._exclusive.acquire_exclusive()
-                timing = measure_undisturbed(
+                timing = measure_uncontended(
                     partial(at_work.measure, job.timing),
                     attempts=job.attempts,
                     pause_s=0.05,
-                    patience_s=LONG_TURN_S,
+                    timeout_s=LONG_TURN_S,
                     throttled=partial(throttled, artifact),
                 )
-                return Timed(timing.times_ms, timing.disturbed)
+                return Timed(timing.times_ms, timing.contended)
             case ReloadJob():
                 close_all(self._opened)
                 self._opened |= reloaded(job, self._shares, self.references[0][0])
                 self._exclusive.acquire_exclusive()
-                return self._bursts(job.artifacts)
-            case BurstsJob():
+                return self._batches(job.artifacts)
+            case SampleBatchesJob():
                 self._exclusive.acquire_exclusive()
-                return self._bursts(job.artifacts)
+                return self._batches(job.artifacts)
             case ProfileJob():
                 artifact = self._artifact.session
                 self._exclusive.acquire_exclusive()
@@ -241,7 +241,7 @@ class Worker:
                 return Profiled(region_ms, time_call_ms(artifact, self.references[0][0]))
 
     @property
-    def _artifact(self) -> OpenedArtifact:
+    def _artifact(self) -> OpenArtifact:
         if not self._opened:
             raise InputError("no artifact was opened")
         return next(reversed(self._opened.values()))
@@ -261,7 +261,7 @@ class Worker:
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
-            with ended_after(patience_s(job.give_up_ms, session.device is not None)):
+            with watchdog(timeout_s(job.give_up_ms, session.device is not None)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
             if failure := self._judge.fault(session, named, error, bound) or self._lost(session, model, feeds):
@@ -270,14 +270,14 @@ class Worker:
 
             timer = region_timer(session, job, self.graph, named, lambda: self.flush)
             self._exclusive.acquire_exclusive()
-            in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
-            timing = self._undisturbed(session, timer, job.timing, 1 if in_vain else ATTEMPTS)
+            in_vain = self._contended_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
+            timing = self._uncontended(session, timer, job.timing, 1 if in_vain else ATTEMPTS)
             self._costs += 1
-            self._disturbed_costs += timing.disturbed
+            self._contended_costs += timing.contended
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
                 return failure.after(timing.n)
-        return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
+        return Measured(timing.times_ms, error.relative, error.max_abs, timing.contended)
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
         """What is wrong with a piece, a region's ``model``, where NaN and infinity must not get lost."""
@@ -301,16 +301,16 @@ class Worker:
         with Session([program], self._target) as session:
             session.run(None, dict(zip(program.inputs, inputs, strict=True)))
             self._exclusive.acquire_exclusive()
-            timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
+            timing = self._uncontended(session, partial(measure, session.execute, job.timing), job.timing, 1)
             kernel_times = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
         kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), kernel_times)
-        return KernelTimes(tuple(kernels), timing.times_ms, timing.disturbed)
+        return KernelTimes(tuple(kernels), timing.times_ms, timing.contended)
 
-    def _undisturbed(
+    def _uncontended(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
     ) -> Timing:
         slowed = partial(throttled, session)
-        return measure_undisturbed(time_once, self.near, attempts, patience_s=timing.max_seconds, throttled=slowed)
+        return measure_uncontended(time_once, self.near, attempts, timeout_s=timing.max_seconds, throttled=slowed)
 
     def _region_program(self, region: Region) -> Program | BuildFailure:
         piece = self._compiler.region(self.graph, region)
@@ -374,7 +374,7 @@ class Worker:
         references = self.references  # read now: they are no part of what serving takes
         close_all(self._opened)
         peak, began = PeakMemory(), time.perf_counter()
-        opened = self._opened[job.artifact] = OpenedArtifact(Path(job.artifact), self._shares)
+        opened = self._opened[job.artifact] = OpenArtifact(Path(job.artifact), self._shares)
         load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
         session.run(None, references[0][0])
         peak_bytes = peak.bytes
@@ -386,8 +386,9 @@ class Worker:
             return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
-    def _bursts(self, artifacts: Sequence[str]) -> Bursts:
-        return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
+    def _batches(self, artifacts: Sequence[str]) -> SampleBatches:
+        feeds = self.references[0][0]
+        return SampleBatches(tuple(sample_batch(self._opened[one].at_work(feeds)) for one in artifacts))
 
 
 def _processor_s() -> float:

@@ -19,7 +19,7 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots
 from collage_evo.target.target import CPU
 
-SLOT_PATIENCE_S = 5.0
+SLOT_TIMEOUT_S = 5.0
 """How long a cluster's worker waits for cores that other workers of its machine hold."""
 REFUSAL_REST_S = 0.3
 """Pause of a worker that is left out before it hands a job back, so that the others get it."""
@@ -60,12 +60,12 @@ class WorkerSlot:
     """One slot and one measuring process, taken with the first job and kept for the next. Not for several threads.
 
     Args:
-        patience_s: how long it waits for a free slot; without one it waits as long as it takes.
+        timeout_s: how long it waits for a free slot; without one it waits as long as it takes.
         closing: set by another thread, it ends the wait.
     """
 
-    def __init__(self, patience_s: float | None = None, closing: threading.Event | None = None) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float | None = None, closing: threading.Event | None = None) -> None:
+        self._timeout_s = timeout_s
         self._closing = closing or threading.Event()
         self._config: PoolConfig | None = None
         self._waited_for: tuple[tuple[int, ...], ...] = ()
@@ -123,9 +123,9 @@ class WorkerSlot:
         """The measuring process; None where no slot became free."""
         if self._sandbox is None or self._config != config:
             self.close()
-            patience_s = 0.0 if self._waited_for == config.slots else self._patience_s
+            timeout_s = 0.0 if self._waited_for == config.slots else self._timeout_s
             slot = acquire_slot(
-                config.slots, config.setting.run, patience_s, self._closing, config.setting.target.device
+                config.slots, config.setting.run, timeout_s, self._closing, config.setting.target.device
             )
             if slot is None:
                 self._waited_for = config.slots
@@ -200,7 +200,7 @@ class _OfWorker:
             if self._worker_slot is None:
                 for variable in SET_BY_DASK:
                     os.environ.pop(variable, None)
-                self._worker_slot = WorkerSlot(SLOT_PATIENCE_S)
+                self._worker_slot = WorkerSlot(SLOT_TIMEOUT_S)
                 atexit.register(self._worker_slot.close)
             return self._worker_slot.measure(job, config, expected)
 

@@ -106,11 +106,11 @@ def differing_covers(space: SearchSpace, k: int) -> Iterator[Cover]:
     found: set[frozenset[int]] = set()
     for _ in range(3 * k):
         factors = (1.0 + policy.diverse_penalty * n for n in uses)
-        dearer = tuple(ms * factor for ms, factor in zip(space.cost.match_ms, factors, strict=True))
-        best = cheapest_covers(space, effort=policy.diverse_states, match_ms=dearer).covers[0]
+        penalty = tuple(ms * factor for ms, factor in zip(space.cost.match_ms, factors, strict=True))
+        best = cheapest_covers(space, effort=policy.diverse_states, match_ms=penalty).covers[0]
         if frozenset(best.matches) not in found:
             found.add(frozenset(best.matches))
-            extra = sum(dearer[match] - space.cost.match_ms[match] for match in best.matches)
+            extra = sum(penalty[match] - space.cost.match_ms[match] for match in best.matches)
             yield Cover(best.matches, best.cost_ms - extra)
         if len(found) == k:
             break

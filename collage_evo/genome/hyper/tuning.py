@@ -139,7 +139,7 @@ def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[Le
     features = FeatureMap(space)
     latency = state.latency_ms
     vectors = [features.vector(decode(state.evaluated[key].genome, space)) for key in latency]
-    surrogate = Surrogate(features, vectors, list(latency.values()), state.disturbed)
+    surrogate = Surrogate(features, vectors, list(latency.values()), state.contended)
     return tuple(LearnedTarget.drawn(features, surrogate, seed) for seed in range(plan.targets))
 
 

@@ -31,12 +31,12 @@ fastest that is measured to keep all bounds. What is not latency has to add up o
 as squared errors do: seeds then come from ``genome/cover/front.py``, where the dynamic program on latency + lambda x
 what is added gives the lower hull of both, and lambda is bisected at the bound; each cover that comes up on the way
 is measured while the program works on the next, which takes seconds on a large model. Before these come rungs of a
-ladder (``genome/search/ladder.py``): operators in order of what they save for their error, as far as a share of the
+ladder (``genome/search/knapsack.py``): operators in order of what they save for their error, as far as a share of the
 budget goes, compiled as one piece. ``genome/surrogate/terms.py`` corrects what each match is said to add by what
 placements measured. A place in the batch goes to the placement that is fastest among those within its bounds, if what
-it believes of all objectives is right (``genome/search/goals.py``); for most these are the search's bounds, for the
-others what one of the parents has. ``tests/support/precise.py`` has targets whose optimum under a budget is known,
-for ``benchmarks/precision_search.py``.
+it believes of all objectives is right (``genome/search/acquisition.py``); for most these are the search's bounds, for
+the others what one of the parents has. ``tests/support/precise.py`` has targets whose optimum under a budget is
+known, for ``benchmarks/precision_search.py``.
 
 A ``SearchState`` holds all that the next generation depends on. It is written after each generation as JSON with a
 checksum, atomically, and the one before is kept.

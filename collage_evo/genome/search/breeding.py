@@ -19,7 +19,7 @@ from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.goals import Goal, Term
+from collage_evo.genome.search.acquisition import Acquisition, Term
 from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.genome.search.state import Pending
@@ -94,33 +94,33 @@ class Breeder:
         """Up to ``size`` candidates, each as soon as it is chosen; fewer when variation leads to nothing new."""
         pool = self._children(parents, size * self.settings.screen_factor)
         for slot in range(size):
-            chosen = self._pick(pool, parents, self._goal(parents, surrogate, learned, slot))
+            chosen = self._pick(pool, parents, self._acquisition(parents, surrogate, learned, slot))
             if chosen is None:
                 return
             pool = [candidate for candidate in pool if candidate is not chosen]
             yield chosen
 
-    def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
+    def _pick(self, pool: list[Candidate], parents: list[Individual], acquisition: Acquisition) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
-            return self.rng.choice(_hopeful(pool, goal, self.space.policy.random_within))
-        pool += self._proposals(parents, goal)
-        return self._climbed(pool, goal)
+            return self.rng.choice(_hopeful(pool, acquisition, self.space.policy.random_within))
+        pool += self._proposals(parents, acquisition)
+        return self._climbed(pool, acquisition)
 
-    def _goal(
+    def _acquisition(
         self, parents: list[Individual], surrogate: Surrogate, learned: Sequence[TermModel], slot: int
-    ) -> Goal:
+    ) -> Acquisition:
         """What one place of the batch believes and is after; the first takes what is most likely."""
         likeliest = slot == 0 or self.rng.random() >= self.settings.explore
         weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
         if not learned:
-            return Goal(weights)
+            return Acquisition(weights)
         believed = [model.mean if likeliest else model.sample(self._generator()) for model in learned]
         bounds, policy = self.bounds, self.space.policy
         if slot and parents and self.rng.random() < policy.other_bounds:
             bounds = [max(0.0, value) for value in self.rng.choice(parents).fitness.values[1:]]
-        dearer = self.rng.lognormvariate(0, policy.price_spread)
-        return Goal(weights, tuple(map(Term, learned, believed, bounds)), dearer)
+        penalty = self.rng.lognormvariate(0, policy.price_spread)
+        return Acquisition(weights, tuple(map(Term, learned, believed, bounds)), penalty)
 
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self.rng.getrandbits(64))
@@ -154,28 +154,28 @@ class Breeder:
             child = self.toolbox.mutate(child)
         return child, "crossover"
 
-    def _proposals(self, parents: list[Individual], goal: Goal) -> list[Candidate]:
+    def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
         """What the dynamic program makes of ``goal``, by chance, because it takes its time."""
         if not parents or self.rng.random() >= self.settings.program_share:
             return []
-        best = min(parents, key=lambda individual: goal.measured(individual.fitness.values))
-        price = goal.price([individual.fitness.values for individual in parents])
-        covers = surrogate_covers(self.features, goal.weights, best.genome, price=price)
+        best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
+        price = acquisition.multiplier([individual.fitness.values for individual in parents])
+        covers = surrogate_covers(self.features, acquisition.weights, best.genome, price=price)
         found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
         return [candidate for candidate in found if candidate is not None]
 
-    def _climbed(self, pool: list[Candidate], goal: Goal) -> Candidate | None:
+    def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
         """The best of ``pool`` for ``goal``, or a better one that some mutations lead to."""
         if not pool:
             return None
-        best = min(pool, key=lambda candidate: goal.standing(candidate.features, candidate.added))
-        reached = goal.standing(best.features, best.added)
+        best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
+        reached = acquisition.violation(best.features, best.added)
         for _ in range(self.settings.climb):
             tried = self._take(self.toolbox.mutate(best.genome), "climb")
             if tried is None:
                 continue
             pool.append(tried)
-            there = goal.standing(tried.features, tried.added)
+            there = acquisition.violation(tried.features, tried.added)
             if there < reached:
                 best, reached = tried, there
         return best
@@ -190,9 +190,9 @@ class Breeder:
         return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), added)
 
 
-def _hopeful(pool: Sequence[Candidate], goal: Goal, within: float) -> list[Candidate]:
+def _hopeful(pool: Sequence[Candidate], acquisition: Acquisition, within: float) -> list[Candidate]:
     """Those of ``pool`` that are believed to take less than ``within`` times as long as the fastest."""
-    believed = [goal.standing(candidate.features, candidate.added)[-1] for candidate in pool]
+    believed = [acquisition.violation(candidate.features, candidate.added)[-1] for candidate in pool]
     least = min(believed)  # a sample of what may be true may be below zero
     bound = least + (within - 1) * abs(least)
     return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

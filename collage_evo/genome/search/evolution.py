@@ -146,7 +146,7 @@ class Evolution:
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
         vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
-        return Surrogate(self._features, vectors, list(latency.values()), state.disturbed)
+        return Surrogate(self._features, vectors, list(latency.values()), state.contended)
 
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
         """What measurements say of an objective besides latency."""

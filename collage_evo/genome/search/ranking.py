@@ -25,7 +25,7 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
-    weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.disturbed).mean
+    weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.contended).mean
     within_bounds = [key for key in latency if state.keeps_bounds(key)]
     by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
     # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.

@@ -21,7 +21,7 @@ from collage_evo.genome.search.greedy import (
     greedy_placement,
     rewritten_placement,
 )
-from collage_evo.genome.search.ladder import ladder
+from collage_evo.genome.search.knapsack import greedy_levels
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
@@ -73,7 +73,7 @@ def make_seeds(
     kind.
 
     Where matches differ in other objectives than latency, engines alone come first, in the order of
-    :func:`likeliest`, then each rung of :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest
+    :func:`likeliest`, then each rung of :func:`~collage_evo.genome.search.knapsack.ladder`, ``dp`` is the fastest
     whatever the others are, ``dp-front`` are the cover that adds the least and others that close in on the
     objective's bound, each as soon as it is found, and single backends and diverse covers are chosen at the prices
     that there are at the ``bounds``.
@@ -87,7 +87,9 @@ def make_seeds(
     return seeds
 
 
-def likeliest(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
+def likeliest(
+    space: SearchSpace, baseline_ms: Mapping[Engine, float]
+) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
     """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
 
     def known_ms(engine: Engine) -> float:
@@ -129,7 +131,7 @@ def _precise(
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, baseline_ms)
     yield from _engines(space, near)
-    for family, placement in ladder(space, near, bounds.get(Objective.ERROR, math.inf)):
+    for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
         yield f"ladder:{engine_name(*family)}", placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)

@@ -15,7 +15,7 @@ from deap.benchmarks.tools import hypervolume as deap_hypervolume
 
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.goals import standing
+from collage_evo.genome.search.acquisition import violation
 from collage_evo.genome.search.settings import GaSettings
 
 
@@ -66,7 +66,7 @@ def select_parents(
 ) -> list[Individual]:
     """Winners of tournaments: the fastest; with several objectives those within ``bounds`` win over all others."""
     winners = (tools.selRandom(pool, tournament) for _ in range(count))
-    return [min(some, key=lambda one: standing(one.fitness.values, bounds)) for some in winners]
+    return [min(some, key=lambda one: violation(one.fitness.values, bounds)) for some in winners]
 
 
 def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame:
@@ -77,7 +77,7 @@ def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame
 
 
 def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, bounds: Sequence[float]) -> list[Individual]:
-    within_bounds = [individual for individual in pool if not any(standing(individual.fitness.values, bounds)[:-1])]
+    within_bounds = [individual for individual in pool if not any(violation(individual.fitness.values, bounds)[:-1])]
     elite = sorted(within_bounds, key=lambda individual: individual.fitness.values)[: settings.elite]
     taken = {individual.key for individual in elite}
     rest = [individual for individual in pool if individual.key not in taken]

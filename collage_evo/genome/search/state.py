@@ -82,9 +82,9 @@ class SearchState:
         return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
 
     @property
-    def disturbed(self) -> tuple[bool, ...]:
+    def contended(self) -> tuple[bool, ...]:
         """Of each of :attr:`latency_ms`, whether others were at work on the same cores when it was taken."""
-        return tuple(self.evaluated[key].outcome.disturbed for key in self.latency_ms)
+        return tuple(self.evaluated[key].outcome.contended for key in self.latency_ms)
 
     @property
     def best(self) -> Evaluated | None:

@@ -12,12 +12,12 @@ import numpy as np
 
 from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.regression import Regression, table
-from collage_evo.runtime.timing import DISTURBED
+from collage_evo.runtime.timing import CONTENDED
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
 """Standard deviation of each kind's weights before anything is known."""
 
-ASTRAY = DISTURBED
+ASTRAY = CONTENDED
 """How far a disturbed time may be from the true one besides, relative to it: others had that share of the cores'
 time, or more. It is not fitted, since most searches have few such times."""
 
@@ -36,7 +36,7 @@ class Surrogate(Regression):
         features: FeatureMap,
         rows: Sequence[FeatureVector],
         latency_ms: Sequence[float],
-        disturbed: Sequence[bool] = (),
+        contended: Sequence[bool] = (),
     ) -> None:
         policy = features.space.policy
         fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[: policy.learned_rows])
@@ -44,7 +44,7 @@ class Surrogate(Regression):
         # Relative errors count, so that slow placements do not outweigh the fast ones that matter.
         latency = np.array([latency_ms[index] for index in fastest])
         gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
-        astray = np.array([ASTRAY if disturbed and disturbed[index] else 0.0 for index in fastest])
+        astray = np.array([ASTRAY if contended and contended[index] else 0.0 for index in fastest])
         prior = np.array([*PRIOR.values(), policy.latency_noise])
         super().__init__(table(used, latency, features.width), gap, features.group_of, prior, astray)
 

@@ -118,7 +118,7 @@ def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
     timing = run.config.fitness.timing.settings()
     with (
         run.stage("the answer's other speed"),
-        pool.undisturbed() as cores,
+        pool.uncontended() as cores,
         Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox,
     ):
         opened = sandbox.call(OpenJob(str(artifact)), pool.timeout_s)
@@ -146,7 +146,7 @@ def deliver(
         best = delivery.put(artifacts[verdict.answer], info={**info, ANSWER: key})
         for artifact in candidates.values():  # each as large as the model, and soon compiled again
             shutil.rmtree(artifact)
-        with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+        with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)
             profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
     if isinstance(checked, Failure):

@@ -22,9 +22,9 @@ from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
+from collage_evo.run.measure_costs import CostMeasurement
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.run.stages.precision import FLOAT32, Precision
-from collage_evo.run.survey import Survey
 from collage_evo.runtime.timing import TimingSettings
 
 TUNING = "tuning"
@@ -82,22 +82,24 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, baseline_ms, policy)
+        survey = CostMeasurement(
+            meter, found.matches, by_name, found.refusals, far_behind, there, copies, baseline_ms, policy
+        )
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
         with run.stage("costs of kernels that no profile tells"):
             survey.time_standalone(advance)
         with run.stage("costs of borders: cuts of the model"):
-            survey.cut(partial(_measure_cuts, run, builders), advance)
+            survey.cut(partial(_measure_probes, run, builders), advance)
         with run.stage("costs of regions on other backends"):
             survey.time_dependents(advance)
-        if meter.disturbed:
-            run.reporter.say(
-                f"{meter.disturbed} of {meter.measured} parts were timed while something else used the same "
+        if meter.contended:
+            run.reporter.log(
+                f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
         space, table = replace(survey.space(), terms=precision.terms(found.matches)), survey.table()
-    measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
+    measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured
 
@@ -112,7 +114,7 @@ def cost_settings(config: Config, seconds: float = math.inf) -> CostSettings:
     return CostSettings(costs.timing.settings(), costs.flush, seconds, config.verify.keeps_nonfinite)
 
 
-def _measure_cuts(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:
+def _measure_probes(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:
     """What ``placements`` take, the machine their own, however long that is; all of them are compiled before."""
     builders.build([build_job(region) for placement in placements for region in placement.regions])
     return MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf).evaluate(placements)

@@ -69,8 +69,9 @@ def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baselin
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, reference, timing)
     with Builders(pool) as builders:
-        anchor = _anchor(run, best_single(baselines, run.limits.budget))
-        yield MeasuredEvaluator(pool, builders, timing, _give_up_ms(run, baselines), anchor, run.limits.accepted)
+        reference_run = _reference_run(run, best_single(baselines, run.limits.budget))
+        give_up_ms = _give_up_ms(run, baselines)
+        yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run, run.limits.accepted)
 
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
@@ -80,7 +81,7 @@ def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
     return run.config.fitness.give_up * latency
 
 
-def _anchor(run: RunContext, single: Baseline) -> Anchored | None:
+def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
     """What placements are timed against: the best backend alone, on the processor and one session at a time."""
     setting, latency = run.whole.setting, single.outcome.latency_ms
     alike = setting.target.device == CPU and setting.sessions == 1
@@ -95,7 +96,7 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
     for worker, latency in took.items():
         out = pool.expected is not None and not pool.expected.agrees(latency)
         left = ", so it is left out" if out else ""
-        run.reporter.say(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
+        run.reporter.log(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
     return pool
 
 

@@ -100,7 +100,7 @@ def hold_out(
             why = f"may break the budget: error {format_number(found.error)} on {aside}, {most}"
             seen[verdict.answer] = found.high
         broke[verdict.answer] = f"it {why}"
-        run.reporter.say(f"what was the fastest {why}; the next one is compared")
+        run.reporter.log(f"what was the fastest {why}; the next one is compared")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         if not asked and all(map(computes_exactly, candidates.values())):
             asked, candidates = True, {**candidates, **safer(seen)}
@@ -127,6 +127,6 @@ def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
     """In a fresh process, which a person's metric may end."""
-    with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+    with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
         job = JudgeJob(str(artifact), str(samples))
         return sandbox.call(job, max(run.pool.timeout_s, JUDGE_TIMEOUT_S))

@@ -31,7 +31,7 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
         if not variant.exact and default is not None and ms > slower * default:
             longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
             why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
-            run.reporter.say(f"{format_engine(backend, name)} {why}")
+            run.reporter.log(f"{format_engine(backend, name)} {why}")
     return found
 
 
@@ -68,7 +68,7 @@ def _other_ways(
             text = f"{format_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
             found[engine] = f"{text}: it is tried operator by operator"
             kind = variant.arithmetic.value
-            run.reporter.say(f"{text}: operators in {kind} and in float32 are tried in one piece")
+            run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
     return found
 
 
@@ -110,7 +110,7 @@ def _slow_dependents(
                 found[backend.name, variant.name] = why
         if text:
             names = " and ".join(map(format_name, text))
-            run.reporter.say(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
+            run.reporter.log(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
     return found
 
 

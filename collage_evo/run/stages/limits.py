@@ -8,7 +8,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.run.context import Workplace
-from collage_evo.run.stages.model import tells_errors
+from collage_evo.run.stages.model import reports_errors
 
 LIMITS = "limits"
 
@@ -24,11 +24,11 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
 
 def _decided(place: Workplace, model: PreparedModel) -> Limits:
     config, metric = place.config, place.config.accuracy.metric
-    asked = config.accuracy.budget if tells_errors(model) else EXACT
+    asked = config.accuracy.budget if reports_errors(model) else EXACT
     score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     if score is not None:
-        place.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
+        place.reporter.log(f"the metric is {score:.4g} in float32, on the samples of the search")
     limits = Limits.decide(asked, config.verify.tolerance, model.excused, bool(metric), score)
     for note in limits.notes():
-        place.reporter.say(note)
+        place.reporter.log(note)
     return limits

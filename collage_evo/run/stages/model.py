@@ -44,7 +44,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
         feeds = [sample.feeds for sample in own.search[: config.verify.inputs]] if own else ()
         model = run_once(config, file, feeds, config.verify.inputs)
         _require_same(place, model)
-        if not tells_errors(model):
+        if not reports_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
         lay_out(place, model)
         if config.verify.keeps_nonfinite:
@@ -79,11 +79,11 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
         threads=len(usable_cores()),
         feeds=feeds,
         any_shapes=config.model.sizes == "smallest",
-        patience_s=config.fitness.timeout_s,
+        timeout_s=config.fitness.timeout_s,
     )
 
 
-def tells_errors(model: PreparedModel) -> bool:
+def reports_errors(model: PreparedModel) -> bool:
     """Whether some output of ``model`` holds something finite: of NaN and infinity alone no error can be told."""
     values = [value for _, made in model.references for value in made.values()]
     floats = [value for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size]
@@ -132,7 +132,7 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
         save_model(found.graph.model, run.files.normalised)
         save_values(run.files.recorded, {RECORDED: found.recorded})
     if found.rules != ALL_RULES:
-        run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
+        run.reporter.log(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
     record = Normalised(model.digest, found.normalisation_error, found.rules, found.origin)
     run.store.put(NORMALISED, Normalised, record)
     return found

@@ -21,12 +21,12 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
-from collage_evo.transforms.shares import error_shares
+from collage_evo.transforms.sensitivity import error_sensitivities
 
 SHARES = "shares"
 SHARED_SAMPLES = 64
 """Of the calibration samples, on which operators are tried one at a time, as far as there is time."""
-Shares = dict[Arithmetic, tuple[float, ...]]
+Sensitivities = dict[Arithmetic, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Precision:
     ``shares``: by arithmetic, what each node adds to the squared relative error of the outputs.
     """
 
-    shares: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
+    sensitivities: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
 
     def terms(self, matches: Sequence[Match]) -> Terms:
         """What each of ``matches`` is predicted to add to the error of the outputs; nothing if none adds anything."""
@@ -44,8 +44,8 @@ class Precision:
         return {Objective.ERROR: error2} if any(error2) else {}
 
     def _error2(self, match: Match) -> float:
-        shares = ((self.shares.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match))
-        return sum(share[node] for share, nodes in shares if share for node in members(nodes))
+        sensitivities = ((self.sensitivities.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match))
+        return sum(share[node] for share, nodes in sensitivities if share for node in members(nodes))
 
 
 FLOAT32 = Precision()
@@ -100,23 +100,23 @@ def predict_losses(
     if wanted.keys() <= {Arithmetic.FLOAT32}:
         return FLOAT32
 
-    def lost() -> Shares:
+    def lost() -> Sensitivities:
         with run.stage("what each operator loses in a lower precision"):
             feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
-            return error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
+            return error_sensitivities(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
 
-    run.store.once(SHARES, Shares, lost)
-    return read_shares(run.store, len(model.graph.nodes))
+    run.store.once(SHARES, Sensitivities, lost)
+    return read_sensitivities(run.store, len(model.graph.nodes))
 
 
-def read_shares(store: Store, nodes: int) -> Precision:
+def read_sensitivities(store: Store, nodes: int) -> Precision:
     """What was kept of a model of so many nodes.
 
     Raises:
         DamagedFile: it is of something else.
     """
     with reading(store.path(SHARES), MADE_AGAIN):
-        shares = store.get(SHARES, Shares) or {}
-        if {nodes} != set(map(len, shares.values())):
+        sensitivities = store.get(SHARES, Sensitivities) or {}
+        if {nodes} != set(map(len, sensitivities.values())):
             raise ValueError(f"it is not of a model with {nodes} nodes")
-        return Precision(shares)
+        return Precision(sensitivities)

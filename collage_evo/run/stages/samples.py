@@ -82,7 +82,7 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     shapes = config.model.one_profile()
     samples = matching(read_own(config, shapes, file), shapes)
     if config.data.source and not samples:
-        run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
+        run.reporter.log(f"no sample in {config.data.source} has these shapes: inputs are random")
     if config.accuracy.metric and not samples:
         raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
     sizes = Sizes(config.accuracy.calibration, config.accuracy.search or SEARCH, config.accuracy.held_out)
@@ -101,7 +101,8 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
         require_finite(model, (*own.search, *own.calibration, *own.held_out))
     parts = own or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
-    search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS)
+    seconds = lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS  # noqa: E731
+    search = expected_of(model, parts.search, seconds)
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # nobody has seen these either
     calibration = _within_bytes(parts.calibration)
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])

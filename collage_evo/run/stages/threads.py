@@ -70,7 +70,7 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
 
     decided = run.store.once(THREADS, OnThreads, decide)
     if decided.reason:
-        run.reporter.say(decided.reason)
+        run.reporter.log(decided.reason)
     return decided
 
 
@@ -107,4 +107,4 @@ def _best_ms(run: RunContext, found: Sequence[Baseline]) -> float:
     do: it says little then of how threads get on."""
     ran = [b.outcome for b in found if b.keeps(run.limits.budget)]
     best = min(ran, key=lambda outcome: outcome.latency_ms or math.inf, default=None)
-    return math.inf if best is None or best.disturbed or best.latency_ms is None else best.latency_ms
+    return math.inf if best is None or best.contended or best.latency_ms is None else best.latency_ms

@@ -79,7 +79,8 @@ def convolved_rows(d: Draw) -> list[str]:
     x = d.b.input("x", (*before, width))
     if gemm:
         bias = [weights(d, *d.among((made,), (1, made), (1,), (19, 1)))] if d.yes() else []
-        attributes: dict[str, Any] = {"alpha": d.among(1.0, 0.5), "beta": d.among(1.0, 2.0), "transB": d.between(0, 1)}
+        attributes: dict[str, Any] = {"alpha": d.among(1.0, 0.5), "beta": d.among(1.0, 2.0)}
+        attributes["transB"] = d.between(0, 1)
         shape = (made, width) if attributes["transB"] else (width, made)
         y = d.b.op("Gemm", x, weights(d, *shape), *bias, **attributes)
     else:

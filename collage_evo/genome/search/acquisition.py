@@ -16,7 +16,7 @@ Standing = tuple[float, ...]
 """How far each objective but latency is over its bound, then latency in ms: the less the better."""
 
 
-def standing(values: Sequence[float], bounds: Sequence[float]) -> Standing:
+def violation(values: Sequence[float], bounds: Sequence[float]) -> Standing:
     """Of latency and the other objectives' values, with a bound on each of these.
 
     What keeps the bounds comes before what breaks one (Deb, 2000); among the former the fastest is best.
@@ -35,7 +35,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Goal:
+class Acquisition:
     """The fastest that keeps the bounds of ``terms``, if these and ``weights`` of the features of latency are right.
 
     ``dearer`` is how many times the price at a bound is asked in the covers that are proposed.
@@ -43,26 +43,26 @@ class Goal:
 
     weights: np.ndarray
     terms: tuple[Term, ...] = ()
-    dearer: float = 1.0
+    penalty: float = 1.0
 
-    def standing(self, features: FeatureVector, added: Sequence[TermVector]) -> Standing:
+    def violation(self, features: FeatureVector, added: Sequence[TermVector]) -> Standing:
         """Predicted; candidates are compared by it."""
         others = (term.model.value(row, term.weights) for term, row in zip(self.terms, added, strict=True))
         return self.measured((predicted_ms(features, self.weights), *others))
 
     def measured(self, values: Sequence[float]) -> Standing:
         """The same of what was measured."""
-        return standing(values, [term.bound for term in self.terms])
+        return violation(values, [term.bound for term in self.terms])
 
-    def price(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
+    def multiplier(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
         """What all that a match adds is worth to this place in ms, where ``front`` was measured; None is nothing."""
-        price = None
+        multiplier = None
         for place, term in enumerate(self.terms, start=1):
             amount = term.model.objective.amount
             slope = slope_at([(values[0], amount(values[place])) for values in front], amount(term.bound))
-            worth = self.dearer * slope * term.model.by_match(term.weights)
-            price = worth if price is None else price + worth
-        return price
+            worth = self.penalty * slope * term.model.by_match(term.weights)
+            multiplier = worth if multiplier is None else multiplier + worth
+        return multiplier
 
 
 def slope_at(points: Sequence[tuple[float, float]], most: float) -> float:

@@ -38,7 +38,7 @@ MORE_SHARE = 0.5
 """Of the time, after which operators are tried on no further samples."""
 
 
-class Shares(dict[Arithmetic, tuple[float, ...]]):
+class Sensitivities(dict[Arithmetic, tuple[float, ...]]):
     """By arithmetic, for each node the squared relative error that it alone adds at the model's outputs, as
     ``accuracy/judge.py`` has it without a metric: of the 2-norm, and where outputs are labels the share that differs.
 
@@ -62,14 +62,14 @@ class _Trial:
         return self.transform, self.heavy
 
 
-def error_shares(
+def error_sensitivities(
     graph: Graph,
     ranges: Ranges,
     feeds: Sequence[Mapping[str, Any]],
     threads: int = 1,
     seconds: float = math.inf,
     wanted: Mapping[Arithmetic, NodeSet] | None = None,
-) -> Shares:
+) -> Sensitivities:
     """The share of each node in each lower arithmetic; 0 where it is not run so.
 
     How one is tried is its transform's to say. float16 is taken to err like bfloat16 with eight times finer rounding,
@@ -260,10 +260,10 @@ def _choice(
     return helper.make_node("If", [switch], [made], then_branch=branches[0], else_branch=branches[1])
 
 
-def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Shares:
+def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Sensitivities:
     """All shares, those that were not measured by the median of their kind."""
-    shares = Shares()
-    shares.estimated = len(trials) - len(found)
+    sensitivities = Sensitivities()
+    sensitivities.estimated = len(trials) - len(found)
     for transform in TRANSFORMS:
         values = [0.0] * len(graph.nodes)
         for trial in (trial for trial in trials if trial.transform is transform):
@@ -271,11 +271,12 @@ def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, flo
             alike = [share for other, share in found.items() if known is None and other.kind == trial.kind]
             usual = statistics.median(alike) if alike else transform.arithmetic.roundoff**2
             values[trial.node] = usual if known is None else known
-        shares[transform.arithmetic] = tuple(values)
+        sensitivities[transform.arithmetic] = tuple(values)
     for arithmetic, (like, nodes) in _alike(graph).items():
         finer = (arithmetic.roundoff / like.roundoff) ** 2
-        shares[arithmetic] = tuple(share * finer * (nodes >> node & 1) for node, share in enumerate(shares[like]))
-    return shares
+        shares = enumerate(sensitivities[like])
+        sensitivities[arithmetic] = tuple(share * finer * (nodes >> node & 1) for node, share in shares)
+    return sensitivities
 
 
 def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:

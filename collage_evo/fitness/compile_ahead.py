@@ -29,7 +29,7 @@ class Compiled:
     failure: Failure | None
 
 
-class Ahead:
+class CompileAhead:
     """Takes ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
 
     Use as a context manager: once it is left, no more are taken. Up to ``width`` are given out at a time.
@@ -49,7 +49,7 @@ class Ahead:
         """Placements taken so far; all of them once the context is left."""
         self._taker = threading.Thread(target=self._take, daemon=True)
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> CompileAhead:
         self._taker.start()
         return self
 

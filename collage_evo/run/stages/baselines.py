@@ -53,13 +53,13 @@ def measure_baselines(
     with run.stage("baselines: each backend alone", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # who is named is wanted
-        tell = partial(_tell, run)
-        found = baselines.measure_baselines(backends, directory, run.whole, timing, tell, on_turn, seconds, far)
+        report = partial(_report_baseline, run)
+        found = baselines.measure_baselines(backends, directory, run.whole, timing, report, on_turn, seconds, far)
     write_baselines(saved, found)
     return found
 
 
-def _tell(run: RunContext, baseline: Baseline) -> None:
+def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     latency, failure = baseline.outcome.latency_ms, baseline.outcome.failure
     name = format_engine(baseline.backend, baseline.variant)
     if latency is None:
@@ -70,7 +70,7 @@ def _tell(run: RunContext, baseline: Baseline) -> None:
         if not baseline.exact:
             over_text = "" if baseline.keeps(run.limits.budget) else ", over the budget"
             parts.append(f"error {format_number(baseline.outcome.error)}{over_text}")
-        run.reporter.say(f"{name}: {', '.join(parts)}")
+        run.reporter.log(f"{name}: {', '.join(parts)}")
     run.reporter.advance()
 
 
@@ -80,7 +80,7 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
         return
     best = delivery.put(single.artifact)
     since = run.seconds["first answer at"] = time.monotonic() - run.begin
-    run.reporter.say(
+    run.reporter.log(
         f"first answer after {since:.0f} s: {format_engine(single.backend, single.variant)}, "
         f"{format_ms(single.outcome.latency_ms)} ms, checked, in {best}; the search for a faster one goes on"
     )
@@ -98,5 +98,5 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
             found = measure_fallbacks(backends, directory, run.pool)
         write_baselines(saved, found)
     best = best_fallback([found])
-    run.reporter.say(describe_fallback(found, best))
+    run.reporter.log(describe_fallback(found, best))
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.fitness.measure.bursts import Burst, burst, log_ratio
+from collage_evo.fitness.measure.sample_batches import SampleBatch, log_ratio, sample_batch
 from collage_evo.fitness.measure.stopwatch import SingleSession
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings
@@ -21,19 +21,19 @@ from collage_evo.target.interference import Others
 
 
 @dataclass(frozen=True)
-class Anchor:
+class ReferenceRun:
     """What others are timed against: a burst of it, and the latency in ms that counts as its own.
 
     ``used_s``: time that it has used of the cores in another process than this one.
     """
 
-    burst: Callable[[], Burst]
+    sample_batch: Callable[[], SampleBatch]
     latency_ms: float
     used_s: Callable[[], float] = lambda: 0.0
 
 
 def time_against(
-    anchor: Anchor,
+    reference_run: ReferenceRun,
     tried: SingleSession,
     settings: TimingSettings,
     give_up_ms: float = math.inf,
@@ -46,17 +46,17 @@ def time_against(
     ``tried`` is warm. As many pairs as ``settings`` want runs and seconds at most: none after those that tell enough,
     which are few of what is slower than ``give_up_ms`` or ``best_ms``; ``policy`` says how few.
     """
-    begin, others = clock(), Others(anchor.used_s)
+    begin, others = clock(), Others(reference_run.used_s)
     values: list[float] = []
     runs, timed_ms = 0, 0.0
     lost_ms = min(give_up_ms, best_ms)
     while True:
         # Who comes second finds caches as the other left them: in turn.
         before = len(values) % 2 == 0
-        anchors = anchor.burst() if before else ()
-        own = burst(tried)
-        anchors = anchors if before else anchor.burst()
-        values.append(anchor.latency_ms * math.exp(log_ratio([own], [anchors])))
+        reference_ms = reference_run.sample_batch() if before else ()
+        own = sample_batch(tried)
+        reference_ms = reference_ms if before else reference_run.sample_batch()
+        values.append(reference_run.latency_ms * math.exp(log_ratio([own], [reference_ms])))
         runs, timed_ms = runs + len(own), timed_ms + sum(own)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
         if enough or _is_decided(values, lost_ms, policy) or clock() - begin >= settings.max_seconds:

@@ -15,13 +15,13 @@ LEAST_ON_DEVICE_S = 30.0
 """Any first run on a device: libraries load kernels then, and try which of them is the fastest."""
 
 
-def patience_s(give_up_ms: float, on_device: bool = False) -> float:
+def timeout_s(give_up_ms: float, on_device: bool = False) -> float:
     """What a first run may take, in seconds, where one of more than ``give_up_ms`` once it is warm is too slow."""
     return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, WARM_UP_GAIN * give_up_ms / 1e3)
 
 
 @contextlib.contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
+def watchdog(seconds: float) -> Iterator[None]:
     """The process is killed by ``SIGALRM`` if it is in this context for longer; whoever started it sees that."""
     if not math.isfinite(seconds):
         yield

@@ -25,7 +25,7 @@ def ballast(order: random.Random) -> list[bytearray]:
     return [bytearray(int(size)) for size in sizes]
 
 
-class OpenedArtifact:
+class OpenArtifact:
     """``session`` is loaded at once: the first that a process loads tells what loading takes.
 
     Args:
@@ -55,17 +55,17 @@ class OpenedArtifact:
 
 def reloaded(
     job: ReloadJob, shares: Sequence[tuple[int, ...]], feeds: Mapping[str, Any]
-) -> dict[str, OpenedArtifact]:
+) -> dict[str, OpenArtifact]:
     """The artifacts of ``job`` by their paths, each behind ballast of its own and ready to run on ``feeds``."""
     order, held, opened = random.Random(job.seed), [], {}
     for artifact in job.artifacts:
         held.append(ballast(order))
-        opened[artifact] = OpenedArtifact(Path(artifact), shares)
+        opened[artifact] = OpenArtifact(Path(artifact), shares)
         opened[artifact].at_work(feeds)
     return opened
 
 
-def close_all(opened: dict[str, OpenedArtifact]) -> None:
+def close_all(opened: dict[str, OpenArtifact]) -> None:
     """Close every one of ``opened``, and forget them."""
     while opened:
         opened.popitem()[1].close()

@@ -21,7 +21,7 @@ def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: L
     return tuple(filter(keeps, placements))
 
 
-def finalists(
+def race_candidates(
     tried: Tried, placements: Iterable[Placement], limits: Limits, count: int, answered: str = ""
 ) -> tuple[Placement, ...]:
     """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
@@ -38,7 +38,7 @@ def finalists(
     if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
         safer = _ever_safer(tried, others)[: len(chosen)]
         chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
-    safe = feasible_placements(tried, others, replace(limits, budget=policy.finalist_margin * limits.budget))
+    safe = feasible_placements(tried, others, replace(limits, budget=policy.candidate_margin * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]
     return (*before, *chosen)
@@ -48,7 +48,7 @@ def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement
     """The first of ``placements``, and after each the first that is predicted to err much less."""
     found: list[Placement] = []
     for placement in placements:
-        most = tried.space.policy.finalist_safer**2 * tried.predicted(found[-1]) if found else math.inf
+        most = tried.space.policy.candidate_safer**2 * tried.predicted(found[-1]) if found else math.inf
         if tried.predicted(placement) <= most:
             found.append(placement)
             if not tried.predicted(placement):
@@ -65,10 +65,10 @@ def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> flo
     """
     known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
     factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
-    return tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
+    return tried.space.policy.candidate_margin * limits.budget / max(1.0, factor)
 
 
-def safer_finalists(
+def safer_candidates(
     tried: Tried, placements: Iterable[Placement], limits: Limits, seen: Mapping[str, float]
 ) -> tuple[Placement, ...]:
     """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.

@@ -12,16 +12,16 @@ from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
-MOST_CUTS = 5
+MAX_PROBES = 5
 """A border is a small difference between large times: of one cut alone it would be lost in the noise."""
 
 
-def random_cuts(space: SearchSpace, engines: Sequence[Engine], rng: Random) -> Iterator[Placement]:
+def random_probes(space: SearchSpace, engines: Sequence[Engine], rng: Random) -> Iterator[Placement]:
     """Placements of the whole model, cut across at random, with neighbouring parts on different ``engines``."""
     count = len(space.graph.nodes)
     seen = set()
     for _ in range(20 * count):  # small models have few
-        cuts = sorted(rng.sample(range(1, count), min(rng.randint(1, MOST_CUTS), count - 1)))
+        cuts = sorted(rng.sample(range(1, count), min(rng.randint(1, MAX_PROBES), count - 1)))
         spans = list(pairwise([0, *cuts, count]))
         turns = [rng.randrange(len(engines))]
         for _ in spans[1:]:
@@ -73,9 +73,13 @@ def sides_of(space: SearchSpace, placement: Placement) -> Sides:
 
 
 def sample_of(
-    space: SearchSpace, placement: Placement, whole_models: Mapping[Engine, WholeModel], measured_ms: float, disturbed: bool
+    space: SearchSpace,
+    placement: Placement,
+    whole_models: Mapping[Engine, WholeModel],
+    measured_ms: float,
+    contended: bool,
 ) -> BorderSample:
-    """What ``placement`` says of borders beyond those in ``wholes``: engines' own when each runs the whole model."""
+    """What ``placement`` costs at borders beyond ``whole_models``: the engines' own cost of the whole model."""
     sides = dict(sides_of(space, placement))
     inner = 0.0
     for match in (match for region in placement.regions for match in region.matches):
@@ -85,4 +89,4 @@ def sample_of(
             for who, (number, nbytes) in whole.sides.items():
                 had, share = sides.get(who, (0.0, 0.0)), ms / whole.ms
                 sides[who] = had[0] - share * number, had[1] - share * nbytes
-    return BorderSample(measured_ms, inner, sides, disturbed)
+    return BorderSample(measured_ms, inner, sides, contended)

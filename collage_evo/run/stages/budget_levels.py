@@ -10,7 +10,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.genome.encoding import decode, encode
-from collage_evo.genome.search.ladder import ladder
+from collage_evo.genome.search.knapsack import greedy_levels
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.seeds import likeliest
 from collage_evo.genome.search.state import Evaluated
@@ -29,7 +29,7 @@ SLOWER = 1.3
 BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
 
 
-def with_rungs(
+def with_budget_levels(
     run: RunContext,
     space: SearchSpace,
     found: Found,
@@ -70,7 +70,7 @@ def _worth_it(
     )
     for family in dict.fromkeys(map(space.cost.family, near)):
         engines = [engine for engine in near if space.cost.family(engine) == family]
-        for _, placement in ladder(space, engines, budget / _off(space, found, family, budget), SHARES):
+        for _, placement in greedy_levels(space, engines, budget / _off(space, found, family, budget), SHARES):
             if placement.key not in found.evaluated and space.predict(placement) <= fastest:
                 yield placement, _kind(family)
 
@@ -79,13 +79,13 @@ def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> flo
     """Measured over predicted error of the placement, for the most part of ``family``, whose error is the nearest to
     ``budget``: a rung of its, if there is one, as those alike are off alike. One where there is none.
     """
-    tried, rung = Tried(space, found.evaluated), _kind(family)
+    tried, level = Tried(space, found.evaluated), _kind(family)
     known: list[tuple[bool, float, float]] = []
     for one in found.evaluated.values():
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            other = not one.kind.endswith(rung)  # seeds are called more
+            other = not one.kind.endswith(level)  # seeds are called more
             known.append((other, abs(math.log(error / budget)), error / math.sqrt(predicted)))
     return min(known)[-1] if known else 1.0
 

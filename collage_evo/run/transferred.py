@@ -31,7 +31,7 @@ from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, write_costs
-from collage_evo.run.stages.precision import SHARES, Precision, Shares
+from collage_evo.run.stages.precision import SHARES, Precision, Sensitivities
 from collage_evo.run.store import Store
 from collage_evo.transforms.edits import edits_of
 
@@ -40,7 +40,7 @@ KIND = "like"
 
 
 @dataclass(frozen=True)
-class Carried:
+class TransferredCosts:
     """What an earlier run says of the operators of ``graph``; ``nodes`` pairs them with that run's."""
 
     run: RecordedRun
@@ -48,7 +48,7 @@ class Carried:
     nodes: Mapping[int, int]
 
     @classmethod
-    def of(cls, run: RecordedRun, graph: Graph) -> Carried:
+    def of(cls, run: RecordedRun, graph: Graph) -> TransferredCosts:
         """Pair the operators of both."""
         return cls(run, graph, same_nodes(graph, run.graph))
 
@@ -62,16 +62,16 @@ class Carried:
     def _there(self, nodes: NodeSet) -> NodeSet:
         return node_set(self.nodes[node] for node in members(nodes))
 
-    def write_shares(self, store: Store) -> None:
+    def write_sensitivities(self, store: Store) -> None:
         """Keep what operators lose in lower precisions, where the run looks; unpaired ones as much as the average."""
-        before = self.run.store.get(SHARES, Shares)
+        before = self.run.store.get(SHARES, Sensitivities)
         if before is None:
             return
         count, moved = len(self.graph.nodes), {}
-        for kind, shares in before.items():
-            usual = sum(shares) / max(1, len(shares))
-            moved[kind] = tuple(shares[self.nodes[n]] if n in self.nodes else usual for n in range(count))
-        store.once(SHARES, Shares, lambda: moved)
+        for kind, sensitivities in before.items():
+            usual = sum(sensitivities) / max(1, len(sensitivities))
+            moved[kind] = tuple(sensitivities[self.nodes[n]] if n in self.nodes else usual for n in range(count))
+        store.once(SHARES, Sensitivities, lambda: moved)
 
     def write_costs(self, run: RunContext, found: Matches, precision: Precision) -> None:
         """Keep the other run's costs as this one's, where they are of this target; says how much carried over."""
@@ -89,7 +89,7 @@ class Carried:
                 write_costs(saved, key, costs)
                 text = f"{text}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
         paired, count = len(self.nodes), len(self.graph.nodes)
-        run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
+        run.reporter.log(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``: of operators of another size, as much more as there is to do."""
@@ -133,16 +133,16 @@ def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[str, Placement]]
 class _Known:
     """What matches of this graph cost by the earlier run, in ms."""
 
-    def __init__(self, carried: Carried) -> None:
-        self._carried = carried
-        self._here, self._there = guessed_ms(carried.graph), guessed_ms(carried.run.graph)
-        space = carried.run.space
+    def __init__(self, transferred: TransferredCosts) -> None:
+        self._transferred = transferred
+        self._here, self._there = guessed_ms(transferred.graph), guessed_ms(transferred.run.graph)
+        space = transferred.run.space
         self._ms = {match: ms for match, ms in zip(space.matches, space.cost.match_ms, strict=True)}
         self._certain = {match for i, match in enumerate(space.matches) if i not in space.cost.estimated}
 
     def ms(self, match: Match) -> tuple[float, bool]:
         """What ``match`` costs, and whether that was measured on operators of the same sizes."""
-        before = self._carried.in_pairs(match)
+        before = self._transferred.in_pairs(match)
         if before is None or before not in self._ms:
             return self._by_nodes(match), False
         more = self._work(match.nodes) / sum(self._there[node] for node in members(before.nodes))
@@ -156,7 +156,7 @@ class _Known:
         if (usual := self._slowness.get(match.engine)) is None:
             return math.inf
         own = self._node_slowness.get(match.engine, {})
-        nodes = self._carried.nodes
+        nodes = self._transferred.nodes
         return sum(self._here[n] * own.get(nodes.get(n, -1), usual) for n in members(match.nodes))
 
     @cached_property
@@ -181,14 +181,14 @@ class _Known:
 class _Move:
     """Moves genomes of the earlier run into this one's space."""
 
-    def __init__(self, carried: Carried, space: SearchSpace) -> None:
-        self._carried, self._space = carried, space
-        self._here = {carried.in_pairs(space.matches[match]): match for match in space.usable}
+    def __init__(self, transferred: TransferredCosts, space: SearchSpace) -> None:
+        self._transferred, self._space = transferred, space
+        self._here = {transferred.in_pairs(space.matches[match]): match for match in space.usable}
         """This space's matches by what they were there."""
 
     def genome(self, genome: Genome) -> Genome:
         """What comes nearest to ``genome``."""
-        space, before, nodes = self._space, self._carried.run.space, self._carried.nodes
+        space, before, nodes = self._space, self._transferred.run.space, self._transferred.nodes
         owner: dict[int, int] = {}
         ran: dict[int, Match] = {}
         placement = decode(genome, before)
@@ -214,7 +214,7 @@ class _Move:
 
     def _nearest(self, options: Sequence[int], engine: Engine) -> int:
         """The cheapest of ``options`` that is of ``engine``, of its family, of its backend, or any."""
-        family = self._carried.run.space.cost.family(engine)
+        family = self._transferred.run.space.cost.family(engine)
 
         def order(index: int) -> tuple[bool, bool, bool, float]:
             match = self._space.matches[index]

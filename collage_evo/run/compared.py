@@ -28,7 +28,7 @@ Shapes = dict[str, list[int]]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedArtifact:
     """One profile of an artifact, and all that is known of how it was made.
 
     Attributes:
@@ -68,7 +68,7 @@ class Subject:
 
 def subjects(
     place: Path, against: Path | None, data: str | None, trust: bool = False
-) -> tuple[Subject, ...]:
+) -> tuple[ComparedArtifact, ...]:
     """Each profile of the artifact at ``place``, or of the answer of the run there.
 
     Args:
@@ -95,11 +95,11 @@ def subjects(
         run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # what was picked from it has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
-        made.append(_subject(artifact, found, shapes, profile.info, run, against, data, trust))
+        made.append(_compared(artifact, found, shapes, profile.info, run, against, data, trust))
     return tuple(made)
 
 
-def _subject(
+def _compared(
     artifact: Path,
     found: Artifact,
     shapes: Shapes,
@@ -108,7 +108,7 @@ def _subject(
     against: Path | None,
     data: str | None,
     trust: bool,
-) -> Subject:
+) -> ComparedArtifact:
     sha256 = str(info.get(MODEL, {}).get("sha256", ""))
     if against is None and (run is None or not run.original.exists()):
         called = info.get(MODEL, {}).get("name", "")
@@ -132,7 +132,7 @@ def _subject(
     if (metric := config.accuracy.metric) and not samples:
         raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
     sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
-    return Subject(artifact, shapes, config, file, samples, sample_source, sha256, info, run)
+    return ComparedArtifact(artifact, shapes, config, file, samples, sample_source, sha256, info, run)
 
 
 def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:

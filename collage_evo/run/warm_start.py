@@ -1,7 +1,7 @@
 """A run that begins with another one's answer (``--like``): new weights, the same graph or nearly.
 
 Only backends that came near in the other run are measured alone, nothing is profiled, and of placements only those
-that were good before (``run/carry.py`` says what they are here). Calibration, errors and the race are new.
+that were good before (``run/transferred.py`` says what they are here). Calibration, errors and the race are new.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
         )
     found = read_run(place, config.model.one_profile())
     if why := _unlike(config, found, file):
-        reporter.say(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
+        reporter.log(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
         return config, None
     return _quickened(config), Earlier(found, config.policy)
 

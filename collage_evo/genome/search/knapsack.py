@@ -23,12 +23,12 @@ from collage_evo.patterns.match import Placement
 
 ERROR = Objective.ERROR
 
-RUNGS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
+BUDGET_LEVELS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
 """Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third.
 
 Those from 0.38 on are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
 """
-MOST_RUNGS = 5
+MAX_LEVELS = 5
 """Of a family. Where everything in the lowest precision keeps several shares of the budget, smaller ones follow."""
 
 PAYS = 0.98
@@ -52,8 +52,8 @@ class _Step:
         return self.saved_ms / self.error2 if self.error2 > 0 else math.inf
 
 
-def ladder(
-    space: SearchSpace, engines: Sequence[Engine], budget: float, rungs: Sequence[float] = RUNGS
+def greedy_levels(
+    space: SearchSpace, engines: Sequence[Engine], budget: float, levels: Sequence[float] = BUDGET_LEVELS
 ) -> Iterator[tuple[Engine, Placement]]:
     """Families of ``engines`` with a rung each, all families' likeliest rungs first, and no placement twice.
 
@@ -69,12 +69,12 @@ def ladder(
         if offered:
             steps[family] = exact, offered
     made: dict[Engine, set[str]] = {family: set() for family in steps}
-    for rung in rungs:
+    for level in levels:
         for family, (exact, offered) in steps.items():
-            if len(made[family]) == MOST_RUNGS:
+            if len(made[family]) == MAX_LEVELS:
                 continue
             _, begun = _totals(space, exact)
-            wanted = {**exact, **_taken(offered, ERROR.amount(rung * budget) - begun)}
+            wanted = {**exact, **_taken(offered, ERROR.amount(level * budget) - begun)}
             placement = _placed(space, family, wanted)
             if placement is not None and placement.key not in made[family]:
                 made[family].add(placement.key)

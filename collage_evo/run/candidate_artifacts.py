@@ -7,13 +7,13 @@ from pathlib import Path
 
 from collage_evo.errors import InputError
 from collage_evo.run.context import RunContext
-from collage_evo.run.finalists import finalists, safer_budget, safer_finalists
+from collage_evo.run.race_candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.run.search import named
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import compile_candidates
 
 
-class Entrants:
+class CandidateArtifacts:
     """The finalists of a search, compiled.
 
     Attributes:
@@ -34,15 +34,15 @@ class Entrants:
         self,
         run: RunContext,
         searched: Searched | NotSearched,
-        rungs: Callable[[Searched, float], Searched],
+        levels: Callable[[Searched, float], Searched],
         answered: str = "",
     ) -> None:
-        self._run, self._all, self._rungs = run, searched, rungs
+        self._run, self._all, self._levels = run, searched, levels
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
-            count = run.config.final.finalists
-            first = finalists(searched.tried, searched.found.ranked, run.limits, count, answered)
+            count = run.config.final.candidates
+            first = race_candidates(searched.tried, searched.found.ranked, run.limits, count, answered)
             self.searched = searched.ranking(first)
             if self.searched.keys and not self._compile(self.searched):
                 raise InputError("no placement could be compiled; run again with --debug")
@@ -54,8 +54,8 @@ class Entrants:
         keys, racing = self.searched.keys, self.searched.found.ranked
         known = {keys[name]: error for name, error in seen.items() if name in keys}
         if budget := safer_budget(self._all.tried, self._run.limits, known):
-            self._all = self._rungs(self._all, budget)
-        more = safer_finalists(self._all.tried, self._all.found.ranked, self._run.limits, known)
+            self._all = self._levels(self._all, budget)
+        more = safer_candidates(self._all.tried, self._all.found.ranked, self._run.limits, known)
         self.searched = self._all.ranking(tuple(dict.fromkeys((*racing, *more))))
         return self._compile(self.searched)
 

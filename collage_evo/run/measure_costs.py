@@ -31,8 +31,8 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import DEFAULT_POLICY, Policy
-from collage_evo.run.cuts import random_cuts, sample_of, sides_of, whole_on
-from collage_evo.run.survey_dependents import measure_dependents
+from collage_evo.run.border_probes import random_probes, sample_of, sides_of, whole_on
+from collage_evo.run.dependent_costs import measure_dependents
 from collage_evo.transforms.edits import within
 
 MOST_CUT = 4
@@ -40,7 +40,7 @@ MOST_CUT = 4
 others are expected to be as usual."""
 MOST_FAMILIES = 2
 """Families inside which the model is cut: between float32 and int8, say."""
-CUTS_TOGETHER = 4
+PROBES_TOGETHER = 4
 """Cuts that are compiled together."""
 MORE_SECONDS = 0.6
 """Where there are regions on lanes: time for them alone, as a share of that for costs."""
@@ -61,9 +61,11 @@ class ProfiledCosts:
     ms: NodeMs
 
 
-class Survey:
-    """The costs of one graph's matches, as far as they are known. Call ``profile``, ``time_standalone``, ``cut``, then
-    ``time_dependents``; ``space`` is what is known at any time."""
+class CostMeasurement:
+    """The costs of one graph's matches, as far as they are known.
+
+    Call ``profile``, ``time_standalone``, ``cut``, then ``time_dependents``; ``space`` is what is known at any time.
+    """
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class Survey:
         self._costs.measure(in_turn, on_done, self._policy.standalone_share)
         self._costs.measure(self._inside(in_turn), on_done, self._policy.standalone_share)
         for engine, own in kernels.items():
-            self._tell(engine, own)
+            self._add_profile(engine, own)
         known = {engine: self._node_ms(engine) for engine in self._profiled}
         on_time = (i for i, match in enumerate(self._matches) if bordering(match.engine) not in self._late)
         rewritten = [i for i in on_time if self._matches[i].rewrites and self._summed(i, known) is None]
@@ -156,7 +158,7 @@ class Survey:
                 weight |= {index: sum(self._shape[node] for node in members(nodes)) for nodes, index in own.items()}
         return sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
 
-    def _tell(self, engine: Engine, own: Mapping[NodeSet, int]) -> None:
+    def _add_profile(self, engine: Engine, own: Mapping[NodeSet, int]) -> None:
         """What its kernels ``own`` take on ``engine``, by those that were timed and by the model as a whole."""
         ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
         timed = [nodes for nodes in own if nodes in ms]
@@ -218,14 +220,14 @@ class Survey:
             costs, placement = self._node_ms(engine), whole_on(space, engine)
             if placement is not None and len(costs) == len(self._graph.nodes):
                 self._whole[engine] = WholeModel(sum(costs.values()), sides_of(space, placement))
-        kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
-        for cuts in cycle(kinds):
+        kinds = [random_probes(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
+        for probes in cycle(kinds):
             enough = len(rows) >= self._policy.cuts or self._meter.over()
-            if enough or not (some := list(islice(cuts, CUTS_TOGETHER))):
+            if enough or not (some := list(islice(probes, PROBES_TOGETHER))):
                 break
             for placement, outcome in zip(some, measure(some), strict=False):
                 if outcome is not None and outcome.latency_ms is not None:
-                    given = outcome.latency_ms, outcome.disturbed
+                    given = outcome.latency_ms, outcome.contended
                     rows.append(sample_of(space, placement, self._whole, *given))
                 on_done(1)
         fitted = fit_borders(rows, families.values(), families, self._policy)
