@@ -4,8 +4,8 @@
         [--batches 1,2] [--folder runs]
 
 For each model, batch and precision: a run with the default settings but for the seconds of its search; where lanes
-are in its answer, the same run without that backend; and each library alone on one thread. Then take turns, each in a
-process of its own, from a caller's arrays to fresh arrays: the best way of each library on all threads and on one,
+are in its answer, the same run without that backend; and each single library on one thread. Then take turns, each in
+a process of its own, from a caller's arrays to fresh arrays: the best way of each library on all threads and on one,
 unless it was far behind in the run, the answer without lanes, and the answer.
 
 The *bound* is the best library's time on all threads over a share of its time on one: what perfect lanes of one

@@ -8,7 +8,7 @@ cuda with the settings of ``configs/resnet_v100.yaml``; the budget ``exact`` all
 each in a process of its own, from a caller's arrays to fresh arrays: the best way of each library to run the whole
 model, unless it was far behind in the run; PyTorch eagerly and by torch.compile, on a GPU with and without CUDA
 graphs, where it is installed; the greedy partition that the measured costs say is the best; the dynamic program's
-placement; the search's best, where a library alone is the answer; and the answer, loaded anew. ``reloaded`` is the
+placement; the search's best, where a single library is the answer; and the answer, loaded anew. ``reloaded`` is the
 loop that the run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``exact``
 it does not.
 
@@ -17,7 +17,7 @@ the best library's time on all threads over a share of its time on one: what per
 win.
 
 Rows that are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped. Those of
-one network and number of threads share what each library alone takes. The tables are Markdown. On a CPU PyTorch is a
+one network and number of threads share what each single library takes. The tables are Markdown. On a CPU PyTorch is a
 rival only: as a backend of the search it would compile for minutes.
 """
 
@@ -154,7 +154,7 @@ def key_of(source: str, threads: int, budget: str, options: argparse.Namespace) 
 
 
 def share_baselines(run: Path, other: Path) -> None:
-    """Let another run of the same model, on as many threads, use what each library alone took in every precision."""
+    """Let another run of the same model, on as many threads, use what each single library took in every precision."""
     if (run / "baselines.json").exists() and not (other / "baselines.json").exists():
         shutil.copytree(run / "baselines", other / "baselines", dirs_exist_ok=True)
         write_whole(other / "baselines.json", (run / "baselines.json").read_text())

@@ -2,7 +2,7 @@
 
     python benchmarks/repeatability.py repeat.json [--model builtin:inception_v1] [--threads 1] [--seconds 120]
 
-Placements of few regions (each backend alone, and what greedy partition makes) are measured again and again, in
+Placements of few regions (each single backend, and what greedy partition makes) are measured again and again, in
 random order, in as many timing slots as a search uses. Given is how far measurements of one placement lie from their
 mean: standard deviation of the logarithm, over all placements. The fastest then runs as in the final race: search and
 race ought to give the same time.

@@ -1,4 +1,4 @@
-"""Runs a second of a machine that is full: each backend alone, and what searches for either objective answer.
+"""Runs a second of a machine that is full: each single backend, and what searches for either objective answer.
 
     python benchmarks/throughput.py throughput.json [--model builtin:squeezenet] [--search 60] [--rounds 8]
 
@@ -33,7 +33,7 @@ from collage_evo.target.slots import usable_cores
 
 OBJECTIVES = ("latency", "throughput")
 SLOW = 3.0
-"""Backends alone that took this many times as long as the best one when the search began are left out."""
+"""Single backends that took this many times as long as the best one when the search began are left out."""
 
 
 def searched(model: str, threads: int, seconds: float, folder: Path) -> Mapping[str, Path]:
@@ -47,7 +47,7 @@ def searched(model: str, threads: int, seconds: float, folder: Path) -> Mapping[
 
 
 def sides(runs: Mapping[str, Path]) -> Mapping[str, Path]:
-    """Artifacts by what they are: the backends alone that are not far behind, and the answers."""
+    """Artifacts by what they are: the single backends that are not far behind, and the answers."""
     first = next(iter(runs.values()))
     found = read_baselines(first / "baselines.json", first / "baselines")
     times = {b.name: b.outcome.latency_ms for b in found if b.outcome.latency_ms is not None}

@@ -73,7 +73,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Measured:
-    """What all searches share: the costs, and the fastest backend alone."""
+    """What all searches share: the costs, and the fastest single backend."""
 
     space: SearchSpace
     seeds: Seeds

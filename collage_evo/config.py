@@ -140,7 +140,7 @@ class BackendsConfig(Section):
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
     seconds: PositiveFloat = Field(
         45.0,
-        description="Time for measuring backends alone, seconds: of those that compile for long or take few models, "
+        description="Time for measuring single backends, seconds: of those that compile for long or take few models, "
         "none that is not done by then takes part, unless use names it. More: more libraries to choose from.",
     )
 

@@ -59,7 +59,7 @@ def budget_keys(budget: float | str | None, precision: Precision | None, base: M
         InputError: they contradict each other, or ``precision`` is no such word.
     """
     if precision not in (None, "exact", "mixed"):
-        raise InputError(f"precision is {precision!r}: say exact (32-bit floats alone) or mixed")
+        raise InputError(f"precision is {precision!r}: say exact (only 32-bit floats) or mixed")
     had = budget if budget is not None else (base.get("accuracy") or {}).get("budget")
     if precision == "mixed" and had == EXACT:
         raise InputError("precision mixed needs a budget of error, and it is exact: give another, as 0.02 or 1%")

@@ -33,24 +33,24 @@ class Policy:
     # fmt: off
     # Which libraries and precisions take part, by what each takes alone.
     single_give_up: float = _decides(
-        3.0, 1.01, 1000, "A library alone that is this many times as slow as the best before it is timed no further, "
+        3.0, 1.01, 1000, "A single library this many times as slow as the best before it is timed no further, "
         "and with its defaults takes no part in the final comparison",
         "Seen: programs beside it made a library up to twice as slow")
     single_hopeless: float = _decides(
-        10.0, 1.01, 1000, "A library alone that is this many times as slow as the best has no other variant tried")
+        10.0, 1.01, 1000, "A single library that is this many times as slow as the best has no other variant tried")
     single_behind: float = _decides(
         1.5, 1, 1000, "A library that is this many times as slow alone as the best is profiled after the others' "
         "rewritten models; nothing is put side by side (lanes) in it, and a run like another one (--like) does not "
         "measure it again",
         "Chosen: it would have to win as much only to draw level")
     threads_short_ms: float = _decides(
-        1.0, 0, 1e6, "A model that the best library alone runs in this many ms on all threads is tried on fewer; 0: "
+        1.0, 0, 1e6, "A model that the best single library runs in this many ms on all threads is tried on fewer; 0: "
         "all threads are used", "Seen: one network of eleven, of 0.3 ms, took half as long on one of two threads")
     threads_pay: float = _decides(
         1.03, 1, 1000, "As many threads are used as make the best library this many times as fast as on fewer",
         "Seen: bfloat16 alone 1.07 times as fast on two threads as on one, answers of searches 1.15 and 1.20 times")
     precision_slower: float = _decides(
-        1.5, 1, 1000, "A precision is not tried on parts where a library alone takes this many times as long as in "
+        1.5, 1, 1000, "A precision is not tried on parts where a single library takes this many times as long as in "
         "float32", "Seen: bfloat16 in 3.4 and 2.2 ms within minutes, so either time may be a third off")
     precision_coarse: float = _decides(
         0.5, 0, 1000, "A precision whose error alone is more than this share of the budget is tried operator by "
@@ -128,7 +128,7 @@ class Policy:
     race_missed: float = _decides(
         0.02, 1e-6, 0.49, "Chance, each time one asks, that somebody has to leave who is faster by that much")
     race_near: float = _decides(
-        1.15, 1, 1000, "Libraries alone take part that take at most this many times as long as the best")
+        1.15, 1, 1000, "Single libraries take part that take at most this many times as long as the best")
     race_near_contended: float = _decides(1.5, 1, 1000, "The same where others disturbed either's time")
     race_share_ms: float = _decides(
         300.0, 0, 1e6, "What each has of a round, ms, or as long as all took to load where that is longer")

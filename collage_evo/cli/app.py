@@ -69,7 +69,7 @@ PrecisionOption = Annotated[
     Literal["exact", "mixed"] | None,
     typer.Option(
         "--precision",
-        help="exact: 32-bit floats alone, as --budget exact. mixed, the default: also bfloat16 and int8, within the "
+        help="exact: only 32-bit floats, as --budget exact. mixed, the default: also bfloat16 and int8, within the "
         "budget.",
     ),
 ]

@@ -23,7 +23,7 @@ PHASES = {
 """What times are of, by the word of a row for it."""
 
 MOST = 8
-"""Placements in the table; each backend alone comes beside them."""
+"""Placements in the table; each single backend comes beside them."""
 
 
 def has_front(result: Result) -> bool:
@@ -32,7 +32,7 @@ def has_front(result: Result) -> bool:
 
 
 def front_table(result: Result) -> Table:
-    """What is fastest at each error, the answer, and each backend alone."""
+    """What is fastest at each error, the answer, and each single backend."""
     budget = format_budget(result.accuracy.budget)
     times = "machine's time for a run" if result.objective == "throughput" else "latency"
     table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
@@ -42,13 +42,13 @@ def front_table(result: Result) -> Table:
 
 
 def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
-    """What is fastest at each error and the answer, then each other backend alone."""
+    """What is fastest at each error and the answer, then each other single backend."""
     chosen = shown(points)
     return [_row(point) for point in (*chosen, *(one for one in fastest_baselines(points) if one not in chosen))]
 
 
 def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """Each backend alone in each of its arithmetics: the fastest of its ways to do that."""
+    """Each single backend in each of its arithmetics: the fastest of its ways to do that."""
     fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
     for point in sorted(points, key=lambda point: point.latency_ms):
         if point.single:
@@ -128,7 +128,7 @@ def _describe_worst(accuracy: Accuracy) -> str:
     aside = " kept aside" if accuracy.unseen else ""
     verb = "is" if accuracy.over_budget == 1 else "are"
     beyond = f"{accuracy.over_budget} of {count}{aside} {verb} over the budget"
-    return f" The worst sample alone: {format_number(chosen.worst)}; {beyond}."
+    return f" The worst single sample: {format_number(chosen.worst)}; {beyond}."
 
 
 def describe_other_metrics(accuracy: Accuracy) -> str:

@@ -74,7 +74,7 @@ class Axes:
 
 
 def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE) -> str:
-    """All of ``points`` that have an error: each library alone, the answer, as a line what is fastest at each error.
+    """All of ``points`` that have an error: each single library, the answer, as a line what is fastest at each error.
 
     Marks of what the final comparison timed are filled and the line is theirs, since brief times are of another phase
     of the run: they may all be shorter, and a line through both would pass below the answer. Empty where no point has
@@ -178,7 +178,7 @@ def _dot(axes: Axes, point: FrontPoint, on_line: bool, below: float) -> str:
 def _labels(
     axes: Axes, points: Sequence[FrontPoint], lines: Sequence[Box], limit: Box | None, budget: str
 ) -> Iterator[str]:
-    """Names of the answer, of the budget and of libraries alone, where they lie on no line, point or other name.
+    """Names of the answer, of the budget and of single libraries, where they lie on no line, point or other name.
 
     One that has no such place is left out: pointing at its dot tells it.
     """

@@ -66,7 +66,7 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """What was measured, a placement or a backend alone, as a point of latency against error.
+    """What was measured, a placement or a single backend, as a point of latency against error.
 
     Attributes:
         latency_ms: median; of the final race where it took part in it (``raced``), else from before, on the scale of
@@ -75,7 +75,7 @@ class FrontPoint:
         key: of the placement; empty for the person's own file in one backend.
         how: what led to it, in words.
         arithmetics: names of what its parts compute in.
-        single: the engine's name where it is one backend alone.
+        single: the engine's name where it is a single backend.
         feasible: keeps the budget.
         pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
         remark: why it is not the answer, though it keeps the budget and seems faster.

@@ -147,7 +147,7 @@ def gains(result: Result) -> list[str]:
         return f"{format_ratio(speedup.estimate)} times {what} {library}{around}{more}"
 
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
-        also = ", the best library alone" if library is best else ""
+        also = ", the best single library" if library is best else ""
         if library.speedup.by_definition:
             lines.append(f"this is {describe_library(library)} with its defaults{also}")
         else:
@@ -156,9 +156,9 @@ def gains(result: Result) -> list[str]:
     if best is None:
         single = format_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
-            lines.append(f"{single} is the best library alone: no mixture is faster for certain")
+            lines.append(f"{single} is the best single library: no mixture is faster for certain")
         else:
-            lines.append(line(result.speedup_over_best_single, single, ", the best library alone"))
+            lines.append(line(result.speedup_over_best_single, single, ", the best single library"))
     return lines
 
 

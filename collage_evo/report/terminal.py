@@ -45,7 +45,7 @@ def print_profiles(finished: Sequence[Finished], console: Console) -> None:
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Each library alone and where the search began, why some have no time, the front, the regions, the answer."""
+    """Each single library and where the search began, why some have no time, the front, the regions, the answer."""
     console.print(latency_table(result))
     if any(one.scaled for one in (*result.baselines, *(seed.latency for seed in result.seeds))):
         console.print(SCALED, highlight=False)
@@ -115,7 +115,7 @@ def _rewrites(region: RegionResult) -> str:
 
 
 def serving_table(rows: Iterable[ServingResult]) -> Table:
-    """What serving takes: the answer beside each backend alone."""
+    """What serving takes: the answer beside each single backend."""
     table = new_table("serving", "what...", "peak memory MB", "on disk MB", "seconds to load")
     for row in rows:
         peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"

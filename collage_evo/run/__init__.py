@@ -9,7 +9,7 @@ are as honest as many, but less sharp. Unless ``search.seconds`` is given, the s
 left of three minutes, and at least a third of its usual time; this is kept in the run directory when the search
 begins, and a resumed run has no more (``run/budget.py``).
 
-A precision in which a backend alone takes half as long again as in float32 on the same device is left out before
+A precision in which a single backend takes half as long again as in float32 on the same device is left out before
 matches are made (``run/stages/left_out.py``). So are lanes on an engine that is left out, that does not run the
-model alone, or for which the best backend alone is 1.5 times as fast.
+model alone, or for which the best single backend is 1.5 times as fast.
 """

@@ -42,7 +42,7 @@ class Delivery:
 
     @property
     def answered(self) -> str:
-        """What the answer of a run that ended is: a placement's key, or the name of a backend alone. Empty before."""
+        """What the answer of a run that ended is: a placement's key, or a single backend's name. Empty before."""
         if not self.best.exists():
             return ""
         return str(read_artifact(self.best).profiles[0].info.get(ANSWER, ""))

@@ -29,7 +29,7 @@ from collage_evo.report.result import Answered, RegionResult, read_answered
 from collage_evo.run.explained import Explained
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
-"""What a person has to know of the time of a backend alone in a run for throughput."""
+"""What a person has to know of the time of a single backend in a run for throughput."""
 
 
 def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
@@ -62,7 +62,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
 def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     """Ask every backend about region ``index`` of the answer of ``run``, as one piece. Nothing is measured.
 
-    A region that is the whole model, as a single backend that won has it, has the times of each backend alone.
+    A region that is the whole model, as a single backend that won has it, has the times of each single backend.
 
     Raises:
         InputError: the run has no result, or no such region, or its model has changed since.
@@ -139,7 +139,7 @@ def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen
 
 
 def _single_offers(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
-    """What the run measured of a backend alone on the person's own file, in each of its variants."""
+    """What the run measured of a single backend on the person's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
     note = OF_THE_MACHINE if result.objective == "throughput" else ""
     for row in result.baselines:

@@ -88,7 +88,7 @@ class Flow:
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
-        """Each backend alone. The best so far is given out at once, where there is no answer yet."""
+        """Each single backend. The best so far is given out at once, where there is no answer yet."""
         run, delivery, budget = self.run, self.delivery, self.run.limits.budget
         if run.config.search.objective == "throughput":
             run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
@@ -228,7 +228,7 @@ class Flow:
         """What of ``searched`` keeps to the limits of ``run`` and wins the race; the result lies beside it.
 
         An answer that is already where ``delivery`` says takes part in the race, and stays unless it is beaten. Where
-        no placement keeps to the limits, the best backend alone is the answer.
+        no placement keeps to the limits, the best single backend is the answer.
 
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.

@@ -1,4 +1,4 @@
-"""The Pareto front of latency against error, of all that a search measured and the backends alone.
+"""The Pareto front of latency against error, of all that a search measured and the single backends.
 
 Who took part in the final race has its time from there. Other times are put on the scale of the race by what ran in
 both (``run/phases.py``), which is right only roughly: every point says whether it ``raced``, and every one that keeps
@@ -75,7 +75,7 @@ def parts_of(placement: Placement) -> tuple[Part, ...]:
 
 
 def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
-    """The backends alone that keep to ``limits``; where none does, those in float32: none is more exact."""
+    """The single backends that keep to ``limits``; where none does, those in float32: none is more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
     exact = [baseline for baseline in running if baseline.exact]
     return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
@@ -89,10 +89,10 @@ def front_points(
     baseline_scale: float = 1.0,
     search_scale: float = 1.0,
 ) -> tuple[FrontPoint, ...]:
-    """Every placement and backend alone that ran, the smallest error first.
+    """Every placement and single backend that ran, the smallest error first.
 
     Who took part in the final race has its time from there; times from before are multiplied by the scale of
-    backends alone or of the search. Whatever keeps to ``limits`` and seems faster than the answer has a remark that
+    single backends or of the search. Whatever keeps to ``limits`` and seems faster than the answer has a remark that
     says why it is not.
     """
     points = [*_singles(baselines, raced, limits, baseline_scale)]
@@ -164,7 +164,7 @@ def _placements(
 
 
 def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
-    """Names of engines by the key of the placement that is one of them, and of its backend alone; ``known`` ones not.
+    """Names of engines that are not ``known``, by the key of the placement on that engine only.
 
     Whatever led the search there: often the cheapest cover is one of them.
     """
@@ -198,7 +198,7 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     if point.single in raced.fates:
         fate = raced.fates[point.single]
     elif point.key and point.raced:
-        fate = "in the thorough comparison it was not faster for certain than every library alone"
+        fate = "in the thorough comparison it was not faster for certain than every single library"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)
     elif point.single in failed:

@@ -1,4 +1,4 @@
-"""The costs of one graph's matches, and the search space with them: profiles first, then what no profile tells.
+"""The costs of one graph's matches, and the search space with them: profiles first, then what no profile has.
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the

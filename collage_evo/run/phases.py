@@ -57,12 +57,12 @@ class Phases:
 
     @property
     def of_baselines(self) -> float:
-        """By what times of backends alone are multiplied to be on the scale of the race."""
+        """By what times of single backends are multiplied to be on the scale of the race."""
         return _scale(self.baselines)
 
     @property
     def of_search(self) -> float:
-        """The same for times of the search; where none of its placements raced, that of the backends alone."""
+        """The same for times of the search; where none of its placements raced, that of the single backends."""
         return _scale(self.search or self.baselines)
 
     @property

@@ -55,7 +55,7 @@ class RecordedRun:
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
-        """Each backend alone, on whatever target."""
+        """Each single backend, on whatever target."""
         return read_baselines(self.directory / "baselines.json", self.directory / "baselines")
 
     @cached_property
@@ -87,7 +87,7 @@ class RecordedRun:
 
     @property
     def front(self) -> tuple[FrontPoint, ...]:
-        """The placements and backends alone that nothing faster had as small an error as, and the answer."""
+        """The placements and single backends that nothing faster had as small an error as, and the answer."""
         return tuple(point for point in self.result.front if point.pareto or point.answer)
 
 

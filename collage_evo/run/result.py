@@ -158,7 +158,7 @@ class Ended:
 
     @cached_property
     def _over(self) -> dict[str, str]:
-        """By key, or by name of a backend alone: why it may not be the answer."""
+        """By key, or by name of a single backend: why it may not be the answer."""
         return {point.key or point.single: partial for point in self._front if (partial := over_budget(point))}
 
     def _baseline(self, baseline: Baseline) -> Latency:
@@ -200,7 +200,7 @@ class Ended:
         )
 
     def _serving(self) -> list[ServingResult]:
-        """What each backend alone and the answer take."""
+        """What each single backend and the answer take."""
         ran = [baseline for baseline in self.baselines if baseline.outcome.latency_ms is not None]
         rows = []
         for name, artifact, candidate in (

@@ -111,7 +111,7 @@ def seed_results(
 
 
 def latency_of(name: str, outcome: Outcome) -> Latency:
-    """What a search, or a measurement of a backend alone, told of what has this ``name``."""
+    """What a search, or a measurement of a single backend, told of what has this ``name``."""
     failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
     reason = "" if failure is None else describe_failure(failure, backend)
     detail = raw_words(failure, backend)

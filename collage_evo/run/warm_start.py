@@ -47,7 +47,7 @@ class Earlier:
 
     @cached_property
     def far(self) -> dict[Engine, str]:
-        """Backends alone that were so far behind that they are not measured again, and why.
+        """Single backends that were so far behind that they are not measured again, and why.
 
         One in float32 at least is, as what is exact: the fastest of those that do not compile for long. So is
         who won, has a part of the answer or was compared with it, however it did at first.
@@ -71,7 +71,7 @@ class Earlier:
 
     @property
     def _took_part(self) -> set[Engine]:
-        """Engines of the answer, the best library alone, and the libraries that the answer was compared with."""
+        """Engines of the answer, the best single library, and the libraries that the answer was compared with."""
         result = self.run.result
         backend, _, variant = result.best_single.partition("/")
         engines = [(backend, variant or DEFAULT.name)]

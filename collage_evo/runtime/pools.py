@@ -42,7 +42,7 @@ _current_core: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", la
 def settle_pools(backends: Iterable[str], target: Target) -> None:
     """Set the environment of ``backends`` for ``target``; what the person has set already stays.
 
-    One backend alone has nobody to wait for and keeps its library's own settings. A library reads its settings
+    One single backend has nobody to wait for and keeps its library's own settings. A library reads its settings
     when it is first loaded: one that the program loaded before keeps those.
     """
     names = sorted(set(backends))

@@ -122,7 +122,7 @@ class Suite:
         """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
-        # As in a search that measures several backends: a library alone would let its threads spin after each piece.
+        # As in a search that measures several backends: a single library would let its threads spin after each piece.
         environment = backend.environment(Target.here(CPU, effort.threads))
         self._main, self._other = (CheckProcess(backend, effort.timeout_s, environment) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")

@@ -1,4 +1,4 @@
-"""Each backend alone: the likely fastest first; who is far behind is given up after a run, and says so."""
+"""Each single backend: the likely fastest first; who is far behind is given up after a run, and says so."""
 
 from __future__ import annotations
 

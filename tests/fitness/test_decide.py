@@ -1,4 +1,4 @@
-"""What is given out: a candidate that beat every rival, else what was the answer, or the best backend alone."""
+"""What is given out: a candidate that beat every rival, else what was the answer, or the best single backend."""
 
 from __future__ import annotations
 

@@ -45,4 +45,4 @@ def test_opening_an_artifact_tells_what_it_took(tmp_path: Path) -> None:
         opened = sandbox.call(OpenJob(artifact), 60.0)
     assert isinstance(opened, Opened)
     assert opened.load_ms > 0
-    assert opened.peak_bytes > 2**22, "the library alone takes more"
+    assert opened.peak_bytes > 2**22, "the single library takes more"

@@ -35,7 +35,7 @@ ACCURACY = Accuracy(
 
 
 def front_points() -> list[FrontPoint]:
-    """Made up, the smallest error first: two backends alone in float32, twenty placements, one alone in int8.
+    """Made up, the smallest error first: two single backends in float32, twenty placements, one alone in int8.
 
     The fastest placement within the budget is the answer but for one that seems faster.
     """

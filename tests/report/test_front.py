@@ -76,7 +76,7 @@ def test_of_a_backend_s_ways_to_compute_alike_the_fastest_is_shown() -> None:
 def test_the_answer_s_error_is_told_with_the_samples_that_it_was_measured_on() -> None:
     assert describe_accuracy(ACCURACY) == (
         "Relative error of the answer, all samples together: 0.009 on 32 samples that the search saw, "
-        "0.0092 (95 % interval 0.008 to 0.0099) on 100 samples kept aside; budget 0.01."
+        "0.0092 (95 % interval 0.008 to 0.0099) on 100 held-out samples; budget 0.01."
     )
     same = replace(ACCURACY, unseen=False, samples={"search": 1, "held_out": 1}, interval=None)
     assert "0.009 on 1 sample that the search saw, 0.0092 on 1 sample, also seen;" in describe_accuracy(same)
@@ -96,7 +96,7 @@ def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> N
     )
     told = describe_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
     assert told.startswith("Relative error of the answer, of the worst sample: 0.009")
-    assert "The worst sample alone: 0.16; 3 of 100 kept aside are over the budget." in told
+    assert "The worst single sample: 0.16; 3 of 100 kept aside are over the budget." in told
     assert "agreement 0.99, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told
 
 

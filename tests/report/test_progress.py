@@ -55,7 +55,7 @@ def test_how_far_a_run_is_never_goes_back_and_ends_near_one() -> None:
     course = Course(clock)
     course.expect({"search": 30.0})
     seen = []
-    for name in ("model", "baselines: each backend alone", "search", "final: taking turns", "verify"):
+    for name in ("model", "baselines: single backends", "search", "final: taking turns", "verify"):
         course.stage(name, 4.0 if name.startswith("baselines") else None)
         for _ in range(4):
             clock.now += 5.0

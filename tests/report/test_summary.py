@@ -34,7 +34,7 @@ OPENVINO = LibraryResult("openvino/bf16", "openvino", "bf16", 2.8, 6e-3, FASTER)
 
 
 def mixed() -> Result:
-    """A mixture won over OpenVINO, which is the best library alone."""
+    """A mixture won over OpenVINO, which is the best single library."""
     return replace(
         make_result(),
         best_single="openvino/bf16",
@@ -78,7 +78,7 @@ def broken() -> Result:
     """Not even float32 keeps the budget; two long notes say so."""
     notes = [
         "That is over the budget, which nothing that was measured keeps: float32 is closest",
-        "What was faster is not the answer: it broke the budget: error 0.0052 on samples kept aside",
+        "What was faster is not the answer: it broke the budget: error 0.0052 on held-out samples",
     ] * 3
     accuracy = replace(ACCURACY, error_held_out=0.02, notes=notes)
     return replace(nothing_won(), accuracy=accuracy)
@@ -122,7 +122,7 @@ def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> Non
 def test_it_says_what_won_how_fast_over_what_how_wrong_and_where_it_is(name: str) -> None:
     text = " ".join(" ".join(end(RESULTS[name]())).split())
     assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
-    assert "the best library alone" in text
+    assert "the best single library" in text
     assert "budget 0.01" in text
     for place in ("best.collage", "report.html", f"export {RUN} --to DIR", f"show {RUN} --all"):
         assert place in text

@@ -88,7 +88,7 @@ def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:
-    """A final of ``placement-0``, which is ``last``, and backends alone that took ``times_ms``."""
+    """A final of ``placement-0``, which is ``last``, and single backends that took ``times_ms``."""
     race = Race({name: (((ms,),),) for name, ms in times_ms.items()}, {})
     verdict = Verdict(answer, "openvino", ITSELF, "placement-0", ITSELF, race)
     keys = {"placement-0": placements["last"].key}
@@ -117,7 +117,7 @@ def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() 
     (answer,) = [point for point in found if point.answer]
     assert answer.single == "openvino"
     (lost,) = [point for point in found if point.key == placements["last"].key]
-    assert lost.remark == "in the thorough comparison it was not faster for certain than every library alone"
+    assert lost.remark == "in the thorough comparison it was not faster for certain than every single library"
 
 
 def test_a_backend_alone_is_one_point_where_its_own_file_was_measured_too() -> None:

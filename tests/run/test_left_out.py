@@ -25,7 +25,7 @@ def run_of(say: Callable[[str], None]) -> Any:
 
 
 def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:
-    """What is left out where backends alone take so many ms, in lower precisions with ``error``, and what is said."""
+    """What is excluded where single backends take so many ms, in lower precisions with ``error``, and the messages."""
     said: list[str] = []
     run = run_of(said.append)
     alone = [

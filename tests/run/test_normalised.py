@@ -1,4 +1,4 @@
-"""What libraries alone take for the normalised model, where the file's own times say little of it."""
+"""What single libraries take for the normalised model, where the file's own times say little of it."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_run_is_resumed_with_what_it_measured(finished: Place) -> None:
     done = finished.collage("resume", "run", "-s", "search.evaluations=5")
     assert done.returncode == 0, done.stderr
     assert "going on with the search" in done.stderr
-    assert "each library alone" not in done.stderr
+    assert "each single library" not in done.stderr
     assert (finished.folder / "run" / "work" / "costs.json").read_bytes() == costs
 
 

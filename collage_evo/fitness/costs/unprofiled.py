@@ -1,4 +1,4 @@
-"""Costs of engines that no profile tells of: takes kernels timed alone, gives ms by node inside the whole model.
+"""Costs of engines that no profile has of: takes kernels timed alone, gives ms by node inside the whole model.
 
 Alone a kernel takes longer than inside the model. So all kernels of an engine are held to what the whole model takes
 in it, where it ran; and what was not timed is taken to be as much slower than a profile as the rest of its engine.

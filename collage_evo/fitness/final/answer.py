@@ -28,7 +28,7 @@ MOST_BASELINES = 2
 class Verdict:
     """What won.
 
-    ``answer`` names the artifact that is given out: a candidate that beat every backend alone, the whole interval
+    ``answer`` names the artifact that is given out: a candidate that beat every single backend, the whole interval
     of its speedup over each above 1; else what was the answer before, or the best single backend. ``speedup`` is over
     the best single backend; where the answer is that backend itself it is 1 by definition and ``candidate_speedup``
     tells what the best candidate reached.

@@ -1,4 +1,4 @@
-"""Each backend alone on the person's own model: gives an artifact and a latency, or the reason for none."""
+"""Each single backend on the person's own model: gives an artifact and a latency, or the reason for none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from collage_evo.target.target import Target
 
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """How one is timed that takes turns afterwards."""
-_OVER = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
+_OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def measure_baselines(
 def measure_as_it_comes(
     backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
 ) -> tuple[Baseline, ...]:
-    """Each library alone on the person's own model with its own settings but for the number of threads.
+    """Each single library on the person's own model with its own settings but for the number of threads.
 
     Those that run most models well come first; what is far behind the best before it, as the policy says,
     has the latency of few runs, or none.
@@ -249,7 +249,7 @@ def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
     runnable = [b for b in baselines if b.keeps(budget)]
     if not runnable:
         why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
-        raise UnavailableError(f"no backend alone runs this model ({why}): check the model with its exporter")
+        raise UnavailableError(f"no single backend runs this model ({why}): check the model with its exporter")
     return min(runnable, key=lambda b: b.outcome.latency_ms or 0.0)
 
 

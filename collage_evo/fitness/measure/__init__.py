@@ -23,8 +23,8 @@ its file is locked, and from these notes each run says for which other run it wa
 
 In a measuring process the pieces of placements stay loaded (``fitness/measure/loaded_pieces.py``), those used last:
 placements of one search have most of them in common, and what is loaded is bound to each one's buffers. The best
-backend alone is loaded beside them as an anchor (``fitness/measure/reference_run.py``): bursts of both, three runs or
-10 ms, take turns, and a placement's latency is its ratio to the anchor, times the anchor's latency among the
+single backend is loaded too, as the reference run (``fitness/measure/reference_run.py``): batches of both, three runs
+or 10 ms, take turns, and a placement's latency is its ratio to the anchor, times the anchor's latency among the
 baselines. What drifts or disturbs meets both sides. There are as many pairs of bursts as it takes to know that a
 placement is behind the best, or what it takes to a hundredth: one of what is far behind, and never more than
 ``fitness.timing`` asks for. While somebody times nobody else gets on, so every pair counts twice.

@@ -57,7 +57,7 @@ class Setting:
     keeps_nonfinite: bool = False
     """Whether NaN and infinity in inputs must not be lost."""
     policy: Policy = DEFAULT_POLICY
-    """When a placement, or a library alone, is behind; how long both are timed."""
+    """When a placement, or a single library, is behind; how long both are timed."""
     sessions: int = 1
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
     machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""

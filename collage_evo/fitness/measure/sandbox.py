@@ -33,7 +33,7 @@ RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
 jobs, so that no candidate is blamed for what earlier ones left behind."""
 RECYCLE_SHARE_ON_DEVICE = 0.75
-"""The same where a device takes part: its libraries alone take gigabytes of the host, and seconds to start."""
+"""The same where a device takes part: its single libraries take gigabytes of the host, and seconds to start."""
 
 
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")

@@ -1,4 +1,4 @@
-"""Each backend alone: the baselines, the first answer, and what takes inputs of any other shapes."""
+"""Each single backend: the baselines, the first answer, and what takes inputs of any other shapes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measure_baselines(
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
     far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
-    """Each backend alone on the person's own model, kept in the run directory for a resumed run.
+    """Each single backend on the person's own model, kept in the run directory for a resumed run.
 
     ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long. Those
     that are known to be ``far`` behind, and why, are not measured.
@@ -50,7 +50,7 @@ def measure_baselines(
     }
     if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
         return known
-    with run.stage("baselines: each backend alone", sum(variants.values())):
+    with run.stage("baselines: single backends", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # who is named is wanted
         report = partial(_report_baseline, run)

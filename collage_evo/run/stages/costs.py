@@ -87,7 +87,7 @@ def gather_costs(
         )
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
-        with run.stage("costs of kernels that no profile tells"):
+        with run.stage("costs of kernels that no profile has"):
             survey.time_standalone(advance)
         with run.stage("costs of borders: cuts of the model"):
             survey.cut(partial(_measure_probes, run, builders), advance)

@@ -82,7 +82,7 @@ def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
 
 
 def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
-    """What placements are timed against: the best backend alone, on the processor and one session at a time."""
+    """What placements are timed against: the best single backend, on the processor and one session at a time."""
     setting, latency = run.whole.setting, single.outcome.latency_ms
     alike = setting.target.device == CPU and setting.sessions == 1
     return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None

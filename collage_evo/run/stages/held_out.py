@@ -83,7 +83,7 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
-    aside = "the samples" if sampled.shared else "samples kept aside"
+    aside = "the samples" if sampled.shared else "held-out samples"
     broke, seen, asked = dict[str, str](), dict[str, float](), False
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]

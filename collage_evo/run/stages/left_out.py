@@ -1,4 +1,4 @@
-"""Which engines take no part in a search, by what backends alone took."""
+"""Which engines take no part in a search, by what single backends took."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[
 
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
-    """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
+    """Those of a lower precision in which their single backend is slower than in float32 on the same device."""
     times, slower = latencies(baselines), run.config.policy.precision_slower
     found = {}
     for (backend, name), ms in times.items():

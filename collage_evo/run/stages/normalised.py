@@ -1,4 +1,4 @@
-"""What libraries alone take for the normalised model, where it lies otherwise in memory than the person's file."""
+"""What single libraries take for the normalised model, where it lies otherwise in memory than the person's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING
 
-STAGE = "each backend alone on the normalised model"
+STAGE = "single backends on the normalised model"
 
 
 def on_normalised(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> tuple[Baseline, ...]:

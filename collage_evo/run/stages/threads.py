@@ -1,7 +1,7 @@
 """How many of the threads that the answer may use pay: a short run is over before others have done their share.
 
-Each library alone tells, on all threads, on half of them and so on, as long as fewer are about as fast. It is decided
-once in a run's life, before the search, whose costs are of that many threads.
+Single libraries run on all threads, on half of them and so on, as long as fewer are about as fast. It is decided once
+in a run's life, before the search, whose costs are of that many threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OnThreads:
 
     Attributes:
         used: that many, of those that the configuration allows.
-        best_ms: numbers of threads that were tried, and what the fastest library alone took on them.
+        best_ms: numbers of threads that were tried, and what the fastest single library took on them.
     """
 
     used: int
@@ -43,7 +43,7 @@ class OnThreads:
         times = [f"{format_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
         if self.used == self.allowed:
             return ""
-        return f"Of {self.allowed} threads {self.used} are used: the best library alone takes {', '.join(times)}"
+        return f"Of {self.allowed} threads {self.used} are used: the best single library takes {', '.join(times)}"
 
     @property
     def allowed(self) -> int:
@@ -79,7 +79,7 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
     All are measured once more before fewer are taken: a machine may have been busy.
 
-    ``measure``: what the fastest library alone takes on a number of threads, ms.
+    ``measure``: what the fastest single library takes on a number of threads, ms.
     """
     threads, taken = of_all.allowed, dict(of_all.best_ms)
 
@@ -95,7 +95,7 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
 
 def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
-    """What the fastest library alone takes on so many threads, of those that do not compile for long."""
+    """What the fastest single library takes on so many threads, of those that do not compile for long."""
     device, largest, directory = run.setting.target.device, run.limits.measured, run.work / THREADS / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
     pool, timing = run.on_threads(threads).whole, run.config.fitness.timing.settings()
