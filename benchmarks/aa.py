@@ -39,14 +39,14 @@ import numpy as np
 import onnx
 import repository  # noqa: F401
 
+from collage_evo.answer.answer import RUNS
+from collage_evo.answer.race import Race, RaceRunner, race
+from collage_evo.answer.sequential import FEWEST, LOOKS, Ratio, Stopping
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.final.answer import RUNS
-from collage_evo.fitness.final.race import Race, RaceRunner, race
-from collage_evo.fitness.final.sequential import FEWEST, LOOKS, Ratio, Stopping
-from collage_evo.fitness.measure.sample_batches import log_ratio, log_ratios
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.sample_batches import log_ratio, log_ratios
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.open import open_run

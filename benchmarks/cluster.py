@@ -25,18 +25,18 @@ from pathlib import Path
 
 from distributed import Client
 
+from collage_evo.answer.baselines import best_single
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.failure import Fault
-from collage_evo.fitness.final.baselines import best_single
-from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.placement.failure import Fault
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
 from collage_evo.run.stages.baselines import measure_baselines
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise
+from collage_evo.search.evolution.seeds import make_seeds
 
 START_S = 60.0
 KILL_AFTER_S = 10.0

@@ -28,9 +28,9 @@ from pathlib import Path
 import numpy as np
 from turns import Rounds, median_ms, ratio, take_turns
 
+from collage_evo.answer.sequential import mean_interval
 from collage_evo.devices.device import Device, OutOfDeviceMemory
 from collage_evo.devices.open import open_device
-from collage_evo.fitness.final.sequential import mean_interval
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.bench import random_feeds
 from collage_evo.target.driver import cuda_driver

@@ -25,12 +25,12 @@ from rich.table import Table
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.space import SearchSpace
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.model import normalise
+from collage_evo.search.cover.dynamic_program import cheapest_covers
 from tests.support.exact import exact_cover
 from tests.support.optimum import acyclic_covers, cover_ms
 from tests.support.spaces import make_space, nasnet_like, small_space

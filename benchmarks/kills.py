@@ -25,13 +25,13 @@ from pathlib import Path
 import onnx
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.jobs import CostJob, Setting
-from collage_evo.fitness.measure.work_files import WorkFiles
-from collage_evo.fitness.measure.worker import Worker
+from collage_evo.costs.database import CostDatabase
 from collage_evo.graph.load import load_model
 from collage_evo.graph.read import build_graph
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.jobs import CostJob, Setting
+from collage_evo.measure.work_files import WorkFiles
+from collage_evo.measure.worker import Worker
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target

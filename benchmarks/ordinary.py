@@ -242,12 +242,12 @@ def bits(folder: Path, names: Sequence[str], output: Path) -> None:
     from collage_evo.graph.normalise import normalise
     from collage_evo.graph.read import build_graph
     from collage_evo.graph.reference import Reference
-    from collage_evo.quantise import rounded
-    from collage_evo.quantise.ranges import calibrate
-    from collage_evo.quantise.scales import weight_scales
+    from collage_evo.precision.quantise import rounded
+    from collage_evo.precision.quantise.ranges import calibrate
+    from collage_evo.precision.quantise.scales import weight_scales
+    from collage_evo.precision.transforms.piece import EditedRegion
+    from collage_evo.precision.transforms.transform import Data
     from collage_evo.target.target import Target
-    from collage_evo.transforms.piece import EditedRegion
-    from collage_evo.transforms.transform import Data
 
     ways = {
         "pairs": rounded._fitting_scales,

@@ -53,20 +53,18 @@ from rows import Rows, folder_name, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.baselines import Baseline, read_baselines
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.files import write_whole
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.baselines import Baseline, read_baselines
-from collage_evo.fitness.measure.jobs import OpenJob
-from collage_evo.fitness.measure.sandbox import Sandbox
-from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.greedy import greedy_placement
-from collage_evo.genome.space import SearchSpace
+from collage_evo.measure.jobs import OpenJob
+from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
@@ -75,6 +73,8 @@ from collage_evo.run.front import feasible_baselines
 from collage_evo.run.race_candidates import feasible_placements
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.target import CPU
 
 MODELS = (

@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from ocr_reader import MODELS, SIZES, Call, Kept, Read, Side, reading, render
 
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import usable_cores

@@ -22,22 +22,22 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from collage_evo.answer.race import race
+from collage_evo.answer.sequential import LOOKS
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.costs.model import Border, CostModel
-from collage_evo.fitness.evaluate import outcome_of, placement_job
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.race import race
-from collage_evo.fitness.final.sequential import LOOKS
-from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.genome.space import SearchSpace
+from collage_evo.measure.evaluate import outcome_of, placement_job
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Border, CostModel
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.model import normalise
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.seeds import make_seeds
 
 MOST_REGIONS = 40
 FAR_BEHIND = 3.0

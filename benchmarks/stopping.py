@@ -17,7 +17,7 @@ import repository  # noqa: F401
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.fitness.final.sequential import Stopping, mean_interval
+from collage_evo.answer.sequential import Stopping, mean_interval
 from tests.support.races import Noise, logs_of, race_over, ratio_of
 
 MACHINES = {

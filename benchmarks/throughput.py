@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 import collage_evo
+from collage_evo.answer.baselines import read_baselines
+from collage_evo.answer.race import race
+from collage_evo.answer.sequential import Ratio
 from collage_evo.config import parse_config
-from collage_evo.fitness.final.baselines import read_baselines
-from collage_evo.fitness.final.race import race
-from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run

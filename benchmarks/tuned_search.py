@@ -23,16 +23,15 @@ from typing import Any
 
 import optuna
 
+from collage_evo.answer.baselines import Baseline, best_single
+from collage_evo.answer.race import race
+from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, parse_config
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.baselines import Baseline, best_single
-from collage_evo.fitness.final.race import race
-from collage_evo.fitness.final.sequential import Ratio
-from collage_evo.genome.search.seeds import Seeds, make_seeds
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.open import open_run
@@ -41,6 +40,7 @@ from collage_evo.run.stages.baselines import measure_baselines
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise
+from collage_evo.search.evolution.seeds import Seeds, make_seeds
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import cast
 
 import numpy as np
 
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.slots import acquire_slot
 from collage_evo.target.target import CPU

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from collage_evo.commands.sweep import run_sweep
 from collage_evo.config import Config, load_config, parse_config
 from collage_evo.effort import EFFORTS
 from collage_evo.errors import ConfigError
 from collage_evo.run.directory import reopen_run, start_run
-from collage_evo.run.sweep import run_sweep
 
 
 def value_of(config: Config, key: str) -> Any:

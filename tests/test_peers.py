@@ -13,20 +13,20 @@ from typing import Any
 import onnx
 import pytest
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Target
 from collage_evo.backends.torch.export import as_module
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.measure.references import write_references
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.search.greedy import greedy_placement
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.references import write_references
 from collage_evo.models.builtin import make_builtin
+from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.support.spaces import make_space, resnet_like

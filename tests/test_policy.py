@@ -12,18 +12,18 @@ import pytest
 import yaml
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.answer import contenders
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.sequential import Stopping
 from collage_evo.codec import from_json, to_json
 from collage_evo.config import Config, dump_config, load_config, parse_config
 from collage_evo.errors import ConfigError
-from collage_evo.fitness.final.answer import contenders
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Stopping
-from collage_evo.fitness.measure.jobs import Setting
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.cover.dynamic_program import differing_covers
-from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.measure.jobs import Setting
+from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.search.cover.dynamic_program import differing_covers
+from collage_evo.search.evolution.seeds import make_seeds
 from collage_evo.target.target import Target
 from tests.support.spaces import make_space, resnet_like
 

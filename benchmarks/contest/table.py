@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from turns import median_ms, ratio
 
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
 from contest.entrants import Entrant
 from contest.judge import Loss, judged, keeps
 from contest.race import Race

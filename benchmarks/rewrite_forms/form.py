@@ -18,16 +18,16 @@ from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
-from collage_evo.quantise.ranges import calibrate
+from collage_evo.precision.quantise.ranges import calibrate
+from collage_evo.precision.transforms.catalogue import transform_of
+from collage_evo.precision.transforms.edits import edits_of
+from collage_evo.precision.transforms.piece import EditedRegion
+from collage_evo.precision.transforms.rewritten import Rewritten
+from collage_evo.precision.transforms.transform import Data
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
 from collage_evo.rewrites.rewrite import Rewrite, Sites
 from collage_evo.rewrites.write import write_rewrites
 from collage_evo.testing.cases.case import weight
-from collage_evo.transforms.catalogue import transform_of
-from collage_evo.transforms.edits import edits_of
-from collage_evo.transforms.piece import EditedRegion
-from collage_evo.transforms.rewritten import Rewritten
-from collage_evo.transforms.transform import Data
 
 Make = Callable[..., Sequence[str] | str]
 ORIGINAL = "original"

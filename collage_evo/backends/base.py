@@ -14,7 +14,7 @@ from collage_evo.backends.variants import DEFAULT, Variant, plain_name
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.target import Target as Target  # part of the contract
 
 if TYPE_CHECKING:

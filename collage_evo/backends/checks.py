@@ -17,10 +17,10 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
-from collage_evo.quantise.rules import Ranges
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
-from collage_evo.transforms.edits import Numerics, numerics_of
 
 if TYPE_CHECKING:
     import onnx
@@ -173,8 +173,8 @@ def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
     """What a match of ``variant`` has written into it. ``ranges``: given, what they do not allow is not in int8."""
-    from collage_evo.transforms.catalogue import transform_of  # serving does without
-    from collage_evo.transforms.transform import Data
+    from collage_evo.precision.transforms.catalogue import transform_of  # serving does without
+    from collage_evo.precision.transforms.transform import Data
 
     if not variant.writes or (transform := transform_of(variant.arithmetic)) is None:
         return ()

@@ -13,7 +13,7 @@ from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.quantise.rules import Ranges
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
 
 MAX_CANDIDATES = 20_000

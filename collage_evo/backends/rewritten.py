@@ -15,10 +15,10 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.graph.operators import ELEMENTWISE
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.rules import Ranges
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.transforms.edits import Edits, edits_of
+from collage_evo.precision.transforms.rewritten import Rewritten
 from collage_evo.rewrites.rewrite import Rewrite
-from collage_evo.transforms.edits import Edits, edits_of
-from collage_evo.transforms.rewritten import Rewritten
 
 MAX_SITES = 200
 """Places where one rewrite is tried in one graph."""

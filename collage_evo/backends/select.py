@@ -13,10 +13,10 @@ from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serve
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.rules import Quantisers
+from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
-from collage_evo.transforms.edits import Numerics, numerics_of
 
 if TYPE_CHECKING:
     from collage_evo.patterns.match import Part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
+from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
 
 

@@ -62,10 +62,10 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """List who could run a node, or a region of a run's answer, at what measured cost, and why others cannot."""
+    from collage_evo.commands.explain import explain_node, explain_region
     from collage_evo.config import changed, load_config
     from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
     from collage_evo.run.directory import reopen_run
-    from collage_evo.run.explain import explain_node, explain_region
 
     run = Path(source) if Path(source).is_dir() else None
     config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
@@ -95,8 +95,8 @@ def pick(
     debug: Debug = False,
 ) -> None:
     """The answer of a run for another budget of error, without a new search; the run's own answer stays."""
+    from collage_evo.commands.pick import pick_answer
     from collage_evo.report.progress import reporter
-    from collage_evo.run.pick import pick_answer
 
     with reporter() as progress:
         found = pick_answer(directory, budget, progress, trust)

@@ -38,10 +38,10 @@ def compare(
 ) -> int:
     """Time an artifact against each library as it comes, here and now; ends with 4 if slower, 5 if too wrong."""
     from collage_evo.accuracy.budget import budget_option
+    from collage_evo.commands.compare import compare as compare_one
+    from collage_evo.commands.compared import subjects
     from collage_evo.report.comparison import print_comparison, verdict
     from collage_evo.report.progress import reporter
-    from collage_evo.run.compare import compare as compare_one
-    from collage_evo.run.compared import subjects
 
     allowed, code = None if budget is None else budget_option(budget), 0
     found = []
@@ -72,12 +72,12 @@ def recheck(
     debug: Debug = False,
 ) -> int:
     """Measure an answer and its front again, here and now, without a search; ends with 5 if too wrong."""
+    from collage_evo.commands.compared import subjects
+    from collage_evo.commands.recheck import recheck as recheck_one
+    from collage_evo.commands.recheck import write_rechecked
     from collage_evo.report.comparison import OVER_BUDGET
     from collage_evo.report.progress import reporter
     from collage_evo.report.rechecked import print_rechecked
-    from collage_evo.run.compared import subjects
-    from collage_evo.run.recheck import recheck as recheck_one
-    from collage_evo.run.recheck import write_rechecked
 
     profiles = subjects(artifact, against, data, trust)
     with reporter() as progress:

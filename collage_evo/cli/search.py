@@ -161,9 +161,9 @@ def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
 
 
 def _run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:
+    from collage_evo.commands.sweep import run_sweep
+    from collage_evo.commands.tune import run_tune
     from collage_evo.report.progress import reporter
-    from collage_evo.run.sweep import run_sweep
-    from collage_evo.run.tune import run_tune
 
     with resumable(directory), reporter() as progress:
         trials = (run_tune if kind == "tune" else run_sweep)(config, directory, progress)

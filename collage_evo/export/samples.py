@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from collage_evo.errors import CollageError
-from collage_evo.fitness.measure.references import read_references
 from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import relative_error
+from collage_evo.measure.references import read_references
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature

@@ -11,13 +11,13 @@ import onnx
 
 from collage_evo.codec import from_plain
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.measure.jobs import REGIONS
 from collage_evo.graph.files import read_model
 from collage_evo.graph.ir import Graph, members
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import build_graph
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.jobs import REGIONS
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile
 from collage_evo.target.target import Target

@@ -34,7 +34,7 @@ def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) 
     """Run ``model`` by ONNX Runtime without optimisations, and look at every tensor that a node makes.
 
     All of them are in memory at once, 151 MB of ResNet-50 at 224 x 224: it is done with one sample. Of those for
-    calibration, which are many, only ranges and means are kept (``quantise/observers.py``).
+    calibration, which are many, only ranges and means are kept (``precision/quantise/observers.py``).
 
     Raises:
         InputError: it does not run on ``feeds``.

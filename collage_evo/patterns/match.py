@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collage_evo.graph.ir import NodeSet
+from collage_evo.precision.transforms.edits import Edits, Numerics, edits_text, precisions_in, sites_in
 from collage_evo.rewrites.rewrite import Sites
-from collage_evo.transforms.edits import Edits, Numerics, edits_text, precisions_in, sites_in
 
 
 @dataclass(frozen=True)

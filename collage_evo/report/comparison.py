@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
+from collage_evo.placement.failure import Failure
 from collage_evo.report.console import new_table
 from collage_evo.report.reasons import describe_failure, raw_words
 from collage_evo.report.words import format_shapes

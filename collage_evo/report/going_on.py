@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collage_evo.genome.search import checkpoint
 from collage_evo.report.places import command
 from collage_evo.runtime.manifest import BEST
+from collage_evo.search.evolution import checkpoint
 
 RECORDS = ("work/normalised.json", "work/matches.json")
 """What a search goes on by; trials of a sweep keep none."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.words import title
 
 _RAW = re.compile(

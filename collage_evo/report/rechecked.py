@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
 from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
 

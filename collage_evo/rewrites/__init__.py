@@ -9,7 +9,7 @@ A match with a rewrite has the nodes of its site, or these with the elementwise 
 of its own, ``VARIANT~REWRITE``, whose base is VARIANT (``backends/rewritten.py``). Backends are asked whether they
 take what stands there after rewriting, so one may take a rewritten site of which it does not take the operators.
 Every variant takes part that runs what stands there. Such an engine borders on others as its variant does
-(``bordering`` in ``fitness/costs/model.py``): borders are fitted for the base alone, a tensor passes free between
+(``bordering`` in ``placement/cost_model.py``): borders are fitted for the base alone, a tensor passes free between
 rewritten and plain parts of one piece, and the dynamic program, seeds, and the model that learns know base engines
 only, so that more rewrites make none of them slower in that respect. Costs, estimates and what is refused are an
 engine's own.
@@ -19,7 +19,7 @@ the library has no profiler, such matches are timed alone, the weightiest first,
 takes no part.
 
 Cost keys and the content of pieces cover what was rewritten where, and the operators that the rewrite wrote, so a
-changed rewrite has other keys. How precisions are written into what is rewritten, ``transforms/`` says. A backend
-alone, in baselines and seeds, is rewritten nowhere. What is rewritten in the answer is in ``result.json``, on the
-page, in the terminal's table of regions, and told by ``explain``.
+changed rewrite has other keys. How precisions are written into what is rewritten, ``precision/transforms/`` says. A
+backend alone, in baselines and seeds, is rewritten nowhere. What is rewritten in the answer is in ``result.json``, on
+the page, in the terminal's table of regions, and told by ``explain``.
 """

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from collage_evo.config import SearchConfig
-from collage_evo.genome.search.settings import Budget
 from collage_evo.run.store import Store
+from collage_evo.search.evolution.settings import Budget
 
 SEARCH_SECONDS = "search_seconds"
 """The stage that keeps what was decided, seconds."""

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
-from collage_evo.genome.search import checkpoint
 from collage_evo.graph.functions import names_function
 from collage_evo.graph.load import ModelFile
 from collage_evo.models.builtin import PREFIX
@@ -21,6 +20,7 @@ from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
+from collage_evo.search.evolution import checkpoint
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"

@@ -15,17 +15,16 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
+from collage_evo.answer.baselines import Baseline, best_single, latencies
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import NotSearchable
-from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
-from collage_evo.fitness.outcome import Objective
-from collage_evo.genome.search import checkpoint
-from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.quantise.rules import Ranges
+from collage_evo.placement.outcome import Objective
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.finished import result_in
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
@@ -39,7 +38,6 @@ from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
-from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
@@ -57,6 +55,8 @@ from collage_evo.run.stages.precision import Precision, calibrated_ranges, predi
 from collage_evo.run.stages.threads import settled, threads_that_pay
 from collage_evo.run.transferred import TransferredCosts
 from collage_evo.run.warm_start import Earlier, begin_like
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.target.target import CPU
 
 T = TypeVar("T")

@@ -13,18 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic, engine_name
-from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Objective, Outcome
-from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.greedy import engine_placement
-from collage_evo.genome.search.state import Evaluated
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint, finite
 from collage_evo.report.words import Part, describe_parts, format_engine, in_words
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.greedy import engine_placement
+from collage_evo.search.evolution.state import Evaluated
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""

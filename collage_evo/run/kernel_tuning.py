@@ -27,16 +27,16 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel, Tunable
+from collage_evo.costs.copies import engines_on_device
+from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
-from collage_evo.fitness.costs.copies import engines_on_device
-from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.jobs import TuneJob
-from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.measure.jobs import TuneJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match
+from collage_evo.placement.failure import Failure
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
 
 KNOWN = "structures"

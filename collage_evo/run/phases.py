@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.answer.baselines import Baseline
 from collage_evo.report.words import format_engine, format_ms
 from collage_evo.run.front import Raced, Tried
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage_evo.answer.baselines import best_fallback, read_baselines
 from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
-from collage_evo.fitness.final.baselines import best_fallback, read_baselines
 from collage_evo.graph.load import ModelFile
 from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview

@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from collage_evo.answer.baselines import Baseline, read_baselines
 from collage_evo.config import Config
+from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
-from collage_evo.fitness.final.baselines import Baseline, read_baselines
-from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.checkpoint import recorded
-from collage_evo.genome.search.state import Evaluated
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.files import read_model
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.finished import read_finished
 from collage_evo.report.places import command
 from collage_evo.report.result import RESULT, FrontPoint, Result
 from collage_evo.run.directory import kind_of_run, reopen_run, require_records
-from collage_evo.run.saved_costs import MeasuredCosts, read_costs
 from collage_evo.run.store import Store
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.checkpoint import recorded
+from collage_evo.search.evolution.state import Evaluated
 
 Shapes = Mapping[str, Sequence[int]]
 

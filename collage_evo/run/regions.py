@@ -12,12 +12,12 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.result import Operator, RegionResult, RewrittenNodes
 from collage_evo.report.words import arithmetic
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.program import Piece
-from collage_evo.transforms.edits import nodes_in
 
 
 @dataclass(frozen=True)

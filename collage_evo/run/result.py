@@ -8,11 +8,11 @@ from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 
 from collage_evo.accuracy.judge import Quality
-from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import (
     Accuracy,

@@ -10,17 +10,17 @@ from functools import cached_property
 from pathlib import Path
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.outcome import Evaluator, Outcome
-from collage_evo.genome.search import checkpoint
-from collage_evo.genome.search.evolution import Evolution
-from collage_evo.genome.search.ranking import ranked
-from collage_evo.genome.search.seeds import Seeds
-from collage_evo.genome.search.settings import Budget, GaSettings
-from collage_evo.genome.search.state import Evaluated, SearchState, new_state
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.outcome import Evaluator, Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_ms
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.ranking import ranked
+from collage_evo.search.evolution.seeds import Seeds
+from collage_evo.search.evolution.settings import Budget, GaSettings
+from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.search.seeds import Seeds
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.race import Race
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
 from collage_evo.report.result import (
     CostModelResult,
@@ -31,8 +30,9 @@ from collage_evo.report.result import (
 from collage_evo.run.front import UNRACED, Tried
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.regions import Placed
-from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
+from collage_evo.search.encoding import decode, place
+from collage_evo.search.evolution.seeds import Seeds
 
 
 @dataclass(frozen=True)

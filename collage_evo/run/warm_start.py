@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config, changed
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.failure import Fault
-from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.align import likeness
 from collage_evo.graph.files import read_model
 from collage_evo.graph.load import ModelFile
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Fault
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.report.progress import Reporter
 from collage_evo.report.reasons import describe_failure

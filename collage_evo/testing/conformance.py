@@ -27,9 +27,13 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
-from collage_evo.quantise.marks import heavy_in_int8
-from collage_evo.quantise.ranges import calibrate
-from collage_evo.quantise.rules import Ranges
+from collage_evo.precision.quantise.marks import heavy_in_int8
+from collage_evo.precision.quantise.ranges import calibrate
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.transforms.casts import Casts
+from collage_evo.precision.transforms.catalogue import transform_of
+from collage_evo.precision.transforms.piece import EditedRegion
+from collage_evo.precision.transforms.transform import Data
 from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
@@ -38,10 +42,6 @@ from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
 from collage_evo.testing.process import CheckProcess
 from collage_evo.testing.rounding import rounding_error
-from collage_evo.transforms.casts import Casts
-from collage_evo.transforms.catalogue import transform_of
-from collage_evo.transforms.piece import EditedRegion
-from collage_evo.transforms.transform import Data
 
 WHOLE = "whole case"
 """Stands for the pattern of a piece that the search would make by merging neighbouring matches."""

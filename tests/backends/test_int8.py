@@ -16,14 +16,14 @@ from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir import Graph
 from collage_evo.models.builder import Builder
-from collage_evo.quantise.marks import mark_int8
-from collage_evo.quantise.rules import Quantisers, quantisable
-from collage_evo.quantise.write import quantised_region
+from collage_evo.precision.quantise.marks import mark_int8
+from collage_evo.precision.quantise.rules import Quantisers, quantisable
+from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
-from tests.quantise import nets
-from tests.quantise.nets import net, ranges_of
+from tests.precision import nets
+from tests.precision.nets import net, ranges_of
 from tests.support.processor import needs
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]

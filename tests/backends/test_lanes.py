@@ -16,18 +16,18 @@ from collage_evo.backends.base import BuildFailure, Built, Probe, no
 from collage_evo.backends.lanes.backend import ENGINES, LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.jobs import CostJob
-from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.measure.jobs import CostJob
+from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
+from collage_evo.placement.failure import Failure
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
-from tests.fitness.helpers import cost_job, make_setting
+from tests.measure.helpers import cost_job, make_setting
 from tests.support.branchy import BranchyNet
 from tests.support.faults import FaultyBackend, install_backend
 from tests.support.lanes import FAULTS, HandLanes, random_model

@@ -20,11 +20,11 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
-from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.marks import mark_written
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.marks import mark_written
+from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.testing.models import chain
-from collage_evo.transforms.edits import Numerics, numerics_of
-from tests.quantise.nets import ranges_of
+from tests.precision.nets import ranges_of
 from tests.support.numerics import in_bfloat16, written_region
 from tests.support.processor import needs
 

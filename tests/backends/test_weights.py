@@ -18,13 +18,13 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
-from collage_evo.quantise.arithmetic import PACKED, Arithmetic
-from collage_evo.quantise.marks import mark_written
-from collage_evo.transforms.edits import numerics_of
-from tests.quantise.nets import ranges_of
+from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
+from collage_evo.precision.quantise.marks import mark_written
+from collage_evo.precision.transforms.edits import numerics_of
+from tests.precision.nets import ranges_of
+from tests.precision.test_weights import BOTH, net
 from tests.support.numerics import written_region
 from tests.support.processor import needs
-from tests.transforms.test_weights import BOTH, net
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
 GRAPH = BOTH

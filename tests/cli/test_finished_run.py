@@ -16,9 +16,9 @@ import onnx
 import pytest
 
 import collage_evo
+from collage_evo.costs.saved_costs import read_costs
 from collage_evo.graph.files import read_model
 from collage_evo.graph.read import build_graph
-from collage_evo.run.saved_costs import read_costs
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused

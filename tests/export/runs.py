@@ -12,25 +12,25 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.measure.jobs import REGIONS, regions_of
-from collage_evo.fitness.measure.references import write_references
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import node_set
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import name_nodes
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.jobs import REGIONS, regions_of
+from collage_evo.measure.references import write_references
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.ranges import calibrate, write_ranges
+from collage_evo.precision.transforms.edits import numerics_of
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from collage_evo.target.processor import level
 from collage_evo.target.target import Target
-from collage_evo.transforms.edits import numerics_of
 
 TARGET = Target()
 

@@ -21,7 +21,7 @@ from collage_evo.errors import InputError
 from collage_evo.export import export_plain
 from collage_evo.export.folder import plain_files
 from collage_evo.models.builder import Builder
-from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.target.processor import level, this_machine

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.answer.sequential import Ratio
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.comparison import ARTIFACT, OVER_BUDGET, SLOWER, Comparison, Side, failed, notes, verdict
 
 OURS = Side(ARTIFACT, latency_ms=2.0, error=0.01)

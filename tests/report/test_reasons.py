@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
 
 RAW = (

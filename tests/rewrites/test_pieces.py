@@ -19,26 +19,26 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.backends.tvm.backend import TvmBackend
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name
 from collage_evo.codec import from_json, to_json
+from collage_evo.costs.matches import CostSettings, cost_key
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.measure.jobs import BuildJob, Job, bare
-from collage_evo.fitness.measure.kernels import node_owners
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.jobs import BuildJob, Job, bare
+from collage_evo.measure.kernels import node_owners
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.transforms.edits import nodes_in
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
 from tests.support.numerics import in_int8
 from tests.support.processor import needs

@@ -14,25 +14,25 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.measure.jobs import bare
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.jobs import bare
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.rules import Quantisers
+from collage_evo.precision.transforms.rewritten import Rewritten
 from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.turned_factors import TurnedFactors
 from collage_evo.target.processor import this_machine
-from collage_evo.transforms.rewritten import Rewritten
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
 """Relative errors, from and to."""

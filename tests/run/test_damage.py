@@ -17,28 +17,26 @@ import pytest
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
+from collage_evo.answer.baselines import read_baselines
 from collage_evo.backends.checks import lacks_instructions
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.cli import main
 from collage_evo.config import parse_config
+from collage_evo.costs.database import CostDatabase
+from collage_evo.costs.saved_costs import read_costs
 from collage_evo.errors import CollageError
-from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.final.baselines import read_baselines
-from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.judging import computes_exactly
-from collage_evo.fitness.measure.references import read_recorded, read_references
-from collage_evo.genome.search import checkpoint
-from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.graph.files import read_model
 from collage_evo.graph.read import build_graph
-from collage_evo.quantise.ranges import read_ranges
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.judging import computes_exactly
+from collage_evo.measure.references import read_recorded, read_references
+from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_answered
 from collage_evo.run.budget import SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.saved_costs import read_costs
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
@@ -46,6 +44,8 @@ from collage_evo.run.stages.precision import read_sensitivities
 from collage_evo.run.stages.samples import SAMPLES, Sampled
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.testing.models import chain
 from tests.support.quick import QUICK, nested
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from collage_evo.commands import tune
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
-from collage_evo.genome.search import checkpoint
-from collage_evo.genome.search.checkpoint import Fingerprint
-from collage_evo.genome.search.settings import Budget
-from collage_evo.genome.search.state import new_state
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
-from collage_evo.run import tune
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.directory import KINDS, kind_of_run, move_run, on_cores, reopen_run, save_config, start_run
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.store import Store
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.settings import Budget
+from collage_evo.search.evolution.state import new_state
 
 
 def config() -> Config:

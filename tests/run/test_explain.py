@@ -12,19 +12,20 @@ import pytest
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.commands.explain import explain_node, explain_region
 from collage_evo.config import load_config
+from collage_evo.costs.database import CostDatabase
+from collage_evo.costs.matches import CostSettings, cost_key
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.references import read_references
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.references import read_references
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.precision.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
@@ -36,7 +37,6 @@ from collage_evo.report.explain import (
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
-from collage_evo.run.explain import explain_node, explain_region
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import normalise as normalise_run
 from collage_evo.run.stages.model import prepare

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.answer import ITSELF, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
 from collage_evo.run.front import (

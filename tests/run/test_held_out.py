@@ -11,12 +11,12 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.answer import ITSELF, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages import held_out as stage

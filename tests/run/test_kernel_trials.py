@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.tuning import Kernel
+from collage_evo.costs.matches import CostTable
 from collage_evo.files import read_json
-from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.patterns.match import Match
 from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend, structures
 from collage_evo.run.kernel_tuning import Tuned, TunedStructure, read_known, write_known

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.words import format_ratio
 from collage_evo.run.stages.left_out import left_out
@@ -25,7 +25,7 @@ def run_of(say: Callable[[str], None]) -> Any:
 
 
 def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:
-    """What is excluded where single backends take so many ms, in lower precisions with ``error``, and the messages."""
+    """What is excluded where single backends take so many ms, in lower precisions with ``error``, and messages."""
     said: list[str] = []
     run = run_of(said.append)
     alone = [

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race
+from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
-from collage_evo.fitness.final.answer import ITSELF, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.final.sequential import Ratio
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.stages.libraries import as_they_come, compare_defaults, near_defaults
 

@@ -14,9 +14,8 @@ import pytest
 
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.encoding import decode
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import LibraryResult, Result, Speedup
@@ -26,6 +25,7 @@ from collage_evo.run.recorded import read_run
 from collage_evo.run.samples import model_file
 from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
 from collage_evo.run.warm_start import QUICK as QUICKER
+from collage_evo.search.encoding import decode
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.graph.test_align import with_one_more
 from tests.support.parsed import files_parsed

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.answer.baselines import Baseline
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.run.stages import normalised
 from collage_evo.run.store import Store
 

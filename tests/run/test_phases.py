@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.fitness.final.answer import ITSELF, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.outcome import Outcome
 from collage_evo.run.front import Raced, front_points
 from collage_evo.run.phases import CHANGED, Phases
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes

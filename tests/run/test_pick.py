@@ -15,11 +15,11 @@ from typing import Any
 import onnx
 import pytest
 
+from collage_evo.commands.pick import pick_answer
 from collage_evo.config import parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
-from collage_evo.run.pick import pick_answer
 from collage_evo.testing.models import chain
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend

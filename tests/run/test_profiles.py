@@ -9,13 +9,13 @@ import pytest
 
 import collage_evo
 from collage_evo.accuracy.samples import Sample
+from collage_evo.answer.baselines import Baseline, best_fallback
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.config_model import Shapes
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.baselines import Baseline, best_fallback
-from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
 from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles

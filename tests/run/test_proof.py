@@ -14,15 +14,15 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.commands.compare import compare
+from collage_evo.commands.compared import subjects
+from collage_evo.commands.recheck import recheck, write_rechecked
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.comparison import OVER_BUDGET, Comparison
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.compare import compare
-from collage_evo.run.compared import subjects
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.recheck import recheck, write_rechecked
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import tiny_convnet

@@ -12,10 +12,10 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.final.race import Race
+from collage_evo.answer.race import Race
+from collage_evo.commands.recheck import _again, write_rechecked
 from collage_evo.report.rechecked import Rechecked
 from collage_evo.report.result import FrontPoint
-from collage_evo.run.recheck import _again, write_rechecked
 
 LOGS = (0.0, 0.02) * 5
 """Of how many times as fast as the answer the first other point was in each round: 95 % say that it is faster."""

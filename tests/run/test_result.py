@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.answer.race import Race
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.result import Latency
 from collage_evo.run import searched as stage
 from collage_evo.run.front import UNRACED

@@ -12,22 +12,22 @@ from typing import Any, cast
 
 import pytest
 
-from collage_evo.fitness.outcome import Objective, Outcome
-from collage_evo.genome.encoding import encode
-from collage_evo.genome.search import checkpoint
-from collage_evo.genome.search.checkpoint import Fingerprint
-from collage_evo.genome.search.greedy import engine_placement
-from collage_evo.genome.search.knapsack import greedy_levels
-from collage_evo.genome.search.ranking import ranked
-from collage_evo.genome.search.state import Evaluated, new_state
 from collage_evo.patterns.match import Placement
-from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.run import flow
 from collage_evo.run.search import Found
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages import budget_levels
-from collage_evo.transforms.edits import nodes_in
-from tests.genome.test_ladder import FLOAT32, LOW, space
+from collage_evo.search.encoding import encode
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.greedy import engine_placement
+from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.ranking import ranked
+from collage_evo.search.evolution.state import Evaluated, new_state
+from tests.search.test_ladder import FLOAT32, LOW, space
 from tests.support.precise import predicted_error
 
 SPACE = space()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from collage_evo.backends.enumerate import Matches
+from collage_evo.costs.matches import CostTable
+from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.errors import DamagedFile
-from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.outcome import Objective
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Objective
 from collage_evo.policy import Policy
-from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
 from tests.support.numerics import in_int8

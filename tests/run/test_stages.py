@@ -11,21 +11,21 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
+from collage_evo.costs.saved_costs import costs_key
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import CostModel
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.search.settings import Budget
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import load_model
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.placement.cost_model import CostModel
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.context import Workplace
@@ -33,7 +33,6 @@ from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
-from collage_evo.run.saved_costs import costs_key
 from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.baselines import fall_back
@@ -43,6 +42,7 @@ from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
+from collage_evo.search.evolution.settings import Budget
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.support import misoptimised

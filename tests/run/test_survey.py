@@ -12,19 +12,19 @@ from collage_evo.backends.base import YES
 from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
+from collage_evo.costs.measure_costs import MORE_SECONDS, CostMeasurement, Profiled
+from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
-from collage_evo.fitness.costs.model import Border, Copies, CostModel, Engine
-from collage_evo.fitness.costs.profiles import ProfileRequest
-from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import KernelTimes
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.encoding import place
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
+from collage_evo.measure.answers import KernelTimes
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.run.measure_costs import MORE_SECONDS, CostMeasurement, Profiled
+from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.cover.dynamic_program import cheapest_covers
+from collage_evo.search.encoding import place
 from tests.support.meters import Meter
 from tests.support.spaces import products
 

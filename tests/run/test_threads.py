@@ -10,13 +10,13 @@ from typing import Any
 import onnx
 import pytest
 
+from collage_evo.answer.baselines import Baseline
+from collage_evo.commands.explained import Explained
 from collage_evo.config import parse_config
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import reopen_run, save_run
-from collage_evo.run.explained import Explained
 from collage_evo.run.flow import evaluate
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads

@@ -15,41 +15,41 @@ import pytest
 
 import collage_evo
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.baselines import Baseline, measure_as_it_comes
+from collage_evo.answer.race import Race, race
 from collage_evo.backends.base import Backend
+from collage_evo.commands.compare import compare
+from collage_evo.commands.compared import subjects
+from collage_evo.commands.pick import pick_answer
+from collage_evo.commands.recheck import recheck
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
-from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.measure.jobs import PlacementJob
-from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.fitness.measure.worker import Worker
-from collage_evo.fitness.measure.worker_slot import PoolConfig
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.encoding import place
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.jobs import PlacementJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.worker import Worker
+from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Outcome
 from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
-from collage_evo.run.compare import compare
-from collage_evo.run.compared import subjects
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.flow import Flow
 from collage_evo.run.open import chosen_backends
-from collage_evo.run.pick import pick_answer
-from collage_evo.run.recheck import recheck
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.search.cover.dynamic_program import cheapest_covers
+from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import chain
-from tests.fitness.helpers import make_setting
+from tests.measure.helpers import make_setting
 from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
 
@@ -94,7 +94,7 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
         asked.append(pool.setting.sessions)
         return Race({}, {})
 
-    monkeypatch.setattr("collage_evo.run.recheck.race", race)
+    monkeypatch.setattr("collage_evo.commands.recheck.race", race)
     (compared,) = subjects(folder / "run", None, None)
     recheck(compared, LineReporter())
     assert asked == [len(usable_cores())]
@@ -114,8 +114,8 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
         asked.append(pool.setting.sessions)
         return measure_as_it_comes(libraries, work, pool, *more)
 
-    monkeypatch.setattr("collage_evo.run.compare.race", heard)
-    monkeypatch.setattr("collage_evo.run.compare.measure_as_it_comes", alone)
+    monkeypatch.setattr("collage_evo.commands.compare.race", heard)
+    monkeypatch.setattr("collage_evo.commands.compare.measure_as_it_comes", alone)
     artifact, against = folder / "run", None
     if place == "elsewhere":
         artifact = shutil.copytree(folder / "run" / "best.collage", tmp_path / "moved.collage")

@@ -12,13 +12,13 @@ import pytest
 
 from collage_evo.backends.base import Target
 from collage_evo.cli.search import resume_run
+from collage_evo.commands import pick
+from collage_evo.commands.compared import subjects
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
 from collage_evo.report.progress import LineReporter
-from collage_evo.run import pick
-from collage_evo.run.compared import subjects
 from collage_evo.run.directory import start_run
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
 from collage_evo.runtime.artifact import Profile, write_artifact

@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx
 
 from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.rules import Quantisers, Ranges
-from collage_evo.transforms.edits import Edits, Numerics, numerics_of
-from collage_evo.transforms.piece import EditedRegion
-from collage_evo.transforms.transform import Data
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.rules import Quantisers, Ranges
+from collage_evo.precision.transforms.edits import Edits, Numerics, numerics_of
+from collage_evo.precision.transforms.piece import EditedRegion
+from collage_evo.precision.transforms.transform import Data
 
 
 def in_int8(nodes: NodeSet) -> Numerics:

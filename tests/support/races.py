@@ -9,8 +9,8 @@ from statistics import median
 
 import numpy as np
 
-from collage_evo.fitness.final.race import MAX_REPEATS, expected_variance
-from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping
+from collage_evo.answer.race import MAX_REPEATS, expected_variance
+from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 
 Laps = Sequence[np.ndarray]
 """Logarithms of the ratio of each pair of bursts, one array a round."""

@@ -43,8 +43,8 @@ from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import all_numpy, run_session
-from collage_evo.quantise.marks import heavy_in_int8
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.marks import heavy_in_int8
+from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:

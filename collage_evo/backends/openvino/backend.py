@@ -43,7 +43,7 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
 from collage_evo.target.processor import level, this_machine
 

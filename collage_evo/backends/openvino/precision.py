@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.profiled import names_in
 from collage_evo.graph.operators import HEAVY
-from collage_evo.quantise.arithmetic import PACKED, Arithmetic
-from collage_evo.quantise.marks import heavy_in_int8, written_in
+from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
+from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
 
 if TYPE_CHECKING:
     import onnx

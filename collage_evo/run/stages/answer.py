@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from collage_evo.answer import answer as final_answer
+from collage_evo.answer.answer import FinalSettings, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final import answer as final_answer
-from collage_evo.fitness.final.answer import FinalSettings, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Stopping
-from collage_evo.fitness.measure.jobs import ArtifactJob, OpenJob, ProfileJob, TimeJob, regions_of
-from collage_evo.fitness.measure.sandbox import Sandbox
-from collage_evo.genome.space import SearchSpace
+from collage_evo.measure.jobs import ArtifactJob, OpenJob, ProfileJob, TimeJob, regions_of
+from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import ANSWER, Delivery

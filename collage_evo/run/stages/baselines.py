@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from collage_evo.backends.base import Backend
-from collage_evo.backends.select import whole_variants
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final import baselines
-from collage_evo.fitness.final.baselines import (
+from collage_evo.answer import baselines
+from collage_evo.answer.baselines import (
     Baseline,
     best_fallback,
     describe_fallback,
@@ -20,7 +17,10 @@ from collage_evo.fitness.final.baselines import (
     read_baselines,
     write_baselines,
 )
+from collage_evo.backends.base import Backend
+from collage_evo.backends.select import whole_variants
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.placement.cost_model import Engine
 from collage_evo.report.reasons import describe_failure, raw_words
 from collage_evo.report.words import format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext

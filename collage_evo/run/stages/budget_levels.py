@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.variants import engine_name
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.genome.encoding import decode, encode
-from collage_evo.genome.search.knapsack import greedy_levels
-from collage_evo.genome.search.ranking import ranked
-from collage_evo.genome.search.seeds import likeliest
-from collage_evo.genome.search.state import Evaluated
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Tried
 from collage_evo.run.search import Found
 from collage_evo.run.stages.evolve import measuring
+from collage_evo.search.encoding import decode, encode
+from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.ranking import ranked
+from collage_evo.search.evolution.seeds import likeliest
+from collage_evo.search.evolution.state import Evaluated
 
 SHARES = (0.95, 0.85)
 """Of the budget, by errors as they were measured: two, as what was learned of one placement is off for another.

@@ -11,19 +11,19 @@ from types import MappingProxyType
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
-from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
-from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
-from collage_evo.fitness.costs.model import FREE, Engine
-from collage_evo.fitness.costs.profiles import profile_regions
-from collage_evo.fitness.evaluate import MeasuredEvaluator
-from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.costs.copies import engines_on_device, measure_copies
+from collage_evo.costs.matches import CostMeter, CostSettings, measure_costs
+from collage_evo.costs.measure_costs import CostMeasurement
+from collage_evo.costs.profiles import profile_regions
+from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.graph.ir import Graph
+from collage_evo.measure.builders import Builders, build_job
+from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import FREE, Engine
+from collage_evo.placement.outcome import Outcome
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
-from collage_evo.run.measure_costs import CostMeasurement
-from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.runtime.timing import TimingSettings
 

@@ -9,27 +9,27 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
-from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator, placement_job
-from collage_evo.fitness.final.baselines import Baseline, best_single
-from collage_evo.fitness.measure.builders import Builders
-from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.fitness.outcome import Objective
-from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.checkpoint import Fingerprint
-from collage_evo.genome.search.seeds import Seeds
-from collage_evo.genome.search.settings import Budget, GaSettings
-from collage_evo.genome.search.state import SearchState, new_state
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.builders import Builders
+from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator, placement_job
+from collage_evo.measure.pool import MeasuringPool
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.outcome import Objective
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.words import format_ms
 from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.seeds import Seeds
+from collage_evo.search.evolution.settings import Budget, GaSettings
+from collage_evo.search.evolution.state import SearchState, new_state
 from collage_evo.target.target import CPU
 
 
@@ -102,7 +102,7 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
 
 def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState, budget: Budget) -> GaSettings:
     """Settings tuned on what was learned, written into the saved configuration too."""
-    from collage_evo.genome.hyper.tuning import TunePlan, tune  # Optuna is slow to import
+    from collage_evo.search.tuning.tuning import TunePlan, tune  # Optuna is slow to import
 
     tuning = run.config.tune
     plan = TunePlan(tuning.trials, tuning.seconds, tuning.evaluations, tuning.targets)

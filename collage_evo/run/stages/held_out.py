@@ -10,14 +10,14 @@ from typing import Any
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.resolution import sampling_notes
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import InputError
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.measure.jobs import JudgeJob, Setting
-from collage_evo.fitness.measure.judging import computes_exactly
-from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.jobs import JudgeJob, Setting
+from collage_evo.measure.judging import computes_exactly
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
+from collage_evo.answer.baselines import Baseline, best_single, latencies
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
+from collage_evo.placement.cost_model import Engine
 from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.final.answer import ITSELF, Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.result import LibraryResult, Speedup, finite
 from collage_evo.run.context import RunContext
 

@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.prepare import SearchableModel
-from collage_evo.quantise.rules import Ranges
+from collage_evo.placement.cost_model import Engine
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.left_out import left_out

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.evaluate import MeasuredEvaluator
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.measure.builders import Builders
 from collage_evo.graph.ir import Graph, Node
+from collage_evo.measure.builders import Builders
+from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING

@@ -11,17 +11,17 @@ from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
-from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.quantise.rules import Quantisers, Ranges
+from collage_evo.placement.outcome import Objective, Terms
+from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.rules import Quantisers, Ranges
+from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
-from collage_evo.transforms.sensitivity import error_sensitivities
 
 SHARES = "shares"
 SHARED_SAMPLES = 64

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from collage_evo.answer import baselines
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.config import Config, changed
-from collage_evo.fitness.final import baselines
-from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.policy import Policy
 from collage_evo.report.words import format_ms
 from collage_evo.run.context import RunContext

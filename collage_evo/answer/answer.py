@@ -1,0 +1,231 @@
+"""The last word: takes placements that looked best, gives the answer, measured against every baseline in one race."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race, race
+from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
+from collage_evo.errors import InputError
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.placement.failure import Failure
+from collage_evo.policy import DEFAULT_POLICY, Policy
+
+ITSELF = Ratio(1.0, 1.0, 1.0, ())
+RUNS = 40
+"""Of the slowest that is left in the race: at least so long may it take."""
+MOST_BASELINES = 2
+"""That race besides the libraries with their defaults: each makes rounds longer, and so fewer."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What won.
+
+    ``answer`` names the artifact that is given out: a candidate that beat every single backend, the whole interval
+    of its speedup over each above 1; else what was the answer before, or the best single backend. ``speedup`` is over
+    the best single backend; where the answer is that backend itself it is 1 by definition and ``candidate_speedup``
+    tells what the best candidate reached.
+    """
+
+    answer: str
+    best_single: str
+    speedup: Ratio
+    candidate: str
+    candidate_speedup: Ratio
+    final: Race
+
+    @property
+    def is_single(self) -> bool:
+        return self.answer == self.best_single
+
+
+@dataclass(frozen=True)
+class FinalSettings:
+    """When the final race is over."""
+
+    stopping: Stopping = field(default_factory=Stopping)
+    seconds: float = math.inf
+    """From the first round: none begins that would end later, once everybody has had the fewest. A slow model has as
+    many as ``RUNS`` runs take."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Who may be the answer still, by the rounds so far.
+
+    A candidate has to beat all of its rivals: the baselines that may be the best, and ``incumbent``, what was the
+    answer before, which is one of either. That needs no correction for their number (intersection-union test, Berger,
+    Technometrics 24, 1982); the number of candidates is in ``stopping``. ``shown`` run the fewest rounds, to be
+    compared with, and are never the answer.
+    """
+
+    race: Race
+    baselines: tuple[str, ...]
+    candidates: tuple[str, ...]
+    incumbent: str
+    stopping: Stopping
+    shown: tuple[str, ...] = ()
+
+    @property
+    def singles(self) -> list[str]:
+        """The baselines that ran all rounds, the fastest first."""
+        return self._fastest_first(self.baselines)
+
+    @property
+    def best(self) -> str:
+        """The best single backend: the fastest so far, or the one that was the answer until another beats it."""
+        fastest = self.singles[0]
+        stays = self.incumbent in self.singles and not self._beats(fastest, self.incumbent)
+        return self.incumbent if stays else fastest
+
+    @property
+    def running(self) -> list[str]:
+        """The candidates that ran all rounds, the fastest first."""
+        return self._fastest_first(self.candidates)
+
+    def rivals(self, candidate: str) -> list[str]:
+        """Whom ``candidate`` has to beat: the best baseline, those that may be the best still, and the incumbent.
+
+        A baseline that is slow by its own rounds is none, so that its noise holds nobody up.
+        """
+        best = self.best
+        near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
+        held = self.incumbent in self.running and candidate != self.incumbent
+        return [best, *near, *([self.incumbent] if held else [])]
+
+    def won(self, candidate: str) -> bool:
+        """Whether ``candidate`` is faster than all its rivals."""
+        return all(self._beats(candidate, rival) for rival in self.rivals(candidate))
+
+    def stays(self) -> Sequence[str]:
+        """Who goes on: nobody once the fastest candidate won, or the best single backend is told without one.
+
+        A baseline leaves that is not likely to be faster than the best one, a candidate that is not likely to be
+        faster than some rival. An incumbent stays as long as somebody may beat it.
+        """
+        if not self.singles:
+            return ()
+        best = self.best
+        likely = [name for name in self.running if not self._given_up(name, self.rivals(name))]
+        if self.race.length in self.stopping.looks and likely and self.won(likely[0]):
+            return ()
+        near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
+        held = [name for name in self.running if name == self.incumbent and name not in likely]
+        shown = [name for name in self.shown if name in self.race.rounds and self.race.length < FEWEST]
+        return [best, *near, *likely, *held, *shown] if likely or near or shown else ()
+
+    def verdict(self) -> Verdict:
+        """Who is the answer after the last round.
+
+        Raises:
+            InputError: no baseline is left, or there were candidates and all failed.
+        """
+        final = self.race
+        if not self.singles:
+            raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
+        tried = [name for name in self.candidates if name in final.rounds]
+        if self.candidates and not tried:
+            why = _why({name: final.failed[name] for name in self.candidates})
+            raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
+        best = self.best
+        if not tried:
+            return Verdict(best, best, ITSELF, best, ITSELF, final)
+        speedups = {name: final.ratio(best, name, self.stopping.significance) for name in tried}
+        winners = [name for name in self.running if name != self.incumbent and self.won(name)]
+        if not winners and self.incumbent in tried:
+            winners = [] if self._beats(best, self.incumbent) else [self.incumbent]
+        if winners:
+            reached = speedups[winners[0]]
+            return Verdict(winners[0], best, reached, winners[0], reached, final)
+        candidate = max(tried, key=lambda name: speedups[name].estimate)
+        return Verdict(best, best, ITSELF, candidate, speedups[candidate], final)
+
+    def _beats(self, name: str, rival: str) -> bool:
+        return self.stopping.won(self.race.logs(rival, name), self.race.expected(rival, name))
+
+    def _given_up(self, name: str, rivals: Sequence[str]) -> bool:
+        give_up, race = self.stopping.given_up, self.race
+        return any(give_up(race.logs(rival, name), race.expected(rival, name)) for rival in rivals)
+
+    def _fastest_first(self, names: Sequence[str]) -> list[str]:
+        rounds = self.race.rounds
+        all_rounds = [name for name in names if name in rounds and len(rounds[name]) == self.race.length]
+        return sorted(all_rounds, key=lambda name: float(np.mean(self.race.logs(name, all_rounds[0]))))
+
+
+def decide(
+    candidates: Mapping[str, Path],
+    baselines: Sequence[Baseline],
+    pool: MeasuringPool,
+    settings: FinalSettings,
+    on_step: Callable[[str], None],
+    incumbent: str = "",
+    defaults: Sequence[Baseline] = (),
+) -> Verdict:
+    """Race ``candidates`` and ``baselines`` until it is known who is the fastest, or time is over.
+
+    When time is over depends on what rounds take, never on how anybody did, so that few rounds are as honest as many;
+    they are less sharp: a candidate that is not proved faster is not the answer. What the search measured is no
+    evidence here: a placement races because its times there were the least of many, so that they are too short.
+
+    Args:
+        incumbent: the one of them that was the answer before: it stays the answer unless it is beaten.
+        defaults: libraries with their defaults, which all race, so that the ratios to them are of this race too;
+            those that are none of ``baselines`` may not be the answer.
+    """
+    rivals = contenders(baselines, incumbent, settings.stopping.policy)
+    allowed = {baseline.name for baseline in baselines}
+    rivals |= {library.name: library.artifact for library in defaults if library.name in allowed}
+    shown = {library.name: library.artifact for library in defaults if library.name not in allowed}
+    stopping = replace(settings.stopping, candidates=max(1, len(candidates)))
+
+    def standing(so_far: Race) -> Standing:
+        return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping, tuple(shown))
+
+    def still(so_far: Race) -> Sequence[str]:
+        stays = standing(so_far).stays()
+        if so_far.over(max(settings.seconds, RUNS * 1e-3 * _slowest_ms(so_far, stays))):
+            return ()
+        on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {so_far.length} rounds")
+        return stays
+
+    return standing(race({**rivals, **shown, **candidates}, pool, stopping.rounds, still)).verdict()
+
+
+def _slowest_ms(race: Race, names: Sequence[str]) -> float:
+    return max((race.timing(name).median_ms for name in names), default=0.0)
+
+
+def contenders(
+    baselines: Sequence[Baseline], incumbent: str = "", policy: Policy = DEFAULT_POLICY
+) -> dict[str, Path]:
+    """The fastest ``MOST_BASELINES`` that may be the best, and the one that was the answer before.
+
+    One a little slower than the best may be the best: it was timed in another minute than that one, and where others
+    disturbed either's time, that says less still.
+    """
+    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    best = min(runnable, key=_latency_ms)
+
+    def worth(one: Baseline) -> bool:
+        contended = best.outcome.contended or one.outcome.contended
+        bound = policy.race_near_contended if contended else policy.race_near
+        return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
+
+    near = sorted(filter(worth, runnable), key=_latency_ms)
+    return {b.name: b.artifact for k, b in enumerate(near) if k < MOST_BASELINES or b.name == incumbent}
+
+
+def _why(failed: Mapping[str, Failure]) -> str:
+    return "; ".join(f"{name}: {failure}" for name, failure in failed.items())
+
+
+def _latency_ms(baseline: Baseline) -> float:
+    return math.inf if baseline.outcome.latency_ms is None else baseline.outcome.latency_ms

@@ -1,0 +1,267 @@
+"""Each single backend on the person's own model: gives an artifact and a latency, or the reason for none."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
+from collage_evo.backends.select import usable_backends, whole_variants
+from collage_evo.backends.variants import Variant, engine_name
+from collage_evo.errors import UnavailableError
+from collage_evo.files import read_json, write_json
+from collage_evo.measure.evaluate import outcome_of
+from collage_evo.measure.jobs import FallbackJob, Setting, WholeJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
+
+FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
+"""How one is timed that takes turns afterwards."""
+_OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One backend, in one variant, that runs the whole model."""
+
+    name: str
+    backend: str
+    variant: str
+    artifact: Path
+    outcome: Outcome
+    target: str = ""
+    """Digest of the target that it was measured on."""
+    exact: bool = True
+    """Whether it computes in float32 throughout."""
+
+    def keeps(self, budget: float) -> bool:
+        """Whether it runs and may be the answer where that may be off by ``budget``; in float32 it always may."""
+        error = self.outcome.error
+        return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it was not tried because the time for baselines was over."""
+        return self.outcome.failure is not None and self.outcome.failure.fault is Fault.NO_TIME
+
+
+def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
+    """Those that ran: ms by backend and variant."""
+    return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
+
+
+def measure_baselines(
+    backends: Sequence[Backend],
+    directory: Path,
+    pool: MeasuringPool,
+    timing: TimingSettings,
+    on_done: Callable[[Baseline], None],
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    seconds: float = math.inf,
+    far: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> tuple[Baseline, ...]:
+    """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
+
+    Those that run most models well come first, on the target's device before the host, in float32 before lower
+    precisions, and then the others alike; whenever it is the turn of the next of these groups, ``on_turn`` hears what
+    was found by then. One that is far behind the best before it, as the policy says, has the latency of the few runs
+    it made (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as
+    the best in float32, or of any precision that keeps the budget for one in a lower precision. After ``seconds``
+    only those that run most models well are tried, and another that is not done by then is ended, unless nothing ran
+    yet. A last resort is measured where nothing before it is right in float32. What is known to be ``far`` behind is
+    not tried, for that reason.
+    """
+    setting = pool.setting
+    found: list[Baseline] = []
+    turn: tuple[bool, ...] | None = None
+    on, end = pool.setting.target.digest, time.monotonic() + seconds
+    with pool.uncontended() as cores:
+        for backend, variant in _in_turn(backends, setting):
+            if variant.last_resort and any(b.exact and b.outcome.ok for b in found):
+                continue
+            before, turn = turn, _turn(backend, variant, setting.target.device)
+            if found and turn != before:
+                on_turn(found)
+            name = engine_name(backend.name, variant.name)
+            artifact = directory / f"{name.replace('/', '-')}.collage"
+            rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
+            best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
+            why = _hopeless(found, backend, variant, setting.policy.single_hopeless * best_ms)
+            ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in found)
+            left_s = end - time.monotonic() if ends else math.inf
+            if left_s <= 0:
+                why = _OVER
+            if reason := far.get((backend.name, variant.name)):
+                why = Failure(Fault.KNOWN, reason)  # which says nothing of the backend's other variants
+            if why is not None:
+                outcome = Outcome.unfit(why)
+            else:
+                outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms, left_s)
+                if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
+                    outcome = Outcome.unfit(_OVER)
+            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
+            on_done(found[-1])
+    return tuple(found)
+
+
+def measure_as_it_comes(
+    backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
+) -> tuple[Baseline, ...]:
+    """Each single library on the person's own model with its own settings but for the number of threads.
+
+    Those that run most models well come first; what is far behind the best before it, as the policy says,
+    has the latency of few runs, or none.
+    """
+    found: list[Baseline] = []
+    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
+    with pool.uncontended() as cores:
+        for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
+            variant = backend.as_it_comes
+            artifact = directory / f"{backend.name}.collage"
+            best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+            outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
+            on = pool.setting.target.digest
+            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
+    return tuple(found)
+
+
+def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
+    """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
+    with pool.uncontended() as cores:
+        return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
+
+
+def _in_own_process(
+    backend: Backend,
+    variant: Variant,
+    artifact: Path,
+    pool: MeasuringPool,
+    cores: tuple[int, ...],
+    timing: TimingSettings,
+    best_ms: float,
+    seconds: float = math.inf,
+) -> Outcome:
+    """What one backend takes in a process of its own, where the best before it takes ``best_ms``; and why it was
+    given up, if it was. The process is ended after ``seconds`` without an answer."""
+    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+        give_up_ms = pool.setting.policy.single_give_up * best_ms
+        job = WholeJob(backend.name, variant.name, str(artifact), timing, give_up_ms)
+        outcome = outcome_of(sandbox.call(job, min(seconds, pool.timeout_s)))
+    if outcome.latency_ms is None or outcome.latency_ms <= give_up_ms or outcome.n >= timing.min_runs:
+        return outcome
+    runs, behind = "run" if outcome.n == 1 else "runs", outcome.latency_ms / best_ms
+    why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
+    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
+
+
+def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
+    """Who is measured, in order."""
+    device, largest = setting.target.device, setting.limits.measured
+    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
+    return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
+
+
+def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
+    """The group of a variant where ``device`` is the target: groups come in the order of these."""
+    return variant.last_resort, not backend.runs_any_model(variant), variant.device != device, not variant.exact
+
+
+def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
+    """Why ``variant`` is not tried: another one on the same device takes longer than ``hopeless_ms``."""
+    alike = {other.name for other in backend.variants if other.device == variant.device}
+    for other in found:
+        if other.backend != backend.name or other.variant not in alike:
+            continue
+        failure, latency = other.outcome.failure, other.outcome.latency_ms
+        behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+        if behind and (latency is None or latency > hopeless_ms):
+            return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
+    return None
+
+
+def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:
+    """Backends that run the person's model with its shapes left open; latency is that of first runs.
+
+    Where none of ``backends`` does, any other that is usable here may.
+    """
+    names = {backend.name for backend in backends}
+    target = pool.setting.target
+    others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
+    found: list[Baseline] = []
+    with pool.uncontended() as cores:
+        for group in (backends, others):
+            for backend in filter(takes_open_inputs, group):
+                artifact = directory / f"{backend.name}.collage"
+                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                    job = FallbackJob(backend.name, "default", str(artifact))
+                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+                on = pool.setting.target.digest
+                found.append(Baseline(backend.name, backend.name, "default", artifact, outcome, on))
+            if any(fallback.outcome.ok for fallback in found):
+                break
+    return tuple(found)
+
+
+def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
+    """Which of ``measured`` runs inputs of any other shapes, in one line."""
+    if best is not None:
+        return f"inputs of any other shapes run in {best.name}"
+    why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)
+    return f"no backend takes inputs of other shapes than these ({why or 'none is able to'})"
+
+
+def read_baselines(saved: Path, directory: Path, target: Target | None = None) -> tuple[Baseline, ...]:
+    """What :func:`write_baselines` wrote, the artifacts being in ``directory``.
+
+    Nothing where there is no file, or where any was measured on another target than ``target``: its code may not run
+    here.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    if not saved.exists():
+        return ()
+    found = tuple(replace(b, artifact=directory / b.artifact) for b in read_json(saved, tuple[Baseline, ...]))
+    return found if target is None or {b.target for b in found} <= {target.digest} else ()
+
+
+def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
+    """Keep what was measured, whole or not at all."""
+    named = tuple(replace(baseline, artifact=Path(baseline.artifact.name)) for baseline in found)
+    write_json(saved, tuple[Baseline, ...], named, indent=1)
+
+
+def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
+    """The fastest baseline that keeps ``budget``; by default, of those in float32.
+
+    Raises:
+        UnavailableError: no backend runs the whole model; the message gives each one's reason.
+    """
+    runnable = [b for b in baselines if b.keeps(budget)]
+    if not runnable:
+        why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
+        raise UnavailableError(f"no single backend runs this model ({why}): check the model with its exporter")
+    return min(runnable, key=lambda b: b.outcome.latency_ms or 0.0)
+
+
+def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
+    """The one with the least geometric mean of latencies over the profiles, each with its own measurements.
+
+    None where no backend runs the open model in all of them.
+    """
+    logs: dict[str, list[float]] = {}
+    for fallback in (fallback for profile in measured for fallback in profile):
+        if fallback.outcome.latency_ms is not None:
+            logs.setdefault(fallback.name, []).append(math.log(fallback.outcome.latency_ms))
+    everywhere = {name: sum(found) for name, found in logs.items() if len(found) == len(measured)}
+    best = min(everywhere, key=lambda name: everywhere[name], default=None)
+    return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)

@@ -1,0 +1,252 @@
+"""Comparisons that decide: takes artifacts, gives paired times of rounds that each load everybody anew."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+
+import numpy as np
+
+from collage_evo.answer.sequential import FEWEST, Ratio
+from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.sample_batches import SampleBatch, log_ratio, log_ratios
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.placement.failure import Failure
+from collage_evo.runtime.timing import Timing
+
+LAYOUT = 0.005
+"""Standard deviation of a latency's logarithm by where the model lies in memory."""
+_OF_MEDIAN = math.pi / 2
+"""Variance of a median over that of a mean."""
+MAX_REPEATS = 14
+"""Of bursts in a round: large models have fewer, two at least, since a round has its time."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What serving an artifact takes in a process of its own: time to load it, and the most memory of it.
+
+    ``notes``: what of it does not run as well as it might, and why.
+    """
+
+    load_ms: float
+    peak_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Race:
+    """Bursts by contestant, round and lap; those that could not run, and why; what serving the others takes.
+
+    Who left a race early has fewer rounds, the first ones. ``seconds``: from the first round's beginning to the last
+    one's end.
+    """
+
+    rounds: Mapping[str, tuple[tuple[SampleBatch, ...], ...]]
+    failed: Mapping[str, Failure]
+    serving: Mapping[str, Serving] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def length(self) -> int:
+        """Rounds so far."""
+        return max(map(len, self.rounds.values()), default=0)
+
+    def over(self, seconds: float) -> bool:
+        """Whether everybody had the fewest rounds, and one more would end later than ``seconds`` after the first."""
+        return self.length >= FEWEST and self.seconds * (1 + 1 / self.length) > seconds
+
+    def timing(self, name: str) -> Timing:
+        """All runs of a contestant."""
+        return Timing(tuple(ms for repeats in self.rounds[name] for batch in repeats for ms in batch))
+
+    def logs(self, rival: str, name: str) -> list[float]:
+        """Logarithm of how many times as fast as ``rival`` ``name`` is, in each round of both."""
+        return [log_ratio(*both) for both in zip(self.rounds[rival], self.rounds[name], strict=False)]
+
+    def expected(self, rival: str, name: str) -> float:
+        """The variance that a round of :meth:`logs` is expected to have, by how far its laps are apart."""
+        both = zip(self.rounds[rival], self.rounds[name], strict=False)
+        return expected_variance([log_ratios(*repeats) for repeats in both])
+
+    def ratio(self, rival: str, name: str, significance: float) -> Ratio:
+        """How many times as fast as ``rival`` ``name`` is."""
+        return Ratio.of(self.logs(rival, name), significance, self.expected(rival, name))
+
+
+def expected_variance(rounds: Sequence[np.ndarray]) -> float:
+    """Of the median over laps: what noise from lap to lap adds to it, and where two models lie in memory.
+
+    Laps that something else hit are as far off as they like, so of four and more the median deviation counts.
+    """
+    repeats = min(map(len, rounds), default=0)
+    if repeats < 2:
+        return 2 * LAYOUT**2
+    if repeats < 4:
+        inside = float(np.mean([np.var(one, ddof=1) for one in rounds])) / repeats
+    else:
+        inside = _OF_MEDIAN / repeats * float(np.median([_deviation(one) ** 2 for one in rounds]))
+    return inside + 2 * LAYOUT**2
+
+
+def _deviation(values: np.ndarray) -> float:
+    """The standard deviation of normal values, by their median deviation."""
+    numbers: list[float] = values.tolist()  # a few: NumPy's median takes ten times as long
+    middle = median(numbers)
+    return 1.4826 * median(abs(one - middle) for one in numbers)
+
+
+class RaceRunner:
+    """Where contestants run one at a time on the same cores. Use as a context manager: leaving it ends them all.
+
+    On one thread all are loaded in one process, and neighbouring bursts are microseconds apart. The pools of two
+    libraries on several threads slow each other down in one process, so there each contestant has its own. So has it
+    where one process fails, which tells who is to blame. ``failed`` says why one who failed is out.
+    """
+
+    def __init__(
+        self, artifacts: Mapping[str, Path], pool: MeasuringPool, cores: tuple[int, ...], order: random.Random
+    ) -> None:
+        self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._apart = pool.setting.target.threads > 1
+        self.failed: dict[str, Failure] = {}
+        self.serving: dict[str, Serving] = {}
+
+    def check(self) -> None:
+        """Load each in a process of its own, and check what it computes."""
+        self._sandboxes = {name: self._sandbox() for name in self._artifacts}
+        for sandbox in self._sandboxes.values():
+            sandbox.start()  # they read their modules side by side
+        for name in self._artifacts:
+            opened = self._sandboxes[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
+            if isinstance(opened, Failure):
+                self._fail(name, opened)
+                continue
+            self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
+            if not self._apart:
+                self._sandboxes[name].close()
+        if not self._apart:
+            self.start_sandboxes(self._sandboxes)
+
+    def start_sandboxes(self, names: Collection[str]) -> None:
+        """Give ``names`` processes to run in, that have loaded nothing yet."""
+        one = self._sandbox()
+        self._sandboxes = {name: self._sandbox() if self._apart else one for name in names}
+
+    def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
+        """Load ``names`` anew, in random order and elsewhere in memory, and let them run by laps; who fails is out.
+
+        Where a model lies in memory decides some tenths of a percent for as long as it lies there, so that laps are
+        no independent values, and rounds are.
+        """
+        while True:
+            apart, began = self._apart, time.monotonic()
+            warm = self._run(self._shuffled(names), reload=True)
+            found = self._run(self._repeat_order(warm, time.monotonic() - began), reload=False) if warm else {}
+            if apart == self._apart:
+                return {name: tuple(batches) for name, batches in found.items() if name not in self.failed}
+
+    def leave(self, names: Collection[str]) -> None:
+        """``names`` run no more rounds."""
+        for name in names:
+            sandbox = self._sandboxes.pop(name, None)
+            if sandbox is not None and sandbox not in self._sandboxes.values():
+                sandbox.close()
+
+    def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
+        """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
+        # A third of each batch was dropped.
+        repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
+        repeats = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
+        pairs = int(max(1.0, min(MAX_REPEATS, repeats) / 2))
+        orders = [self._shuffled(warm) for _ in range(pairs)]
+        return [name for order in orders for name in (*order, *reversed(order))]
+
+    def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[SampleBatch]]:
+        """A burst of each of ``names`` in turn, by name; what follows in one process is asked for at once."""
+        found: dict[str, list[SampleBatch]] = {}
+        for sandbox, group in itertools.groupby(names, key=self._sandboxes.get):
+            together = [name for name in group if name not in self.failed]
+            if sandbox is None or not together:
+                continue
+            paths = tuple(str(self._artifacts[name]) for name in together)
+            job = ReloadJob(paths, self._order.randrange(2**31)) if reload else SampleBatchesJob(paths)
+            answer = sandbox.call(job, self._pool.timeout_s)
+            if not isinstance(answer, Failure):
+                for name, batch in zip(together, answer.batches, strict=True):
+                    found.setdefault(name, []).append(batch)
+            elif self._apart:
+                self._fail(together[0], answer)
+            else:
+                self._part()
+                return {}
+        return found
+
+    def _part(self) -> None:
+        """Give everybody a process of its own from now on."""
+        for sandbox in {id(sandbox): sandbox for sandbox in self._sandboxes.values()}.values():
+            sandbox.close()
+        self._apart = True
+        self.start_sandboxes(self._sandboxes)
+
+    def _fail(self, name: str, failure: Failure) -> None:
+        self.failed[name] = failure
+        self.leave([name])
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self._pool.setting, self._cores, self._pool.memory_bytes)
+
+    def _shuffled(self, names: Collection[str]) -> list[str]:
+        return self._order.sample(list(names), len(names))
+
+    def __enter__(self) -> RaceRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(list(self._sandboxes))
+
+
+def race(
+    artifacts: Mapping[str, Path],
+    pool: MeasuringPool,
+    rounds: int,
+    still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
+) -> Race:
+    """Let ``artifacts`` race for at most ``rounds`` rounds.
+
+    Args:
+        artifacts: by contestant.
+        pool: whose setting and first cores are used.
+        rounds: the most rounds.
+        still: told the race so far after each round, says who goes on; with nobody left the race is over. By default
+            all go on.
+    """
+    taken: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
+    with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:
+        runner.check()
+        began = time.monotonic()
+        names: Collection[str] = [name for name in artifacts if name not in runner.failed]
+        so_far = Race({}, dict(runner.failed), runner.serving)
+        for _ in range(rounds):
+            for name, repeats in (runner.round(names) if names else {}).items():
+                taken[name].append(repeats)
+            there = {name: tuple(taken[name]) for name in artifacts if name not in runner.failed}
+            serving = {name: runner.serving[name] for name in there}
+            so_far = Race(there, dict(runner.failed), serving, time.monotonic() - began)
+            goes_on = still(so_far)
+            runner.leave([name for name in names if name not in goes_on])
+            names = goes_on
+            if not names:
+                break
+    return so_far

@@ -1,0 +1,1 @@
+"""Commands besides run and resume: compare, recheck, explain, pick, sweep, tune."""

@@ -1,0 +1,207 @@
+"""An artifact against each library as it comes, here and now: times, ratios, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits, beyond
+from collage_evo.accuracy.samples import Sample, write_samples
+from collage_evo.answer.baselines import Baseline, measure_as_it_comes
+from collage_evo.answer.race import Race, race
+from collage_evo.answer.sequential import Ratio, Stopping
+from collage_evo.backends.select import select_backends
+from collage_evo.backends.variants import AS_IT_COMES
+from collage_evo.commands.compared import ComparedArtifact
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.judging import BROKEN
+from collage_evo.placement.failure import Failure
+from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
+from collage_evo.report.progress import Reporter
+from collage_evo.run.context import RunContext, Workplace
+from collage_evo.run.samples import model_file
+from collage_evo.run.stages.held_out import judged
+from collage_evo.run.stages.model import lay_out, run_once
+from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, require_finite
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.presence import Lookout
+from collage_evo.target.private import machine_directory
+from collage_evo.target.processor import this_machine
+
+RANDOM_SAMPLES = 16
+TAKES_TURNS = 2.0
+"""A library that is farther behind the fastest takes no turns: the few runs that it made tell enough."""
+CLOSE = 0.01
+"""A ratio is told once its interval reaches no farther than this to either side."""
+
+
+def compare(
+    compared: ComparedArtifact,
+    reporter: Reporter,
+    budget: float | str | None = None,
+    libraries: Sequence[str] = (),
+    seconds: float = 30.0,
+    at_least: float = 1.0,
+) -> Comparison:
+    """Let an artifact and each library as it comes take turns, and judge them all on the same samples.
+
+    They are timed by the objective that the artifact was made for.
+
+    Args:
+        subject: what is compared.
+        reporter: hears how far it is.
+        budget: in place of the one that it was made for.
+        libraries: names of backends; all that are usable here by default.
+        seconds: of the turns; three rounds are made however long they take.
+        at_least: the ratio that has to be told: turns go on until it is clear whether the artifact is so many times
+            as fast, or time is over.
+
+    Raises:
+        CollageError: the file or the samples cannot be used.
+    """
+    with opened(compared, reporter) as (run, model, samples):
+        names = tuple(libraries) or tuple(compared.config.backends.use)
+        target = compared.config.target
+        with run.stage("each library as it comes"):
+            backends = select_backends(names, target.device, target.threads)
+            timing = run.config.fitness.timing.settings()
+            baselines = measure_as_it_comes(backends, run.work, run.whole, timing)
+        with run.stage("taking turns"):
+            turns = _race(run, compared.artifact, baselines, seconds, at_least)
+        with run.stage("errors on the samples"):
+            own = {ARTIFACT: compared.artifact} if ARTIFACT in turns.rounds else {}
+            ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
+            errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
+        sessions = run.whole.setting.sessions
+    found = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
+    return replace(found, sessions=sessions)
+
+
+@contextlib.contextmanager
+def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
+    """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
+    with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
+        place = Workplace(compared.config, Path(folder), reporter)
+        place.work.mkdir()
+        with Lookout(machine_directory(), place.name, reporter.log):
+            with place.stage("model"):
+                model, samples = _prepared(place, compared)
+            excused = beyond(compared.config.verify.tolerance, model.excused)
+            limits = Limits(BROKEN, excused=excused)  # how wrong it is, is measured, whatever it is
+            run = RunContext.at(place, limits)
+            try:
+                yield run, model, samples
+            finally:
+                run.pool.close()
+
+
+def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedModel, Path]:
+    model = run_once(compared.config, model_file(compared.config), [sample.feeds for sample in compared.samples[:1]])
+    lay_out(place, model)
+    if not compared.config.verify.keeps_nonfinite:
+        require_finite(model, compared.samples)
+    shapes = {name: tuple(sizes) for name, sizes in compared.shapes.items()}
+    made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
+    samples = place.work / "compared.npz"
+    write_samples(samples, expected_of(model, compared.samples or tuple(made), lambda count: HELD_OUT_SECONDS))
+    return model, samples
+
+
+def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], seconds: float, at_least: float) -> Race:
+    """The artifact and all libraries that are not far behind, until all ratios are told or time is over."""
+    times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
+    fastest = min(times.values(), default=math.inf)
+    near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
+    stopping = Stopping(run.config.final.rounds, max(1, len(near)), run.config.policy)
+
+    def still(so_far: Race) -> Collection[str]:
+        if ARTIFACT not in so_far.rounds or so_far.over(seconds):
+            return ()
+        run.reporter.advance()
+        rivals = [name for name in near if name in so_far.rounds]
+        known = all(_is_known(so_far.ratio(name, ARTIFACT, stopping.significance), at_least) for name in rivals)
+        return () if known and so_far.length in stopping.looks else list(so_far.rounds)
+
+    return race({**near, ARTIFACT: artifact}, run.whole, stopping.rounds, still)
+
+
+def _is_known(ratio: Ratio, at_least: float) -> bool:
+    """Whether it is clear on which side of ``at_least`` a ratio is, or the ratio itself is known closely."""
+    return not ratio.low <= at_least <= ratio.high or ratio.high <= ratio.low * math.exp(2 * CLOSE)
+
+
+def _comparison(
+    compared: ComparedArtifact,
+    model: PreparedModel,
+    turns: Race,
+    baselines: Sequence[Baseline],
+    errors: Mapping[str, Judgement | Failure],
+    asked: float | str,
+) -> Comparison:
+    significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=compared.config.policy).significance
+    libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in baselines)
+    ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
+    judgement = next((found for found in errors.values() if isinstance(found, Judgement)), None)
+    largest = limits_of(compared, model, asked, judgement).accepted
+    target = read_artifact(compared.artifact).target
+    return Comparison(
+        artifact=str(compared.artifact),
+        shapes=compared.shapes,
+        file=compared.file,
+        threads=target.threads,
+        cpu=this_machine().cpu,
+        samples=judgement.samples if judgement else 0,
+        sample_source=compared.sample_source,
+        metric=compared.config.accuracy.metric,
+        budget=largest if math.isfinite(largest) else None,
+        ours=ours,
+        libraries=libraries,
+        rounds=turns.length,
+        seconds=turns.seconds,
+        other_processor=this_machine().other_than(target.machine),
+        other_file=bool(compared.sha256) and model.digest != compared.sha256,
+    )
+
+
+def limits_of(
+    compared: ComparedArtifact, model: PreparedModel, asked: float | str, judgement: Judgement | None
+) -> Limits:
+    """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
+    metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
+    return Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
+
+
+def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:
+    own = baseline.variant == AS_IT_COMES
+    side = Side(baseline.name, own, baseline.outcome.latency_ms)
+    if baseline.outcome.failure is not None:
+        side = failed(side, baseline.outcome.failure)
+    side = _raced(side, turns, found)
+    if side.raced and ARTIFACT in turns.rounds:
+        return replace(side, over=turns.ratio(baseline.name, ARTIFACT, significance))
+    if side.latency_ms is not None and ARTIFACT in turns.rounds:
+        ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
+        judgement = side.reason or "so far behind that it took no turns"
+        return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=judgement)
+    return side
+
+
+def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
+    """``side`` with what the turns and the samples told of it."""
+    if isinstance(found, Judgement) and math.isfinite(found.error):
+        side = replace(side, error=max(0.0, found.error))
+    elif isinstance(found, Failure):
+        side = failed(side, found)
+    if side.name in turns.failed:
+        return failed(replace(side, latency_ms=None), turns.failed[side.name])
+    if side.name not in turns.rounds:
+        return side
+    served = turns.serving[side.name]
+    latency = turns.timing(side.name).median_ms
+    return replace(side, latency_ms=latency, raced=True, load_ms=served.load_ms, peak_bytes=served.peak_bytes)

@@ -1,0 +1,180 @@
+"""An answer and the front that it comes from, then and now: measured again, without a search.
+
+Placements are compiled for this machine from the run's own normalised model, so that one may run here whose artifact
+does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.baselines import measure_one
+from collage_evo.answer.race import Race, race
+from collage_evo.backends.registry import get_backend
+from collage_evo.codec import to_json
+from collage_evo.commands.compare import limits_of, opened
+from collage_evo.commands.compared import ComparedArtifact
+from collage_evo.files import write_whole
+from collage_evo.placement.failure import Failure
+from collage_evo.report.progress import Reporter
+from collage_evo.report.reasons import describe_failure, raw_words
+from collage_evo.report.rechecked import Again, Rechecked
+from collage_evo.report.result import FrontPoint
+from collage_evo.run.context import RunContext
+from collage_evo.run.front import marked
+from collage_evo.run.recorded import RecordedRun
+from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.held_out import judged
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.statistics import LEVEL
+from collage_evo.target.processor import this_machine
+
+FOLDER = "rechecked"
+"""In a run directory, or beside an artifact."""
+COPIED = ("normalised.onnx", "ranges.json", "records")
+"""What of a run's work is needed to compile its placements again."""
+MOST = 8
+"""Points of the front that are measured again, the answer among them."""
+
+
+def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.0) -> Rechecked:
+    """Compile, judge and time what a run found, here and now; of a lone artifact that alone.
+
+    Args:
+        subject: what is measured again.
+        reporter: hears how far it is.
+        seconds: of the turns; three rounds are made however long they take.
+
+    Raises:
+        CollageError: the file or the samples cannot be used.
+    """
+    with opened(compared, reporter) as (run, model, samples):
+        points = _points(compared)
+        with run.stage("compiling for this machine"):
+            artifacts, failed = _compiled(run, compared, points)
+        with run.stage("taking turns"):
+            turns = _race(run, artifacts, seconds)
+        failed |= turns.failed
+        with run.stage("errors on the samples"):
+            errors = {name: judged(run, artifacts[name], samples) for name in turns.rounds}
+    found = next((one for one in errors.values() if isinstance(one, Judgement)), None)
+    limits = limits_of(compared, model, compared.asked, found)
+    target = read_artifact(compared.artifact).target
+    return Rechecked(
+        artifact=str(compared.artifact),
+        made_on=target.machine.cpu,
+        cpu=this_machine().cpu,
+        other_processor=this_machine().other_than(target.machine),
+        samples=found.samples if found else 0,
+        sample_source=compared.sample_source,
+        largest=limits.accepted if math.isfinite(limits.accepted) else None,
+        rounds=turns.length,
+        points=_again(points, turns, errors, failed, limits),
+    )
+
+
+def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], place: Path) -> Path:
+    """Keep what was found beside what was there: in a folder of the run, or of the artifact's name."""
+    own = compared.artifact.absolute()
+    folder = (
+        place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
+    )
+    folder.mkdir(exist_ok=True)
+    paths = (folder / f"{number:03d}.json" for number in itertools.count())
+    path = next(path for path in paths if not path.exists())
+    write_whole(path, to_json(found, indent=1))
+    return path
+
+
+def _points(compared: ComparedArtifact) -> Mapping[str, FrontPoint]:
+    """The front's points by name, the answer first; of a lone artifact one that says what it says of itself."""
+    if compared.run is None:
+        error = compared.info.get("accuracy", {}).get("error")
+        return {"answer": FrontPoint(math.nan, error, "", "the artifact", (), answer=True)}
+    front = sorted(compared.run.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))
+    return {"answer" if p.answer else f"point-{k}": p for k, p in enumerate(front[:MOST])}
+
+
+def _compiled(
+    run: RunContext, compared: ComparedArtifact, points: Mapping[str, FrontPoint]
+) -> tuple[dict[str, Path], dict[str, Failure]]:
+    """Artifacts by name, made here, and why there is none; the answer is the one that was given out, if it loads."""
+    found: dict[str, Path] = {"answer": compared.artifact} if "answer" in points else {}
+    failed: dict[str, Failure] = {}
+    if compared.run is None:
+        return found, failed
+    _take(compared.run, run.work)
+    keyed = {name: point.key for name, point in points.items() if point.key}
+    foreign = bool(this_machine().other_than(read_artifact(compared.artifact).target.machine))
+    wanted = {n: compared.run.placement(key) for n, key in keyed.items() if foreign or n != "answer"}
+    if wanted:
+        for name, written in write_placements(run, wanted, compared.run.space).items():
+            if isinstance(written, Failure):
+                failed[name] = written
+                found.pop(name, None)
+            else:
+                found[name] = written
+    for name, point in points.items():
+        if point.single and not point.key and (foreign or name != "answer"):
+            backend, _, variant = point.single.partition("/")
+            library = get_backend(backend)
+            one = measure_one(library, library.variant(variant or "default"), run.work / f"{name}.collage", run.pool)
+            if one.failure is not None and one.latency_ms is None:
+                failed[name] = one.failure
+                found.pop(name, None)
+            else:
+                found[name] = run.work / f"{name}.collage"
+    return found, failed
+
+
+def _take(recorded: RecordedRun, work: Path) -> None:
+    for name in COPIED:
+        source = recorded.directory / "work" / name
+        if source.is_dir():
+            shutil.copytree(source, work / name)
+        elif source.exists():
+            shutil.copyfile(source, work / name)
+
+
+def _race(run: RunContext, artifacts: Mapping[str, Path], seconds: float) -> Race:
+    def still(so_far: Race) -> Collection[str]:
+        run.reporter.advance()
+        return () if so_far.over(seconds) else list(so_far.rounds)
+
+    return race(artifacts, run.whole, run.config.final.rounds, still)  # by the objective, as it was timed then
+
+
+def _again(
+    points: Mapping[str, FrontPoint],
+    turns: Race,
+    errors: Mapping[str, Judgement | Failure],
+    failed: Mapping[str, Failure],
+    limits: Limits,
+) -> tuple[Again, ...]:
+    now: dict[str, FrontPoint] = {}
+    for name, point in points.items():
+        if name in turns.rounds:
+            judgement = errors[name]
+            error = max(0.0, judgement.error) if isinstance(judgement, Judgement) else None
+            error = error if error is not None and math.isfinite(error) else None
+            ms, fit = turns.timing(name).median_ms, limits.allows(error, point.exact)
+            now[name] = replace(point, latency_ms=ms, error=error, feasible=fit, raced=True, remark="")
+    front = {(p.key, p.single, p.how): p for p in marked(now.values())}
+    significance = (1.0 - LEVEL) / max(1, len(turns.rounds) - 1)  # so that all together err as seldom as one
+    return tuple(
+        Again(
+            None if math.isnan(point.latency_ms) and point.error is None else point,
+            front.get((point.key, point.single, point.how)),
+            describe_failure(failed[name]) if name in failed else "",
+            turns.ratio("answer", name, significance) if {"answer", name} <= turns.rounds.keys() else None,
+            raw_words(failed.get(name)),
+        )
+        for name, point in points.items()
+    )

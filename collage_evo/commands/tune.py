@@ -1,0 +1,36 @@
+"""``tune``: measures a model's costs and seeds, then lets Optuna tune the genetic search on what was learned."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from collage_evo.config import Config
+from collage_evo.report.progress import Reporter
+from collage_evo.report.study import Trials, read_trials, write_plots
+from collage_evo.run.at_work import at_work
+from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.stages.evolve import tuning_storage
+from collage_evo.run.store import Store
+from collage_evo.search.tuning.tuning import open_study
+
+MEASURED = "tuned_on"
+"""The stage that keeps how many placements are measured."""
+
+
+def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
+    """Tune, write the chosen values into the directory's configuration, and plots; an interrupted one goes on.
+
+    Raises:
+        CollageError: bad input, configuration or a missing backend.
+    """
+    # A population's worth of placements is measured end to end: what is learned from them makes the targets.
+    # So many stay enough where it goes on: the population in the configuration is then the one that was chosen.
+    with at_work(directory):
+        count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
+        measured = {"tune": True, "evaluations": count, "seconds": math.inf}
+        config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
+        evaluate(config, directory, reporter, Flow.search)
+        study = open_study(tuning_storage(directory))
+        write_plots(study, directory)
+        return read_trials(study)

@@ -1,0 +1,74 @@
+"""Costs of copies: takes a device beside the host, gives what it costs to bring a tensor there and back.
+
+They are timed once a run, at several sizes, from page-locked memory, as sessions copy; what lies between is taken as
+linear in the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy.optimize import nnls
+
+from collage_evo.backends.registry import device_of
+from collage_evo.costs.database import CostDatabase
+from collage_evo.errors import UnavailableError
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.jobs import CopyJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
+from collage_evo.placement.failure import Failure
+from collage_evo.runtime.timing import Timing
+from collage_evo.target.target import CPU, Target
+
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
+"""Bytes of the copies that are timed."""
+RUNS = 30
+PROTOCOL = 2
+"""Goes up when the way of timing changes."""
+
+
+def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
+    """Those that work in the device's memory."""
+    return frozenset(engine for engine in engines if device_of(*engine) != CPU)
+
+
+def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase) -> Copies:
+    """What copies to the target's device and back cost, through the run's own database and the one all runs share.
+
+    Raises:
+        UnavailableError: the device does not copy; the message says why.
+    """
+    found: dict[CopyJob, Measured] = {}
+    for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
+        key = copy_key(pool.setting.target, job)
+        answer = own.get(key) or shared.get(key)
+        if not isinstance(answer, Measured):
+            (reply,) = pool.map([job])
+            answer = reply.answer
+        if isinstance(answer, Failure):
+            raise UnavailableError(f"target {pool.setting.target.device}: copies cannot be timed: {answer}")
+        for database in (own, shared):
+            database.put(key, answer)
+        found[job] = answer
+
+    def border(to_device: bool) -> Border:
+        times = {job.nbytes: one.times_ms for job, one in found.items() if job.to_device == to_device}
+        return fit_copies({nbytes: Timing(ms).median_ms for nbytes, ms in times.items()})
+
+    return Copies(border(True), border(False))
+
+
+def copy_key(target: Target, job: CopyJob) -> str:
+    """What a copy's cost is kept under."""
+    direction = "there" if job.to_device else "back"
+    return target.key("copies", f"protocol{PROTOCOL}", direction, f"{job.nbytes} bytes", f"runs{job.runs}")
+
+
+def fit_copies(ms: Mapping[int, float]) -> Border:
+    """Fixed ms and ms a MB, neither below zero, from times by bytes. Errors count in relation to the time."""
+    took = np.array([*ms.values()])
+    terms = np.array([[1.0, nbytes / BYTES_PER_MB] for nbytes in ms])
+    (fixed, rate), _ = nnls(terms / took[:, None], np.ones(len(took)))
+    return Border(float(fixed), float(rate))

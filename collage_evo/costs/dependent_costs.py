@@ -1,0 +1,86 @@
+"""Measures regions of backends that stand on others, such as lanes: what replaces most first, while its kind wins.
+
+Such a region runs its parts on another backend's pieces, so that no sum of matches tells what it takes; and there are
+few of them, each of many operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from collage_evo.costs.matches import BATCH, CostMeter, Costs
+from collage_evo.graph.ir import NodeSet, members
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Fault
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.cover.dynamic_program import cheapest_covers
+
+TRIED = 3
+"""Regions of an engine that are measured before it may be given up. Chosen: the largest ones come first, and two may
+be exceptions."""
+LOST = 1.05
+"""An engine is given up when each of its regions took more than this many times what it would replace. Chosen a
+little above 1: what would be replaced is partly an estimate, and without its borders."""
+HOPELESS = 1.5
+"""Or when the first, its largest, took more than this many times as much. Chosen: on two threads what came near to
+what it would replace took 1.1 to 1.4 times as long (docs/results.md)."""
+STATES = 30_000
+"""That the dynamic program examines to tell what regions would replace."""
+
+
+def measure_dependents(
+    costs: Costs,
+    meter: CostMeter,
+    space: SearchSpace,
+    dependents: Iterable[int],
+    on_done: Callable[[int], None],
+) -> None:
+    """Measure ``dependents``, matches of ``space`` by index, until the time for costs is gone.
+
+    ``space``: what there is without them.
+    """
+    node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
+    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in dependents}
+    waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
+    ratios: dict[Engine, list[float]] = {}
+    while waiting and not meter.over():
+        waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
+        some = _next(space, waiting, ratios)
+        waiting = [index for index in waiting if index not in some]
+        costs.measure(some, on_done)
+        for index in some:
+            ms = _took_ms(costs, index)
+            if ms is not None:
+                ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
+
+
+def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:
+    """The first of ``waiting`` that are measured together, but one of each engine of which nothing is known yet."""
+    some: list[int] = []
+    begun: set[Engine] = set()
+    for index in waiting:
+        engine = space.matches[index].engine
+        if engine in ratios or engine not in begun:
+            begun.add(engine)
+            some.append(index)
+    return some[:BATCH]
+
+
+def _took_ms(costs: Costs, index: int) -> float | None:
+    """What was measured; infinite where that was too slow to end. A cut that was refused says nothing of others."""
+    failure = costs.failures.get(index)
+    far_behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+    return math.inf if far_behind else costs.ms.get(index)
+
+
+def _lost(ratios: Sequence[float]) -> bool:
+    return bool(ratios) and min(ratios) > (LOST if len(ratios) >= TRIED else HOPELESS)
+
+
+def _node_ms(space: SearchSpace, cover: Iterable[int]) -> Mapping[int, float]:
+    return {node: space.ms_per_node(match) for match in cover for node in members(space.matches[match].nodes)}
+
+
+def _sum_ms(node_ms: Mapping[int, float], nodes: NodeSet) -> float:
+    return sum(node_ms[node] for node in members(nodes))

@@ -1,0 +1,324 @@
+"""Costs of matches, in ms, for those that are asked for: every distinct structure is timed once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.select import exact_arithmetic
+from collage_evo.costs.database import CostDatabase
+from collage_evo.graph.extract import structural_hash
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.builders import Builders, build_job
+from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
+from collage_evo.measure.jobs import CostJob, bare
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.patterns.match import Match
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.precision.transforms.piece import structure_text
+from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.target.target import CPU, Target
+
+PROTOCOL = 13
+"""Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
+
+BATCH = 12
+"""Matches that are compiled, then timed, together, where there is time for so many."""
+FIRST_BATCH = 4
+"""Those before it is known how long one takes."""
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Standalone cost of each match in ms (inf: unusable, and why)."""
+
+    standalone_ms: tuple[float, ...]
+    failures: Mapping[int, Failure]
+    estimated: frozenset[int] = frozenset()
+    """Matches that were not measured: their cost is what is expected from those that were."""
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them.
+
+    ``nonfinite``: only those that do not lose NaN and infinity.
+    """
+
+    timing: TimingSettings
+    flush: bool
+    seconds: float = math.inf
+    nonfinite: bool = False
+
+
+def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
+    """What a match's cost is kept under: equal for matches that must cost the same."""
+    backend = get_backend(match.backend)
+    timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
+    written = structure_text(graph, match.nodes, match.edits)
+    engine = target.key(match.backend, version, match.family[1])
+    checked = "|nonfinite" if settings.nonfinite else ""
+    timed = f"runs{timing.min_runs},{timing.min_seconds:g}{checked}"
+    return f"{_structure_key(graph, match, settings)}{written}|{engine}|{timed}"
+
+
+def _structure_key(graph: Graph, match: Match, settings: CostSettings) -> str:
+    """The structure, and to the nearest power of two how much is flushed, which depends on the rest of the model."""
+    device, widths = device_of(*match.engine), widths_of(*match.family, match.numerics)
+    known: dict[tuple[NodeSet, str, Widths, bool], str] = graph.memo.setdefault("structures of costs", {})
+    place = match.nodes, device, widths, settings.flush
+    if place not in known:
+        flushed = "0"
+        if settings.flush and device == CPU:
+            flushed = str(flush_bytes(graph, match.nodes, widths).bit_length())
+        elif settings.flush:
+            flushed = f"{device_flush_bytes(graph, match.nodes, widths).bit_length()} on {device}"
+        known[place] = f"protocol{PROTOCOL}|{structural_hash(graph, match.nodes)}|flush{flushed}"
+    return known[place]
+
+
+class CostMeter:
+    """Measures node sets on engines, through the run's own database and the one that all runs share.
+
+    Once the time for costs is over, what is not known stays so.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        pool: MeasuringPool,
+        builders: Builders,
+        own: CostDatabase,
+        shared: CostDatabase,
+        settings: CostSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.graph = graph
+        self._pool = pool
+        self._builders = builders
+        self._own = own
+        self._shared = shared
+        self._settings = settings
+        self._clock = clock
+        self._began = clock()
+        self._spent = 0.0
+        """Seconds in which ``measured`` were compiled and timed."""
+        self.measured = 0
+        self.contended = 0
+        self.cache_hits = 0
+
+    def key(self, match: Match) -> str:
+        """Equal for matches that must cost the same."""
+        return cost_key(self.graph, match, self._pool.setting.target, self._settings)
+
+    def exact(self, match: Match) -> bool:
+        """Whether it computes in float32 throughout."""
+        return exact_arithmetic(match)
+
+    def over(self, share: float = 1.0) -> bool:
+        """Whether so much of the time for costs is gone: nothing more is measured."""
+        return self._left_s(share) <= 0
+
+    def _left_s(self, share: float) -> float:
+        return share * self._settings.seconds - (self._clock() - self._began)
+
+    def extend(self, share: float) -> None:
+        """Allow more time, as a share of what there was."""
+        self._settings = replace(self._settings, seconds=(1 + share) * self._settings.seconds)
+
+    def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
+        """What is known without measuring, by key."""
+        answers: dict[str, Measured | Failure] = {}
+        for key in dict.fromkeys(map(self.key, matches)):
+            known = self._own.get(key)
+            if known is None and (known := self._shared.get(key)) is not None:
+                self._own.put(key, known)
+            if known is not None:
+                answers[key] = known
+        self.cache_hits += len(answers)
+        return answers
+
+    def measure(
+        self,
+        matches: Sequence[Match],
+        give_up_ms: Callable[[Match], float],
+        on_done: Callable[[int], None],
+        share: float = 1.0,
+        on_answer: Callable[[str, Measured | Failure], None] = lambda key, answer: None,
+    ) -> dict[str, Measured | Failure]:
+        """Answers by key; what the database knows is not measured again.
+
+        Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` hears each answer of
+        this machine as it comes; ``give_up_ms`` is asked just before a match is timed, and may go by what it heard.
+        """
+        answers = self.recall(matches)
+        todo: dict[str, Match] = {}
+        for match in matches:
+            if (key := self.key(match)) not in answers:
+                todo.setdefault(key, match)
+        on_done(len(matches) - len(todo))
+        keys = list(todo)
+        while keys and not self.over(share):
+            count, began = self._affordable(share), self._clock()
+            some, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
+            for key, answer in self._answers(some, give_up_ms, share):
+                self._own.put(key, answer)
+                # What may be the machine's fault of the moment is not passed on to other runs.
+                contended = isinstance(answer, Measured) and answer.contended
+                if not contended and not (isinstance(answer, Failure) and answer.fault.passing):
+                    self._shared.put(key, answer)
+                self.contended += contended
+                answers[key] = answer
+                self.measured += 1
+                on_answer(key, answer)
+                on_done(1)
+            self._spent += self._clock() - began
+        return answers
+
+    def _affordable(self, share: float) -> int:
+        """How many are compiled next: as many as can be timed in what is left, if they take as long as others did."""
+        left = self._left_s(share)
+        if math.isinf(left):
+            return BATCH
+        if not self.measured:
+            return FIRST_BATCH
+        return max(1, min(BATCH, int(left * self.measured / max(self._spent, 1e-9))))
+
+    def _answers(
+        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float], share: float
+    ) -> Iterator[tuple[str, Measured | Failure]]:
+        """Compile all, then time those that could be, while ``share`` of the time is not over.
+
+        One of each node set is timed before the others: it tells when these are to be given up.
+        """
+        builds = {key: build_job(match) for key, match in matches.items()}
+        failed = self._builders.build(builds.values(), self._left_s(share))
+        known = {build: failure for build, failure in failed.items() if failure.fault is not Fault.CLOSED}
+        yield from ((key, known[build]) for key, build in builds.items() if build in known)
+        able = {key: match for key, match in matches.items() if builds[key] not in failed}
+        first = {match.nodes: key for key, match in reversed(able.items())}
+        leaders = set(first.values())
+        for wave in (leaders, able.keys() - leaders):
+            keys = [key for key in able if key in wave]
+            jobs = [self._job(able[key], give_up_ms) for key in keys]
+            for key, reply in zip(keys, self._pool.map(jobs, lambda: self.over(share)), strict=True):
+                if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
+                    yield key, reply.answer
+
+    def _job(self, match: Match, give_up_ms: Callable[[Match], float]) -> CostJob:
+        return CostJob(bare(match), self._settings.timing, give_up_ms(match), self._settings.flush)
+
+
+def cost_ms(answer: Measured | Failure) -> float:
+    """What was measured, in ms; infinite where it failed."""
+    return math.inf if isinstance(answer, Failure) else Timing(answer.times_ms).median_ms
+
+
+class Costs:
+    """What is known so far of a graph's matches: ms by index, or why there is none.
+
+    A match is given up when it takes ``far_behind`` times as long as the best known way of running its operators.
+    """
+
+    def __init__(self, meter: CostMeter, matches: Sequence[Match], far_behind: float) -> None:
+        self._meter = meter
+        self._matches = matches
+        self._far_behind = far_behind
+        self._best: dict[tuple[NodeSet, bool], float] = {}
+        self._single_ms: dict[tuple[int, str, str], float] = {}
+        self._alike: dict[str, list[int]] = {}
+        self.ms: dict[int, float] = {}
+        self.failures: dict[int, Failure] = {}
+        for index, match in enumerate(matches):
+            self._alike.setdefault(meter.key(match), []).append(index)
+
+    def known(self, index: int) -> bool:
+        """Whether match ``index`` was measured, or refused."""
+        return index in self.ms or index in self.failures
+
+    def recall(self) -> None:
+        """Take what was measured before, or meanwhile in other ways."""
+        unknown = [match for index, match in enumerate(self._matches) if not self.known(index)]
+        for key, answer in self._meter.recall(unknown).items():
+            self._record(key, answer)
+
+    def measure(self, wanted: Iterable[int], on_done: Callable[[int], None], share: float = 1.0) -> None:
+        """Measure matches, in order, until ``share`` of the time is gone, and so know all that must cost the same.
+
+        One is refused unmeasured when one of its operators alone is known to take its backend ``far_behind`` times
+        as long as all of its operators take the best backends.
+        """
+        todo = []
+        for index in dict.fromkeys(wanted):
+            if self.known(index):
+                on_done(1)
+            elif failure := self._hopeless(self._matches[index]):
+                self.failures[index] = failure
+                on_done(1)
+            else:
+                todo.append(index)
+        asked = [self._matches[index] for index in todo]
+        answers = self._meter.measure(asked, self.give_up_ms, on_done, share, self._record)
+        for index in todo:  # what the database knew
+            key = self._meter.key(self._matches[index])
+            if key in answers and not self.known(index):
+                self._record(key, answers[key])
+
+    def give_up_ms(self, match: Match) -> float:
+        """Above this a match is far behind the best known way; infinite where none is known.
+
+        What computes in float32 is held against its like only: the budget of errors may leave nothing else.
+        """
+
+        def best(nodes: NodeSet) -> float:
+            exactly = self._best.get((nodes, True), math.inf)
+            return exactly if self._meter.exact(match) else min(exactly, self._best.get((nodes, False), math.inf))
+
+        return self._far_behind * min(best(match.nodes), sum(best(1 << node) for node in members(match.nodes)))
+
+    def _hopeless(self, match: Match) -> Failure | None:
+        """Why a match need not be measured; None where it should be."""
+        if match.nodes.bit_count() == 1:
+            return None
+        bound = self.give_up_ms(match)
+        for node in members(match.nodes):
+            single_ms = self._single_ms.get((node, *match.engine), 0.0)
+            if single_ms > bound:
+                why = f"one of its operators alone takes {single_ms:.2f} ms on {match.backend}"
+                return Failure(Fault.FAR_BEHIND, why)
+        return None
+
+    def _record(self, key: str, answer: Measured | Failure) -> None:
+        ms = cost_ms(answer)
+        for index in self._alike[key]:
+            match = self._matches[index]
+            if isinstance(answer, Failure):
+                self.failures[index] = answer
+                continue
+            self.ms[index] = ms
+            kind = (match.nodes, self._meter.exact(match))
+            self._best[kind] = min(self._best.get(kind, math.inf), ms)
+            if match.nodes.bit_count() == 1:
+                self._single_ms[(next(members(match.nodes)), *match.engine)] = ms
+
+
+def measure_costs(
+    meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
+) -> CostTable:
+    """Measure every match: single operators first, backend by backend in order of first appearance, then larger
+    matches, one after the other on all backends, so that what is compared is measured in the same minute."""
+    costs = Costs(meter, matches, far_behind)
+    order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
+    phases: dict[int, list[int]] = {}
+    for index, match in enumerate(matches):
+        single = match.nodes.bit_count() == 1
+        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
+    for phase in sorted(phases):
+        by_nodes = sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine]))
+        costs.measure(by_nodes, on_done)
+    table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
+    return CostTable(table, costs.failures)

@@ -1,0 +1,176 @@
+"""Costs from profiles: takes a graph's matches, has libraries profile the whole model, gives ms by node and engine.
+
+A library tells what each of its kernels takes while the model runs in it, warm caches and fused operators included. A
+kernel's time is that of the heavy operators in it: what is fused into a convolution costs nothing there. All nodes of
+an engine together take what its whole part of the model takes without the profiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.profiled import HasProfiler
+from collage_evo.backends.variants import plain_name
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import multiply_adds, touched_bytes
+from collage_evo.measure.answers import KernelTimes
+from collage_evo.measure.builders import Builders, build_job
+from collage_evo.measure.jobs import KernelsJob, bare
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.patterns.match import Match, Region
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Failure
+from collage_evo.precision.transforms.edits import joined, within
+from collage_evo.runtime.timing import Timing, TimingSettings
+
+SITE_ROUNDS = 3
+"""Regions that are profiled for the rewrites on one engine, where their sites overlap."""
+
+PROFILED_TOGETHER = 3
+"""Regions that are compiled together before they are profiled."""
+PROFILE_S = 0.5
+"""For the runs of a region with the profiler."""
+
+NodeMs = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class ProfileRequest:
+    """A region to be profiled on ``engine``, and whose costs it tells.
+
+    ``sites``: where something is rewritten, with the engines whose costs those are; elsewhere it tells nothing then.
+    """
+
+    engine: Engine
+    region: Region
+    sites: tuple[tuple[Engine, NodeSet], ...] = ()
+
+    @property
+    def tells(self) -> Mapping[Engine, NodeSet]:
+        """The nodes of engines whose costs these are."""
+        found: dict[Engine, NodeSet] = {}
+        for engine, nodes in self.sites or ((self.engine, self.region.nodes),):
+            found[engine] = found.get(engine, 0) | nodes
+        return found
+
+
+def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
+    """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
+
+    One that writes a lower precision has all of it that its matches have. Then the same parts rewritten: at as many
+    sites as do not overlap, whichever rewrites these are of.
+    """
+    taken: dict[Engine, NodeSet] = {}
+    for match in matches:
+        device = backends[match.backend].variant(match.variant).device
+        taken[match.backend, device] = taken.get((match.backend, device), 0) | match.nodes
+    plain: dict[Engine, list[Match]] = {}
+    rewritten: dict[Engine, list[Match]] = {}
+    for match in matches:
+        variant = backends[match.backend].variant(match.variant)
+        if variant.device == "cpu" and isinstance(backends[match.backend], HasProfiler):
+            engine = match.backend, plain_name(match.variant)
+            (rewritten if match.rewrites else plain).setdefault(engine, []).append(match)
+    found = []
+    for engine, some in plain.items():
+        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+            written = joined(within(match.numerics, nodes) for match in some)
+            if written or not any(match.numerics for match in some):
+                found.append(ProfileRequest(engine, Region(nodes, engine[0], some[0].family[1], edits=written)))
+    for engine, some in rewritten.items():
+        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+            for chosen in _rounds(some, nodes):
+                inside = reduce(or_, (site for _, site in chosen))
+                numerics = [within(match.numerics, site) for (_, site), match in chosen.items()]
+                numerics += [within(match.numerics, nodes & ~inside) for match in plain.get(engine, ())]
+                region = Region(nodes, engine[0], some[0].family[1], edits=joined([*numerics, tuple(chosen)]))
+                sites = tuple((match.engine, site) for (_, site), match in chosen.items())
+                found.append(ProfileRequest(engine, region, sites))
+    return found
+
+
+def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[str, NodeSet], Match]]:
+    """The sites of ``matches`` inside ``nodes``, each with a match, in as few rounds as may be, none of which has two
+    that overlap."""
+    left = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
+    for _ in range(SITE_ROUNDS):
+        chosen, taken = {}, 0
+        for sites in sorted(left):
+            if not sites[1] & taken:
+                chosen[sites] = left.pop(sites)
+                taken |= sites[1]
+        if chosen:
+            yield chosen
+
+
+def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
+    """``nodes`` in connected convex parts: all of them, where no path leaves them and comes back."""
+    level: list[int] = []
+    for index in range(len(graph.nodes)):
+        here = nodes >> index & 1
+        level.append(max((level[i] + ((nodes >> i & 1) != here) for i in members(graph.pred[index])), default=0))
+    parts = []
+    for depth in sorted({level[index] for index in members(nodes)}):
+        left = sum(1 << index for index in members(nodes) if level[index] == depth)
+        while left:
+            part, reached = 0, left & -left
+            while reached:
+                part |= reached
+                around = 0
+                for index in members(reached):
+                    around |= graph.pred[index] | graph.succ[index]
+                reached = around & left & ~part
+            parts.append(part)
+            left &= ~part
+    return parts
+
+
+def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[Engine, dict[int, float]]:
+    """What each node of the region takes, by the engine whose cost it is: together what the region takes without the
+    profiler.
+
+    Where that was disturbed, kernels' own medians say more: few of so short ones are.
+    """
+    found = dict.fromkeys(members(asked.region.nodes), 0.0)
+    for nodes, ms in answer.kernels:
+        for node, share in _shares(graph, nodes & asked.region.nodes).items():
+            found[node] += ms * share
+    together = sum(found.values())
+    scale = 1.0 if answer.contended or not together else Timing(answer.times_ms).median_ms / together
+    return {who: {node: found[node] * scale for node in members(nodes)} for who, nodes in asked.tells.items()}
+
+
+def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
+    """How a kernel's time is shared out: by multiply-adds; where there are none, by the bytes touched."""
+    weights = {node: float(multiply_adds(graph, 1 << node)) for node in members(nodes)}
+    if not any(weights.values()):
+        weights = {node: 1.0 + touched_bytes(graph, 1 << node) for node in members(nodes)}
+    total = sum(weights.values())
+    return {node: weight / total for node, weight in weights.items()}
+
+
+def profile_regions(
+    pool: MeasuringPool,
+    builders: Builders,
+    timing: TimingSettings,
+    asked: Sequence[ProfileRequest],
+    over: Callable[[], bool],
+) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
+    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``.
+
+    The first ones always: without any, nothing is known of what parts of the model take.
+    """
+    for first in range(0, len(asked), PROFILED_TOGETHER):
+        some = asked[first : first + PROFILED_TOGETHER]
+        if first and over():
+            return
+        failed = builders.build(build_job(one.region) for one in some)
+        able = [one for one in some if build_job(one.region) not in failed]
+        yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
+        jobs = [KernelsJob(bare(one.region), timing, PROFILE_S) for one in able]
+        for one, reply in zip(able, pool.map(jobs), strict=True):
+            yield one, reply.answer

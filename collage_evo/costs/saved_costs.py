@@ -1,0 +1,126 @@
+"""The costs of a run as a file: a resumed run searches the space that it searched before, whatever is known since."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.enumerate import Matches
+from collage_evo.costs.matches import CostTable
+from collage_evo.errors import DamagedFile
+from collage_evo.files import MADE_AGAIN, read_json, write_json
+from collage_evo.graph.extract import content_hash
+from collage_evo.graph.ir import Graph
+from collage_evo.patterns.match import Match
+from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Terms
+from collage_evo.placement.space import SearchSpace
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.precision.transforms.edits import edits_text
+from collage_evo.target.target import Target
+
+
+@dataclass(frozen=True)
+class MeasuredCosts:
+    """Standalone costs, and the search space with the additive model made from them."""
+
+    table: CostTable
+    space: SearchSpace
+    measured: int
+    contended: int
+    """Of the measured: how many were taken while the cores were shared or far apart, however often."""
+    cache_hits: int
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What the file holds."""
+
+    key: str
+    matches: tuple[Match, ...]
+    match_ms: tuple[float | None, ...]
+    borders: tuple[tuple[str, str, float, float], ...]
+    families: tuple[tuple[str, str, str, str], ...]
+    estimated: frozenset[int]
+    standalone_ms: tuple[float | None, ...]
+    failures: Mapping[int, Failure]
+    expected: frozenset[int]
+    counts: tuple[int, int, int]
+    on_device: frozenset[Engine]
+    copies: Copies
+    terms: Terms
+
+    def __post_init__(self) -> None:
+        count = len(self.matches)
+        named = {*self.failures, *self.estimated, *self.expected}
+        sizes = {len(self.match_ms), *map(len, self.terms.values())}
+        if sizes != {count} or not named <= set(range(count)):
+            raise ValueError(f"it has not one cost for each of {count} matches")
+
+
+def costs_key(graph: Graph, found: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
+    """What costs are of: other ones under another key."""
+    parts = [target.digest, content_hash(graph, graph.all_nodes)]
+    parts += sorted(map(_text, found.matches))
+    parts += filter(None, [policy.text])
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _text(match: Match) -> str:
+    text = f"{match.nodes:x} {match.engine} {match.family} {edits_text(match.numerics) or 0}"
+    return f"{text} {edits_text(match.rewrites)}" if match.rewrites else text
+
+
+def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
+    """Keep ``costs`` whole or not at all, every number to the bit."""
+    space, table = costs.space, costs.table
+    saved = _Saved(
+        key=key,
+        matches=space.matches,
+        match_ms=space.cost.match_ms,
+        borders=tuple((*engine, border.fixed_ms, border.ms_per_mb) for engine, border in space.cost.borders.items()),
+        families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
+        on_device=space.cost.on_device,
+        copies=space.cost.copies,
+        estimated=space.cost.estimated,
+        terms=space.terms,
+        standalone_ms=table.standalone_ms,
+        failures=table.failures,
+        expected=table.estimated,
+        counts=(costs.measured, costs.contended, costs.cache_hits),
+    )
+    write_json(path, _Saved, saved)
+
+
+def read_costs(
+    path: Path, key: str | None, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
+) -> MeasuredCosts | None:
+    """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
+
+    ``key`` None: whatever it was kept under, for who reads what another run measured of ``graph``.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
+        return None
+    if any(match.nodes & ~graph.all_nodes for match in saved.matches):
+        raise DamagedFile(f"{path} is not of this graph: {MADE_AGAIN}")
+    cost = CostModel(
+        _finite_or_not(saved.match_ms),
+        {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
+        saved.estimated,
+        {(one, its): (other, base) for one, its, other, base in saved.families},
+        saved.on_device,
+        saved.copies,
+    )
+    table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
+    return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, saved.terms), *saved.counts)
+
+
+def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(math.inf if ms is None else ms for ms in times)

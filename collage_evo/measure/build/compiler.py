@@ -1,0 +1,183 @@
+"""Compiles regions and whole models through their backends: takes nodes, gives pieces, kept on disk by content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import InputError
+from collage_evo.graph.data import given_inputs
+from collage_evo.graph.extract import content_hash
+from collage_evo.graph.files import digest
+from collage_evo.graph.indices import (
+    IndexVerdict,
+    indices_of_model,
+    joined,
+    limits_of,
+    limits_of_32_bits,
+    limits_of_32_bits_of_model,
+    stray_index,
+)
+from collage_evo.graph.ir import Graph, Tensor, members
+from collage_evo.graph.origin import node_names
+from collage_evo.graph.outputs import computed_outputs
+from collage_evo.graph.read import declared_tensor
+from collage_evo.graph.scopes import operators
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.precision.quantise.ranges import read_ranges
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.transforms.piece import EditedRegion
+from collage_evo.precision.transforms.transform import Data
+from collage_evo.runtime.program import Piece, Program
+from collage_evo.target.target import Target
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Builds for one target, through the cache.
+
+    ``ranges``: file of the calibrated ranges, read when a region has quantisers that need them.
+    """
+
+    target: Target
+    cache: PieceCache
+    ranges: Path | None = None
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return read_ranges(self.ranges) if self.ranges is not None and self.ranges.exists() else {}
+
+    def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
+        """Compile one region of ``graph``."""
+        strays = (stray_index(graph, graph.nodes[index]) for index in members(region.nodes))
+        if not _guarded(region) and (stray := next(filter(None, strays), "")):
+            return BuildFailure(f"{region.backend}: {stray}")
+        inputs, outputs = graph.boundary(region.nodes)
+        sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
+        if problem := _open_problem(region.backend, *sides):
+            return BuildFailure(problem)
+        names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
+        try:
+            key, make = self._content(graph, region)
+        except InputError as error:
+            return BuildFailure(str(error))
+        built = self._build(region.backend, region.variant, key, make)
+        if isinstance(built, BuildFailure):
+            return built
+        path, version = built
+        return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
+
+    def model(self, graph: Graph, region: Region) -> onnx.ModelProto:
+        """What is compiled for ``region``.
+
+        Raises:
+            InputError: its quantisers or rewrites do not fit.
+        """
+        return self._content(graph, region)[1]()
+
+    def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
+        """What tells the region's model from others, and the model."""
+        ranges = self._ranges if region.numerics else None
+        data = Data(ranges, get_backend(region.backend).quantisers(region.variant))
+        edited = EditedRegion(graph, region.nodes, region.edits, data)
+        return f"{content_hash(graph, region.nodes)} {edited.key}".rstrip(), edited.model
+
+    def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
+        """Compile every region of a placement."""
+        pieces: list[Piece] = []
+        for region in placement.regions:
+            piece = self.region(graph, region)
+            if isinstance(piece, BuildFailure):
+                return piece
+            pieces.append(piece)
+        found = [limits_of(graph, region.nodes) for region in placement.regions if not _guarded(region)]
+        found += [limits_of_32_bits(graph, region.nodes) for region in placement.regions if _bits(region) == 32]
+        limits = joined(found)
+        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
+
+    def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
+        """Compile a person's own model, untouched, as one piece of one backend.
+
+        An output that is an input is none of the piece's: the program has it.
+        """
+        given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
+        made = [declared_tensor(value.name, value.type) for value in model.graph.output]
+        if problem := _open_problem(backend, given, made):
+            return BuildFailure(problem)
+        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
+        computed = tuple(name for name in outputs if name not in inputs)
+        if not computed:
+            return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
+        engine = get_backend(backend)
+        indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
+        if indices.stray:
+            return BuildFailure(f"{backend}: {indices.stray}")
+        for graph, node in operators(model):
+            if reason := engine.known_wrong(graph, node):
+                return BuildFailure(f"{backend}: {reason}")
+        built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
+        if isinstance(built, BuildFailure):
+            return built
+        path, version = built
+        piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
+        limits = [indices.limits]
+        if engine.bits(engine.variant(variant)) == 32:
+            limits.append(limits_of_32_bits_of_model(model))
+        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)}, joined(limits))
+
+    def _build(
+        self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
+    ) -> tuple[Path, str] | BuildFailure:
+        backend = get_backend(name)
+        version = backend.version_of(backend.variant(variant))
+        builder = backend.builder(backend.variant(variant))
+        key = hashlib.sha256(self.target.key(name, version, builder.name, content).encode()).hexdigest()[:32]
+        if found := self.cache.get(key):
+            return found, version
+        work = self.cache.workdir()
+        try:
+            result = backend.build(make(), self.target, builder, work)
+        except InputError as error:
+            result = BuildFailure(str(error))
+        if isinstance(result, BuildFailure):
+            self.cache.abandon(work)
+            return result
+        for path in work.rglob("*"):
+            if path.is_file() and str(path.relative_to(work)) not in result.files:
+                path.unlink()
+        return self.cache.put(key, work), version
+
+
+def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> str:
+    """Why a backend takes no piece of these inputs and outputs, where some are not static; empty if it does."""
+    backend = get_backend(name)
+    open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+    if open_ and not isinstance(backend, TakesOpenShapes):
+        return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
+    if not takes_open_inputs(backend) and not all(tensor.static for tensor in given):
+        return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
+    return ""
+
+
+def _guarded(region: Region) -> bool:
+    backend = get_backend(region.backend)
+    return backend.guards(backend.variant(region.variant))
+
+
+def _bits(region: Region) -> int:
+    backend = get_backend(region.backend)
+    return backend.bits(backend.variant(region.variant))
+
+
+def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
+    names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
+    return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}

@@ -1,0 +1,120 @@
+"""Compiles regions ahead of what times them: takes regions, gives why some cannot be compiled."""
+
+from __future__ import annotations
+
+import math
+import queue
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
+
+from collage_evo.measure.answers import Compiled
+from collage_evo.measure.jobs import BuildJob, bare
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Match, Region
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.target.slots import timing_slots
+
+LONG_BUILD_S = 4.0
+"""An engine whose piece took a processor so long has half of the processes from then on. On a machine that others
+share any piece takes as long by the clock: who compiles waits for them, and is halted while somebody times."""
+_LATE = Failure(Fault.CLOSED, "no time was left to compile it")
+
+
+class Builders:
+    """Building processes beside a pool's measuring ones, one for each core, started when first needed.
+
+    On several threads only one placement is timed at once, and one process would compile its regions in turn. So
+    what is timed next is compiled ahead, with every core at work; while something is timed, who compiles is halted.
+    Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    """
+
+    def __init__(self, pool: MeasuringPool) -> None:
+        self._pool = pool
+        self._sandboxes = [
+            Sandbox(pool.setting, cores, pool.memory_bytes)
+            for cores in timing_slots(pool.cores, pool.setting.target.threads)
+            for _ in cores
+        ] if pool.executor.local else []  # fmt: skip
+        self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
+        for sandbox in self._sandboxes:
+            self._idle.put(sandbox)
+        self._long: set[tuple[str, ...]] = set()
+        """Engines of which a piece took long: they leave processes to others."""
+        count = len(self._sandboxes) or 1
+        self._quick, self._slow = ThreadPoolExecutor(count), ThreadPoolExecutor(max(1, count // 2))
+        self._known: dict[BuildJob, Future[Compiled | Failure]] = {}
+        self._again: set[BuildJob] = set()
+        """Jobs tried once more after they had failed for what may have been the machine's fault of the moment."""
+
+    def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+        """Have ``job`` compiled, unless it was before; once more where it failed for a reason that may pass."""
+        known = self._known.get(job)
+        if known is not None and (job in self._again or not _may_pass(known)):
+            return known
+        if known is not None:
+            self._again.add(job)
+        if not self._sandboxes:
+            self._known[job] = _left_to_workers()
+        else:
+            threads = self._slow if job.region.family in self._long else self._quick
+            self._known[job] = threads.submit(self._build, job)
+        return self._known[job]
+
+    def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
+        """Have all ``jobs`` compiled; gives why some cannot be.
+
+        After ``seconds`` nobody waits for the others, which go on: the answer is a failure (``Fault.CLOSED``).
+        """
+        begun = {job: self.begin(job) for job in jobs}
+        done, _ = wait(begun.values(), None if math.isinf(seconds) else max(0.0, seconds))
+        answers = {job: future.result() if future in done else _LATE for job, future in begun.items()}
+        return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
+
+    def _build(self, job: BuildJob) -> Compiled | Failure:
+        sandbox = self._idle.get()
+        try:
+            answer = sandbox.call(job, self._pool.timeout_s)
+        finally:
+            self._idle.put(sandbox)
+        if answer.fault is Fault.HANG if isinstance(answer, Failure) else answer.seconds > LONG_BUILD_S:
+            self._long.add(job.region.family)
+        return answer
+
+    def close(self) -> None:
+        """End the processes; what is not compiled yet never will be."""
+        for threads in (self._quick, self._slow):
+            threads.shutdown(wait=False, cancel_futures=True)
+        for sandbox in self._sandboxes:
+            sandbox.close()
+        for threads in (self._quick, self._slow):
+            threads.shutdown()
+
+    def __enter__(self) -> Builders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _may_pass(known: Future[Compiled | Failure]) -> bool:
+    """Whether it failed for a reason that may be another one the next time."""
+    if not known.done() or known.cancelled():
+        return False
+    answer = known.result()
+    return isinstance(answer, Failure) and answer.fault.passing
+
+
+def _left_to_workers() -> Future[Compiled | Failure]:
+    """What a cluster's own workers compile when they need it."""
+    future: Future[Compiled | Failure] = Future()
+    future.set_result(Compiled())
+    return future
+
+
+def build_job(part: Match | Region) -> BuildJob:
+    """The job that compiles ``part``."""
+    return BuildJob(bare(part))

@@ -1,0 +1,150 @@
+"""How cold caches must be for a match to cost what it costs inside the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.precision.transforms.edits import Numerics
+from collage_evo.target.cores import own_cores
+
+MOST_FLUSH_BYTES = 64 * 2**20
+"""More than the last-level cache of most CPUs: reading as much pushes everything else out."""
+MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
+"""The same for GPUs, whose last-level caches are larger. Triton's ``do_bench`` clears as many; not measured here."""
+LEAST_DEVICE_FLUSH_BYTES = 64 * 2**20
+"""While a GPU writes these, the region behind them is launched. On a GPU with nothing to do the launch would be part
+of the region's time, which inside a capture nobody pays. That so many last long enough was not measured."""
+LINE_BYTES = 64
+"""A cache line: reading one number of it brings all of it."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Bytes that a number of float32 takes where it is computed with: a heavy operator's weight, and any other."""
+
+    weights: int = 4
+    others: int = 4
+
+
+def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
+    """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
+    kinds = {arithmetic_of(backend, variant), *(arithmetic for arithmetic, _ in numerics)}
+    return Widths(min(kind.weight_bytes for kind in kinds), min(kind.number_bytes for kind in kinds))
+
+
+def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:
+    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model does, ``most`` at most.
+
+    So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
+    large model, still in it for a small model. Nothing lies between two runs of the whole model. Who runs the rest
+    is taken to do so in the same arithmetic.
+    """
+    return min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most)
+
+
+def device_flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
+    """The same on a device: enough that launching the region is no part of its time."""
+    return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, widths, MOST_DEVICE_FLUSH_BYTES))
+
+
+def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
+    """Bytes of the constants that ``nodes`` read, and of the most of their tensors that are needed at once.
+
+    Others lie where these did. It takes as long as there are other nodes: what all touch is known.
+    """
+    tables: dict[Widths, _Touched] = graph.memo.setdefault("touched bytes", {})
+    if widths not in tables:
+        tables[widths] = _Touched(graph, widths)
+    return tables[widths].without(graph.all_nodes & ~nodes)
+
+
+class _Touched:
+    """What all nodes of ``graph`` touch, as tables from which some of them can be taken away."""
+
+    def __init__(self, graph: Graph, widths: Widths) -> None:
+        self._graph, self._widths = graph, widths
+        self._users: dict[str, list[int]] = {}
+        """Who reads or makes each tensor, ascending."""
+        self._as_weights: dict[str, list[int]] = {}
+        """Who of these reads it as the weights of a heavy operator."""
+        for node in graph.nodes:
+            for name in dict.fromkeys(filter(None, (*node.inputs, *node.outputs))):  # one left out has no name
+                self._users.setdefault(name, []).append(node.index)
+            for name in node.inputs[1:2] if node.op_type in HEAVY else ():
+                self._as_weights.setdefault(name, []).append(node.index)
+        self._changes = np.zeros(len(graph.nodes) + 1, np.int64)
+        """By how many bytes what is needed at each node differs from what the one before it needs."""
+        self._constants = 0
+        for name, users in self._users.items():
+            if name in graph.constants:
+                self._constants += self._read(name, users, frozenset())
+            else:
+                self._need(self._changes, name, users)
+
+    def without(self, others: NodeSet) -> int:
+        """Bytes touched by all nodes but ``others``."""
+        gone, changes, constants = frozenset(members(others)), self._changes.copy(), self._constants
+        nodes = map(self._graph.nodes.__getitem__, gone)
+        for name in {name for node in nodes for name in (*node.inputs, *node.outputs) if name}:
+            users = self._users[name]
+            left = [index for index in users if index not in gone]
+            if name in self._graph.constants:
+                constants += self._read(name, left, gone) - self._read(name, users, frozenset())
+            else:
+                self._need(changes, name, users, -1)
+                self._need(changes, name, left)
+        return int(changes.cumsum().max(initial=0)) + constants
+
+    def _read(self, name: str, users: Sequence[int], gone: Collection[int]) -> int:
+        heavy = any(index not in gone for index in self._as_weights.get(name, ()))
+        width = self._widths.weights if heavy else self._widths.others
+        return _held(self._graph.tensors[name], width) if users else 0
+
+    def _need(self, changes: np.ndarray, name: str, users: Sequence[int], sign: int = 1) -> None:
+        if users:
+            size = sign * _held(self._graph.tensors[name], self._widths.others)
+            changes[users[0]] += size
+            changes[users[-1] + 1] -= size
+
+
+def _held(tensor: Tensor, width: int) -> int:
+    return tensor.nbytes * width // 4 if tensor.dtype == "float32" else tensor.nbytes
+
+
+class Flush:
+    """Reads as many bytes as asked for, on as many threads as the target has, each on a core of its own.
+
+    All cores read: so each one's own caches are cold, and none is idle when the region starts, as none is
+    inside the model. Waking an idle core takes tens of microseconds.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._ballast = np.ones((threads, MOST_FLUSH_BYTES // LINE_BYTES // threads, LINE_BYTES // 8), np.int64)
+        self._cores = own_cores(threads)
+        self._others = [_thread_on(self._cores[number : number + 1]) for number in range(1, threads)]
+
+    def read(self, nbytes: int) -> int:
+        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
+        parts = self._ballast[:, : nbytes // LINE_BYTES // len(self._ballast), 0]
+        others = [thread.submit(part.sum) for thread, part in zip(self._others, parts[1:], strict=True)]
+        if self._cores:
+            # There now, the caller need not move when the region starts; free again, as libraries expect it.
+            os.sched_setaffinity(0, self._cores[:1])
+            os.sched_setaffinity(0, self._cores)
+        total = parts[0].sum() + sum(other.result() for other in others)
+        return int(total) * LINE_BYTES  # the ballast is ones
+
+
+def _thread_on(cores: tuple[int, ...]) -> ThreadPoolExecutor:
+    """One thread that stays on ``cores``; on any if there are none."""
+    if not cores:
+        return ThreadPoolExecutor(1)
+    return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, cores))

@@ -1,0 +1,132 @@
+"""End-to-end fitness: takes placements, gives each one's measured latency or the reason why it has none."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from collage_evo.measure.answers import Measured, Reply
+from collage_evo.measure.builders import Builders
+from collage_evo.measure.compile_ahead import CompileAhead, Compiled
+from collage_evo.measure.jobs import PlacementJob, regions_of
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.runtime.timing import Timing, TimingSettings
+
+MOST_AT_ONCE = 8
+"""Placements that are measured side by side at most; a machine times one at a time."""
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """An artifact that placements are timed against, and its latency in ms."""
+
+    artifact: Path
+    latency_ms: float
+
+
+@dataclass
+class MeasuredEvaluator:
+    """The evaluator of the real target. A placement slower than ``give_up_ms`` is not timed to the end."""
+
+    pool: MeasuringPool
+    builders: Builders
+    timing: TimingSettings
+    give_up_ms: float
+    reference_run: Anchored | None = None
+    """What placements are timed against; they are timed by the clock alone where there is none."""
+    budget: float = math.inf
+    """The largest error of an answer."""
+    best_ms: float = math.inf
+    """The fastest so far that may be the answer, which all others race against."""
+    clock: Callable[[], float] = time.monotonic
+    _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
+        """Check and time ``placements``, taken and compiled a few ahead of what is timed.
+
+        Whatever is compiled first is measured first, by as many hands as there are slots: while one times, what the
+        other timed before is judged. Once all are taken nobody waits for those that are still being compiled, but for
+        one: they have no outcome, and neither have those that would begin after ``until`` on the clock. As long as
+        none was right and kept the budget, there is time.
+        """
+        outcomes: dict[int, Outcome] = {}
+        count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.executor.local else 1
+        threads = ThreadPoolExecutor(count)
+        waiting = 1 if self.pool.executor.local else MOST_AT_ONCE
+        with CompileAhead(self.builders, placements, waiting) as compile_ahead:
+            try:
+                begun = [threads.submit(self._measure_all, compile_ahead, outcomes, until) for _ in range(count)]
+                for hand in as_completed(begun):
+                    hand.result()
+            finally:
+                threads.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
+        return [outcomes.get(number) for number in range(compile_ahead.taken)]
+
+    def _measure_all(self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float) -> None:
+        """Measure what is ready until there is no more, or no time."""
+        while ready := compile_ahead.ready(self._any_right, lambda: self.clock() >= until):
+            with compile_ahead.making if self._fills_machine else nullcontext():
+                outcomes.update(self._measured(ready))
+
+    @property
+    def _fills_machine(self) -> bool:
+        setting = self.pool.setting
+        return setting.target.threads * setting.sessions >= len(self.pool.cores)
+
+    def _any_right(self) -> bool:
+        return self.best_ms < math.inf
+
+    def _measured(self, ready: Sequence[Compiled]) -> dict[int, Outcome]:
+        """Outcomes of compiled placements by number, but of those that there was no time for."""
+        found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
+        running = [one for one in ready if one.failure is None]
+        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
+        if (reference_run := self.reference_run) is not None:
+            artifact, ms = str(reference_run.artifact), reference_run.latency_ms
+            jobs = [replace(job, reference_run=artifact, reference_run_ms=ms) for job in jobs]
+        for one, reply in zip(running, self.pool.map(jobs), strict=True):
+            outcome = _outcome(reply)
+            if outcome.failure is not None and outcome.failure.fault is Fault.CLOSED:
+                continue
+            found[one.number] = outcome
+            if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
+                with self._comparing:
+                    self.best_ms = min(self.best_ms, outcome.latency_ms)
+        return found
+
+
+def _outcome(reply: Reply[Measured]) -> Outcome:
+    return outcome_of(reply.answer, reply.worker)
+
+
+def placement_job(
+    placement: Placement, timing: TimingSettings, give_up_ms: float, best_ms: float = math.inf
+) -> PlacementJob:
+    """The job that measures ``placement``."""
+    return PlacementJob(regions_of(placement), timing, give_up_ms, best_ms)
+
+
+def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
+    """Summary of what ``worker`` answered."""
+    if isinstance(answer, Failure):
+        return Outcome.unfit(answer, worker)
+    timing = Timing(answer.times_ms)
+    return Outcome(
+        timing.median_ms,
+        timing.p10_ms,
+        timing.p90_ms,
+        timing.n,
+        error=answer.relative_error,
+        worker=worker,
+        contended=answer.contended,
+        rough=answer.rough,
+    )

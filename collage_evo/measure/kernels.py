@@ -1,0 +1,125 @@
+"""Whose work a library's kernels do: takes what its profiler told of a region, gives node sets with their ms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.extract import canonical_names
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.roofline import heavy_operators
+from collage_evo.patterns.match import Region
+from collage_evo.precision.transforms.casts import AS
+from collage_evo.precision.transforms.rewritten import Rewritten
+from collage_evo.runtime.program import Piece
+from collage_evo.target.target import Target
+
+_FORMS = re.compile(rf"(_raw|_product|_column)?({AS}[a-z0-9-]+)?$")
+"""Ends what an output is called before its quantisers, its bias or its own shape, or in a smaller type
+(``precision/quantise/write.py``)."""
+_WRITTEN = re.compile(r"r(\d+)_\d+$")
+"""What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
+
+
+def profile_piece(piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
+    """What the library of ``piece``, which has a profiler, tells of its kernels."""
+    backend = get_backend(piece.backend)
+    assert isinstance(backend, HasProfiler)
+    return backend.profile(piece.directory, target, backend.variant(piece.variant), inputs, seconds)
+
+
+def kernels_of(
+    graph: Graph, region: Region, model: onnx.ModelProto, kernel_times: Sequence[KernelTime]
+) -> list[tuple[NodeSet, float]]:
+    """Each kernel's nodes of ``graph`` and its ms; ``model`` is what was compiled for ``region``.
+
+    A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
+    """
+    owners, readers = node_owners(graph, region, model)
+    labels = [names_in(kernel.label) for kernel in kernel_times]
+    # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
+    sets = [_union(owners, names) or _union(readers, names) for names in labels]
+    times = [kernel.ms for kernel in kernel_times]
+    named = 0
+    for nodes in sets:
+        named |= nodes
+    named &= ~_fused_behind(region, model, owners, {name for names in labels for name in names})
+    for silent in members(region.nodes & ~named):
+        if heavy_operators(graph, 1 << silent):
+            holder = _next_named(graph, silent, region.nodes, named)
+            holding = [place for place, nodes in enumerate(sets) if nodes & holder]
+            if holding:
+                sets[max(holding, key=lambda place: times[place])] |= 1 << silent
+    return list(zip(sets, times, strict=True))
+
+
+def _fused_behind(region: Region, model: onnx.ModelProto, owners: Mapping[str, NodeSet], called: Set[str]) -> NodeSet:
+    """Rewritten sites with a heavy operator, such that no kernel is called after it or what follows it there."""
+    heard: dict[NodeSet, bool] = {}
+    sites = {site for _, site in region.rewrites}
+    for proto in model.graph.node:
+        site = owners.get(proto.name, 0)
+        if site in sites and (site in heard or proto.op_type in HEAVY):
+            heard[site] = heard.get(site, False) or not called.isdisjoint((proto.name, *proto.output))
+    return reduce(or_, (site for site, once in heard.items() if not once), 0)
+
+
+def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
+    nodes = 0
+    for name in names:
+        nodes |= of.get(name, 0)
+    return nodes
+
+
+def node_owners(
+    graph: Graph, region: Region, model: onnx.ModelProto
+) -> tuple[Mapping[str, NodeSet], Mapping[str, NodeSet]]:
+    """For each node and tensor of ``model``, by name, the nodes of ``graph`` that make it; and those that read what
+    only ``model`` has, such as a quantiser.
+
+    What a rewrite wrote belongs to all of its site.
+    """
+    rewritten = {node: site for _, site in region.rewrites for node in members(site)}
+    made = {inner: rewritten.get(maker, 1 << maker) for name, inner in canonical_names(graph, region.nodes).items()
+            if (maker := graph.producer.get(name, -1)) >= 0 and region.nodes >> maker & 1}  # fmt: skip
+    if region.rewrites and region.numerics:
+        made = dict(Rewritten.of(graph, region.nodes, region.rewrites, {}).makers(graph, region.rewrites))
+    sites = [site for _, site in region.rewrites]
+    owners: dict[str, NodeSet] = {}
+    readers: dict[str, NodeSet] = {}
+    reading: dict[str, NodeSet] = {}
+    for proto in reversed(model.graph.node):
+        own = 0
+        for output in proto.output:
+            if nodes := made.get(_FORMS.sub("", output, count=1), 0):
+                own |= nodes
+            elif written := _WRITTEN.match(output):
+                own |= sites[int(written[1])]
+        found = own or next((reading[output] for output in proto.output if output in reading), 0)
+        into = owners if own else readers
+        into |= dict.fromkeys((proto.name, *filter(None, proto.output)), found)
+        for name in proto.input:
+            reading.setdefault(name, found)
+    return owners, readers
+
+
+def _next_named(graph: Graph, node: int, inside: NodeSet, named: NodeSet) -> NodeSet:
+    """The nearest of ``named`` behind ``node``, else before it; 0 if there are none."""
+    for along in (graph.succ, graph.pred):
+        reached = 1 << node
+        while reached:
+            following = 0
+            for each in members(reached):
+                following |= along[each]
+            reached = following & inside
+            if found := reached & named:
+                return found & -found
+    return 0

@@ -1,0 +1,71 @@
+"""An artifact that a measuring process keeps open: takes its path, gives a session, and what is timed of it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from collage_evo.measure.jobs import ReloadJob
+from collage_evo.measure.stopwatch import SingleSession
+from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.crowd import Crowd
+
+BLOCKS = 64
+SMALLEST, LARGEST = 64, 2**22
+"""Bytes of a block of ballast: from what libraries take for a name to what they map pages of their own for."""
+
+
+def ballast(order: random.Random) -> list[bytearray]:
+    """Blocks of random sizes: what is loaded while they are held lies elsewhere than it would."""
+    sizes = (math.exp(order.uniform(math.log(SMALLEST), math.log(LARGEST))) for _ in range(BLOCKS))
+    return [bytearray(int(size)) for size in sizes]
+
+
+class OpenArtifact:
+    """``session`` is loaded at once: the first that a process loads tells what loading takes.
+
+    Args:
+        artifact: its directory.
+        shares: for each session that is to be timed its cores; one alone is ``session`` itself, on any cores.
+    """
+
+    def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
+        self._load, self._shares = partial(load_artifact, artifact), shares
+        self._at_work: SingleSession | Crowd | None = None
+        self.session = self._load()
+
+    def at_work(self, feeds: Mapping[str, Any]) -> SingleSession | Crowd:
+        """What is timed, ready to run on ``feeds``, and kept for the next time."""
+        if self._at_work is None:
+            several = len(self._shares) > 1
+            self._at_work = Crowd(self._load, self._shares) if several else SingleSession(self.session)
+            self._at_work.feed(feeds)
+        return self._at_work
+
+    def close(self) -> None:
+        """Let go of all sessions."""
+        if isinstance(self._at_work, Crowd):
+            self._at_work.close()
+        self.session.close()
+
+
+def reloaded(
+    job: ReloadJob, shares: Sequence[tuple[int, ...]], feeds: Mapping[str, Any]
+) -> dict[str, OpenArtifact]:
+    """The artifacts of ``job`` by their paths, each behind ballast of its own and ready to run on ``feeds``."""
+    order, held, opened = random.Random(job.seed), [], {}
+    for artifact in job.artifacts:
+        held.append(ballast(order))
+        opened[artifact] = OpenArtifact(Path(artifact), shares)
+        opened[artifact].at_work(feeds)
+    return opened
+
+
+def close_all(opened: dict[str, OpenArtifact]) -> None:
+    """Close every one of ``opened``, and forget them."""
+    while opened:
+        opened.popitem()[1].close()

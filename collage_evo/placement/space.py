@@ -1,0 +1,205 @@
+"""The search space: takes a graph, its matches and their costs, gives what each node can choose from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from collage_evo.errors import InputError, NotSearchable
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering, flows, predict
+from collage_evo.placement.outcome import Objective, Terms
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.edits import Edits, edits_text
+
+if TYPE_CHECKING:
+    from collage_evo.placement.genome import Genome
+
+Edge = tuple[int, int]
+"""A data edge: producing node, consuming node."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All placements of ``graph`` that can be put together from ``matches``.
+
+    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``terms``:
+    objectives besides latency; where there are none, latency is all that placements differ in. ``policy``: how
+    much is looked at, and what is believed before anything is measured.
+
+    Raises:
+        InputError: some node is in no usable match, so that no placement exists.
+    """
+
+    graph: Graph
+    matches: tuple[Match, ...]
+    cost: CostModel
+    reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    terms: Terms = field(default_factory=dict)
+    policy: Policy = DEFAULT_POLICY
+
+    def __post_init__(self) -> None:
+        if len(self.cost.match_ms) != len(self.matches):
+            raise InputError(
+                f"the cost model holds {len(self.cost.match_ms)} costs for {len(self.matches)} matches; "
+                "measure the costs of this graph again"
+            )
+        for objective, added in self.terms.items():
+            if len(added) != len(self.matches):
+                raise InputError(f"there are {objective}s of {len(added)} matches for {len(self.matches)} matches")
+        for node, options in zip(self.graph.nodes, self.candidates, strict=True):
+            if not options:
+                raise NotSearchable(self._uncovered(node.index))
+
+    def _uncovered(self, index: int) -> str:
+        node = self.graph.nodes[index]
+        given = dict(self.reasons.get(index, {}))
+        for match in self.matches:
+            if match.nodes >> index & 1:
+                given.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
+        why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(given.items()))
+        return (
+            f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '
+            "enable a backend that supports it, or change the model"
+        )
+
+    @cached_property
+    def usable(self) -> tuple[int, ...]:
+        """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
+        best: dict[tuple[NodeSet, Engine, Edits], int] = {}
+        for index, match in enumerate(self.matches):
+            if match.nodes and self.cost.usable(index):
+                key = (match.nodes, match.engine, match.edits)
+                if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
+                    best[key] = index
+        return tuple(sorted(best.values()))
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the usable matches that cover it, in an order that no cost changes."""
+        lists: list[list[int]] = [[] for _ in self.graph.nodes]
+        order = sorted(self.usable, key=lambda m: (self.matches[m].engine, self.matches[m].nodes))
+        for match in order:
+            for node in members(self.matches[match].nodes):
+                lists[node].append(match)
+        return tuple(map(tuple, lists))
+
+    @cached_property
+    def by_cost(self) -> tuple[tuple[int, ...], ...]:
+        """The same lists, cheapest per covered node first: the order in which conflicts are repaired."""
+        return tuple(tuple(sorted(options, key=self.ms_per_node)) for options in self.candidates)
+
+    def ms_per_node(self, match: int) -> float:
+        """Cost of a match spread over the nodes it covers, in ms."""
+        return self.cost.match_ms[match] / self.matches[match].nodes.bit_count()
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """Engines with a usable match, sorted; those whose pieces are rewritten count as the plain ones."""
+        return tuple(sorted({bordering(self.matches[match].engine) for match in self.usable}))
+
+    @cached_property
+    def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
+        """Into which nodes each of :attr:`engines` writes which precision, where nothing is rewritten: of a rewritten
+        site the precision of what is heavy is told as that of all its nodes."""
+        found: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
+        for match in (self.matches[index] for index in self.usable if not self.matches[index].rewrites):
+            own = found[bordering(match.engine)]
+            for kind, nodes in match.numerics:
+                own[kind] = own.get(kind, 0) | nodes
+        return found
+
+    def writes_more(self, engine: Engine, other: Engine) -> bool:
+        """Whether ``engine`` writes the precisions of ``other``, and into more nodes."""
+        own, others = self.written.get(engine, {}), self.written.get(other, {})
+        nodes, fewer = (sum(map(int.bit_count, one.values())) for one in (own, others))
+        return own.keys() == others.keys() and nodes > fewer
+
+    @cached_property
+    def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
+        """For each node the engines that can run it, sorted; as in :attr:`engines`."""
+        return tuple(
+            tuple(sorted({bordering(self.matches[m].engine) for m in options})) for options in self.candidates
+        )
+
+    @cached_property
+    def before(self) -> tuple[NodeSet, ...]:
+        """For each match everything that must have run before it can."""
+        return tuple(self.graph.ancestors(match.nodes) for match in self.matches)
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Data edges, by producer, then consumer."""
+        return tuple((i, j) for i, after in enumerate(self.graph.succ) for j in members(after))
+
+    @cached_property
+    def entering(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each match the edges that enter it, as (producing node, edge index)."""
+        into: list[list[tuple[int, int]]] = [[] for _ in self.graph.nodes]
+        for index, (source, target) in enumerate(self.edges):
+            into[target].append((source, index))
+        return tuple(
+            tuple(e for node in members(m.nodes) for e in into[node] if not m.nodes >> e[0] & 1) for m in self.matches
+        )
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """Tensors that move at run time."""
+        return flows(self.graph)
+
+    @cached_property
+    def decoded(self) -> dict[Genome, Placement]:
+        """Placements that genomes were found to stand for lately."""
+        return {}
+
+    @cached_property
+    def known_cover(self) -> list[int]:
+        """An acyclic exact cover, once the function of this name looked for it (``cover/dynamic_program.py``)."""
+        return []
+
+    @cached_property
+    def layouts(self) -> list[Any]:
+        """The ``Layout`` of the dynamic program, once it looked at the space (``cover/layout.py``)."""
+        return []
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when genomes of another space would mean something else here."""
+        parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
+        for match in sorted({m for options in self.candidates for m in options}):
+            found = self.matches[match]
+            rewritten = f":{edits_text(found.rewrites)}" if found.rewrites else ""
+            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
+        return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
+
+    def priced(self, prices: Mapping[Objective, float]) -> SearchSpace:
+        """The space where a match also costs what it adds to objectives, at ``prices`` in ms for each unit."""
+        costs = self.cost.match_ms
+        for objective, price in prices.items():
+            if price:
+                costs = tuple(ms + price * added for ms, added in zip(costs, self.terms[objective], strict=True))
+        return self if costs is self.cost.match_ms else self.costing(replace(self.cost, match_ms=costs))
+
+    def costing(self, cost: CostModel) -> SearchSpace:
+        """The space at other costs, which shares what costs do not change."""
+        other = replace(self, cost=cost)
+        vars(other).update((name, getattr(self, name)) for name in _WHATEVER_IT_COSTS)
+        return other
+
+    def predict(self, placement: Placement) -> float:
+        """Predicted latency of ``placement`` in ms, by the additive model."""
+        return predict(self.flows, placement, self.cost)
+
+    def added(self, objective: Objective, matches: Iterable[int]) -> float:
+        """What ``matches`` are predicted to add to ``objective`` together."""
+        each = self.terms.get(objective)
+        return sum(each[match] for match in matches) if each else 0.0
+
+
+_WHATEVER_IT_COSTS = ("before", "edges", "entering", "flows", "layouts")
+"""Cached properties of a space that no cost changes."""

@@ -1,0 +1,108 @@
+"""Observers: take a graph, give a model that shows of its activations what ranges and biases are chosen by.
+
+All is computed inside the model, so that a run keeps no tensor longer than it would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.ir import Graph
+from collage_evo.precision.quantise.rules import Range, Ranges, corrected_axis
+
+_AXES_READ = 18
+"""Operator set from which ReduceMean takes its axes as an input."""
+
+
+class Observation:
+    """What samples showed of activations: extremes, and means over the channels of those that an operator with a bias
+    reads."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._names = names = _activations(graph)
+        self._averaged = _averaged(graph, names)
+        self.model = self._observing(graph)
+        self.samples = 0
+        self._least = np.full(len(names), np.inf, np.float32)
+        self._greatest = np.full(len(names), -np.inf, np.float32)
+        self._means: list[list[np.ndarray]] = [[] for _ in self._averaged]
+
+    def add(self, found: Sequence[Any]) -> None:
+        """What :attr:`model` gave for a sample."""
+        parts, count = iter(found), len(self._names)
+        # A nan stays one: np.minimum and np.maximum pass it on.
+        self._least = np.minimum(self._least, np.array(list(islice(parts, count)), np.float32))
+        self._greatest = np.maximum(self._greatest, np.array(list(islice(parts, count)), np.float32))
+        for means in self._means:
+            means.append(next(parts))
+        self.samples += 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to see: a model of integers."""
+        return not self._names
+
+    def ranges(self) -> Ranges:
+        """Of all whose values were finite."""
+        extremes = zip(self._names, self._least, self._greatest, strict=True)
+        finite = (one for one in extremes if np.isfinite(one[1:]).all())
+        found = {name: Range(float(low), float(high)) for name, low, high in finite}
+        for name, means in zip(self._averaged, self._means, strict=True):
+            if name in found:
+                found[name] = found[name]._replace(means=tuple(np.stack(means).mean(0, np.float64).tolist()))
+        return found
+
+    def _observing(self, graph: Graph) -> onnx.ModelProto:
+        """The model with what is to be seen as its outputs, in the order in which :meth:`add` takes them."""
+        model = onnx.ModelProto()
+        model.CopyFrom(graph.model)
+        del model.graph.output[:]
+        for op_type in ("ReduceMin", "ReduceMax"):
+            for name in self._names:
+                _show(model.graph, op_type, [name], [])
+        for name, channels in self._averaged.items():
+            others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != channels]
+            if graph.opset < _AXES_READ:
+                _show(model.graph, "ReduceMean", [name], [None], axes=others)
+            else:
+                axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")
+                model.graph.initializer.append(axes)
+                _show(model.graph, "ReduceMean", [name, axes.name], [None])
+        return model
+
+
+def _show(
+    graph: onnx.GraphProto, op_type: str, inputs: Sequence[str], shape: Sequence[int | None], **attributes: Any
+) -> None:
+    """Add a reduction to ``graph``; what it makes, float32 of ``shape``, is one of the outputs."""
+    made = f"{op_type} of {inputs[0]}"
+    graph.node.append(helper.make_node(op_type, inputs, [made], keepdims=0, **attributes))
+    graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, shape))
+
+
+def _activations(graph: Graph) -> list[str]:
+    """Float32 tensors with elements that operators read or make; those inside composites are nobody's business."""
+    made = (name for node in graph.nodes for name in node.outputs if name)
+    return [name for name in dict.fromkeys((*graph.inputs, *made)) if _has_range(graph, name)]
+
+
+def _has_range(graph: Graph, name: str) -> bool:
+    tensor = graph.tensors[name]
+    return tensor.dtype == "float32" and tensor.static and tensor.nbytes > 0
+
+
+def _averaged(graph: Graph, names: Collection[str]) -> dict[str, int]:
+    """Those of ``names`` that an operator reads whose bias can be corrected, with the axis of its channels.
+
+    None where those that read it do not agree on that."""
+    axes: dict[str, set[int]] = {}
+    for node in graph.nodes:
+        if (axis := corrected_axis(graph, node)) is not None:
+            axes.setdefault(node.inputs[0], set()).add(axis)
+    return {name: min(axes[name]) for name in names if len(axes.get(name, ())) == 1}

@@ -1,0 +1,103 @@
+"""Where quantisers stand in a region: takes its nodes and those to run in int8, gives tensors and their scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.precision.quantise.rules import (
+    PASSING,
+    Quantisers,
+    Ranges,
+    correcting_means,
+    fused_activation,
+    quantised_inputs,
+    scale_source,
+)
+from collage_evo.precision.quantise.scales import Scale, activation_scale, symmetric_scale
+
+_FLOAT_RESULT = frozenset({"Gemm", "MatMul"})
+"""Operators that ONNX Runtime runs on integers also where their result is float32."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a quantised region has.
+
+    Attributes:
+        reads: for each operator in int8 the positions of inputs that it reads through a quantiser.
+        behind: the tensors with a quantiser right behind what makes them: all readers see the rounded values.
+        scales: of every tensor that has a quantiser.
+        means: of each input channel, for operators in int8 whose bias is corrected.
+    """
+
+    reads: Mapping[int, tuple[int, ...]]
+    behind: frozenset[str]
+    scales: Mapping[str, Scale]
+    means: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+
+
+def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> Plan:
+    """Where quantisers stand if ``quantised`` of ``nodes`` run in int8.
+
+    Raises:
+        InputError: a tensor has no range.
+    """
+    chosen = [graph.nodes[index] for index in members(nodes & quantised)]
+    if quantisers is Quantisers.DYNAMIC:
+        return Plan({node.index: (0,) for node in chosen}, frozenset(), {})
+    behind: set[str] = set()
+    if quantisers is Quantisers.BOTH:
+        ends = [node for node in chosen if node.op_type not in _FLOAT_RESULT]
+        behind = {(fused_activation(graph, node, nodes) or node).outputs[0] for node in ends}
+    reads = {}
+    for node in chosen:
+        positions = quantised_inputs(graph, node)
+        if quantisers is Quantisers.INPUTS:
+            positions = _needed(graph, node, positions, nodes & quantised)
+        reads[node.index] = positions
+    touched = {graph.nodes[index].inputs[position] for index, places in reads.items() for position in places}
+    signed = _read_signed(graph, chosen) if quantisers is Quantisers.INPUTS else frozenset()
+    scales = {name: _scale(graph, name, ranges, signed) for name in sorted(touched | behind)}
+    means = {node.index: means for node in chosen if (means := correcting_means(graph, node, ranges))}
+    return Plan(reads, frozenset(behind), scales, means)
+
+
+def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: NodeSet) -> tuple[int, ...]:
+    """``positions`` without what is rounded already, and without a sum that a heavy operator starts."""
+    remaining = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
+    if node.op_type == "Add":
+        # Libraries add to what a convolution gives in the convolution itself; of two, to the first.
+        begun = [place for place in remaining if _begins_sum(graph, node.inputs[place], quantised)]
+        remaining = [place for place in remaining if place not in begun[:1]]
+    return tuple(remaining)
+
+
+def _made_by(graph: Graph, tensor: str, quantised: NodeSet, op_types: frozenset[str]) -> bool:
+    maker = graph.producer.get(tensor)
+    return maker is not None and bool(quantised >> maker & 1) and graph.nodes[maker].op_type in op_types
+
+
+def _begins_sum(graph: Graph, tensor: str, quantised: NodeSet) -> bool:
+    single_reader = len(graph.consumers.get(tensor, ())) == 1 and tensor not in graph.outputs
+    return single_reader and _made_by(graph, tensor, quantised, HEAVY)
+
+
+def _read_signed(graph: Graph, quantised: Iterable[Node]) -> frozenset[str]:
+    """By what gives them their scales, the tensors that a product of two activations reads.
+
+    OpenVINO has a kernel for integers of both where neither has a zero point.
+    """
+    products = [node for node in quantised if node.op_type in HEAVY and len(quantised_inputs(graph, node)) > 1]
+    return frozenset(scale_source(graph, name) for node in products for name in node.inputs)
+
+
+def _scale(graph: Graph, tensor: str, ranges: Ranges, signed: frozenset[str]) -> Scale:
+    source = scale_source(graph, tensor)
+    if source not in ranges:
+        raise InputError(f"tensor {source} has no calibrated range, so {tensor} cannot be quantised")
+    scale = symmetric_scale if source in signed else activation_scale
+    return scale(ranges[source].low, ranges[source].high)

@@ -1,0 +1,107 @@
+"""Weights in int8: takes a constant of a graph, gives its integers and how far rounding moves a mean.
+
+Both are kept as long as the graph is: a search writes the same weights into each of its placements, and a recurrence
+that was unrolled multiplies by them in every step.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from collage_evo.graph.extract import constant_digest
+from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.windows import kernel_inside
+from collage_evo.precision.quantise.bias import mean_shift
+from collage_evo.precision.quantise.rules import weight_axis
+from collage_evo.precision.quantise.scales import (
+    largest_pairs,
+    largest_two,
+    quantise_weights,
+    scales_of,
+    weight_scales,
+)
+from collage_evo.target.processor import this_machine
+
+_MEMO = "rounded weights"
+
+
+class RoundedWeights:
+    """A constant in int8, symmetric over each channel along ``axis``.
+
+    Attributes:
+        scales: float32 [channels].
+        numbers: int8 in the shape of the constant.
+    """
+
+    def __init__(self, exact: np.ndarray, scales: np.ndarray, axis: int) -> None:
+        self.scales, self.numbers, self._axis = scales, quantise_weights(exact, scales, axis), axis
+        self._shifts: dict[tuple[tuple[float, ...], bytes], np.ndarray] = {}
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """float64 [channels]: what each channel gives for an input of ones."""
+        others = tuple(place for place in range(self.numbers.ndim) if place != self._axis)
+        found: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
+        return found
+
+    def shift(self, graph: Graph, node: Node, means: tuple[float, ...]) -> np.ndarray:
+        """What :func:`mean_shift` gives for ``node``, whose weights these are, and whose input has ``means``."""
+        inside = kernel_inside(graph, node)
+        key = means, inside.tobytes()
+        if key not in self._shifts:
+            exact = graph.constants[node.inputs[1]]
+            self._shifts[key] = mean_shift(exact, self.numbers, self.scales, self._axis, np.array(means), inside)
+        return self._shifts[key]
+
+
+def usual_scales(graph: Graph, node: Node) -> np.ndarray:
+    """float32 [output channels]: the scales of the weights of a heavy ``node``, where nothing asks for larger ones.
+
+    On a processor that saturates they are larger, unless the node is computed without sums of pairs.
+    """
+    name, axis = node.inputs[1], weight_axis(graph, node)
+    assert axis is not None  # of constant weights
+    saturates = this_machine().saturates_int8 and not _is_depthwise(graph, node)
+    known, key = _known(graph), (constant_digest(graph, name), axis, node.op_type, saturates)
+    if key not in known:
+        weights = graph.constants[name]
+        known[key] = _fitting_scales(node, weights, axis) if saturates else weight_scales(weights, axis)
+    found: np.ndarray = known[key]
+    return found
+
+
+def _fitting_scales(node: Node, weights: np.ndarray, axis: int) -> np.ndarray:
+    """Scales by which no pair of weights leaves 16 bits."""
+    outputs_first = np.moveaxis(weights, axis, 0)
+    # In which order libraries add the products of a transposed convolution is not known.
+    return scales_of((largest_two if node.op_type == "ConvTranspose" else largest_pairs)(outputs_first))
+
+
+def _is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether it is a convolution with one input and one output channel in each group: libraries widen its numbers
+    before they multiply (``tests/precision/test_saturation.py``)."""
+    group = node.attributes.get("group", 1)
+    return node.op_type == "Conv" and graph.constants[node.inputs[1]].shape[:2] == (group, 1)
+
+
+def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> RoundedWeights:
+    """The constant ``name`` in int8 by ``scales``, float32 [channels]."""
+    known, key = _known(graph), (constant_digest(graph, name), axis, scales.tobytes())
+    if key not in known:
+        known[key] = RoundedWeights(graph.constants[name], scales, axis)
+    found: RoundedWeights = known[key]
+    return found
+
+
+def share_rounded(graph: Graph, other: Graph) -> None:
+    """Let ``other``, which is made of parts of ``graph``, have what is known of constants in both."""
+    other.memo[_MEMO] = _known(graph)
+
+
+def _known(graph: Graph) -> dict[tuple[Any, ...], Any]:
+    """By the constant's content: pieces of a graph that were rewritten call it otherwise."""
+    known: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
+    return known

@@ -1,0 +1,206 @@
+"""A smaller floating type written into a region, between Casts around stretches of operators, as a transform.
+
+The operators' own types say what they compute in, so that they and operators in float32 stand in one piece. ONNX has
+convolutions in bfloat16 from operator set 22 on; importers that take types as they come do not ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.extract import put_operators
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.operators import ELEMENTWISE, HEAVY
+from collage_evo.graph.static import captures
+from collage_evo.precision.quantise.marks import mark_written
+from collage_evo.precision.quantise.rules import PASSING, Ranges, weight_axis
+from collage_evo.precision.transforms.transform import Data, Draft, Transform, Trial
+
+AS = "_as_"
+"""Stands between a tensor's name and the smaller type, in which it is called so."""
+_MIN_OPSET = 13
+"""From here on Cast has bfloat16."""
+_OTHERS = frozenset(
+    {
+        *("AveragePool", "GlobalAveragePool", "ReduceMean", "Softmax", "LayerNormalization"),
+        *("Concat", "Split", "Slice", "Resize"),
+    }
+)
+_MOVING = PASSING | {"Concat", "Expand", "Gather", "Pad", "Slice", "Split"}
+"""Operators that choose among values or move them: what was rounded before is not rounded again."""
+_NO_FLOATS_OUT = frozenset({"Cast", "Not", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or"})
+_CASTABLE = (HEAVY | ELEMENTWISE | PASSING | _OTHERS) - _NO_FLOATS_OUT - {"ConvTranspose"}
+"""What OpenVINO computes in bfloat16 where its types say so, no slower than by a hint for the whole model.
+
+Transposed convolutions are slower so than in float32 (2026.4), and its hint leaves them in that.
+"""
+
+
+@dataclass(frozen=True)
+class Casts(Transform):
+    """A floating type, ``onnx_type`` in ONNX and ``dtype`` in numpy.
+
+    Weights and outputs are rounded, and what is read of the model's inputs, which no other operator rounds.
+    """
+
+    onnx_type: int
+    dtype: np.dtype
+
+    def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
+        if graph.opset < _MIN_OPSET:
+            return 0
+        memo = f"fit for {self.arithmetic}"
+        if memo not in graph.memo:  # all constants are looked at, and each node stands in many matches
+            graph.memo[memo] = node_set(node.index for node in graph.nodes if self._fits(graph, node))
+        return nodes & int(graph.memo[memo])
+
+    def _fits(self, graph: Graph, node: Node) -> bool:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in _CASTABLE:
+            return False
+        outputs = [graph.tensors[name] for name in node.outputs if name]
+        read = [name for name in node.inputs if name and graph.tensors[name].dtype == "float32"]
+        if not read or not all(tensor.dtype == "float32" and tensor.static for tensor in outputs):
+            return False
+        return all(self._holds(graph.constants[name]) for name in read if name in graph.constants)
+
+    def _holds(self, array: np.ndarray) -> bool:
+        """Whether none of these numbers becomes an infinity, as those of masks do."""
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(array.astype(self.dtype)).all())
+
+    def apply(self, draft: Draft, nodes: NodeSet) -> None:
+        _Casts(draft.model, draft.made_by(nodes), self).write()
+
+    def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
+        """Also what is never written so, but runs so where a library's setting is for all that it compiles."""
+        if graph.opset < _MIN_OPSET:
+            return 0
+        some = (graph.nodes[index] for index in members(nodes))
+        return node_set(
+            node.index
+            for node in some
+            if node.domain != COMPOSITE
+            and any(graph.tensors[name].dtype == "float32" for name in node.outputs if name)
+            and not _moves_what_others_make(graph, node)
+        )
+
+    def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
+        read = enumerate(node.inputs)
+        given = (place for place, name in read if name in graph.inputs and graph.tensors[name].dtype == "float32")
+        return Trial(dict.fromkeys(given, self.onnx_type), self.onnx_type)
+
+    def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
+        """Weights as they are rounded."""
+        axis = weight_axis(graph, node) if node.op_type in HEAVY else None
+        if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
+            return {}
+        return {node.inputs[1]: exact.astype(self.dtype).astype(np.float32)}
+
+
+def _moves_what_others_make(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` hands on values of other operators, by whom they are rounded."""
+    if node.op_type not in _MOVING or node.domain not in ("", "ai.onnx"):
+        return False
+    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    return all(name in graph.producer for name in moved)
+
+
+class _Casts:
+    """Writes a type into a model, in place: takes operators in order, those that make ``ends`` compute in it.
+
+    A tensor that one of them makes and another reads is in that type. A Cast stands where others read it, where it
+    leaves the model, and where it came in float32. ``_low`` says what a tensor is called in that type.
+    """
+
+    def __init__(self, model: onnx.ModelProto, ends: Collection[str], of: Casts) -> None:
+        self._model, self._ends, self._of = model, frozenset(ends), of
+        self._suffix = f"{AS}{of.arithmetic}"
+        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._floats = _floats(model)
+        self._made: list[onnx.NodeProto] = []
+        self._low: dict[str, str] = {}
+        self._waiting: set[str] = set()
+        """Tensors that are there in the smaller type alone."""
+        self._rounded: dict[str, onnx.TensorProto] = {}
+
+    def write(self) -> None:
+        graph = self._model.graph
+        reduced = []
+        for proto in graph.node:
+            if self._ends.intersection(proto.output):
+                self._reduce(proto)
+                reduced.append(proto)
+            else:
+                self._made += self._restored((*proto.input, *sorted(captures(proto))))
+                self._made.append(proto)
+        self._made += self._restored(value.name for value in graph.output)
+        mark_written(self._model, self._of.arithmetic, (proto.name for proto in reduced))
+        graph.initializer.extend(self._rounded.values())
+        self._declare()
+        put_operators(self._model, self._made)
+
+    def _reduce(self, proto: onnx.NodeProto) -> None:
+        """Write ``proto``, which reads and makes the smaller type where it read and made float32."""
+        for position, name in enumerate(proto.input):
+            if name in self._constants:
+                proto.input[position] = self._constant(name)
+            elif name in self._floats:
+                proto.input[position] = self._reduced(name)
+        for position, name in enumerate(proto.output):
+            if name:
+                proto.output[position] = self._low[name] = f"{name}{self._suffix}"
+                self._waiting.add(name)
+        self._made.append(proto)
+
+    def _reduced(self, name: str) -> str:
+        if name not in self._low:
+            self._low[name] = f"{name}{self._suffix}"
+            self._made.append(_cast(name, self._low[name], self._of.onnx_type))
+        return self._low[name]
+
+    def _constant(self, name: str) -> str:
+        tensor = self._constants[name]
+        if tensor.data_type != TensorProto.FLOAT:
+            return name
+        low = f"{name}{self._suffix}"
+        if low not in self._rounded:
+            array = numpy_helper.to_array(tensor).astype(self._of.dtype)
+            self._rounded[low] = numpy_helper.from_array(array, low)
+        return low
+
+    def _restored(self, names: Iterable[str]) -> Iterator[onnx.NodeProto]:
+        """What gives back in float32 those of ``names`` that are there in the smaller type alone."""
+        for name in names:
+            if name in self._waiting:
+                self._waiting.discard(name)
+                yield _cast(self._low[name], name, TensorProto.FLOAT)
+
+    def _declare(self) -> None:
+        """Types of the tensors in the smaller type."""
+        graph = self._model.graph
+        shapes = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
+        for name, low in self._low.items():
+            if name in shapes:
+                value = onnx.ValueInfoProto()
+                value.CopyFrom(shapes[name])
+                value.name, value.type.tensor_type.elem_type = low, self._of.onnx_type
+                graph.value_info.append(value)
+
+
+def _cast(given: str, made: str, to: int) -> onnx.NodeProto:
+    return helper.make_node("Cast", [given], [made], f"{made}_Cast", to=to)
+
+
+def _floats(model: onnx.ModelProto) -> frozenset[str]:
+    """Activations in float32. Of tensors without a declared type there are only what a quantiser gives back."""
+    declared: Mapping[str, int] = {
+        value.name: value.type.tensor_type.elem_type
+        for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    }
+    back = (proto.output[0] for proto in model.graph.node if proto.op_type == "DequantizeLinear")
+    return frozenset({name for name, kind in declared.items() if kind == TensorProto.FLOAT} | {*back})

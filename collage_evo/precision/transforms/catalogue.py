@@ -1,0 +1,42 @@
+"""The lower precisions that are written into regions: takes an arithmetic, gives what writes it."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import NodeSet
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.casts import Casts
+from collage_evo.precision.transforms.edits import Numerics
+from collage_evo.precision.transforms.int8 import Int8
+from collage_evo.precision.transforms.transform import Transform
+from collage_evo.precision.transforms.weights import Weights
+
+TRANSFORMS: tuple[Transform, ...] = (
+    Int8(Arithmetic.INT8),
+    Casts(Arithmetic.BFLOAT16, TensorProto.BFLOAT16, np.dtype(ml_dtypes.bfloat16)),
+    Weights(Arithmetic.INT8_WEIGHTS),
+    Weights(Arithmetic.INT8_BLOCKS),
+)
+"""All, each once, in the order in which they are written into a region."""
+
+
+def transform_of(arithmetic: Arithmetic) -> Transform | None:
+    """What writes ``arithmetic`` into regions; None for one that only a library's setting turns on."""
+    return next((one for one in TRANSFORMS if one.arithmetic is arithmetic), None)
+
+
+def in_turn(numerics: Numerics) -> list[tuple[Transform, NodeSet]]:
+    """What writes ``numerics``, and into which nodes, in the order in which that is done.
+
+    Raises:
+        InputError: nothing writes one of them.
+    """
+    wanted = dict(numerics)
+    found = [(one, wanted.pop(one.arithmetic)) for one in TRANSFORMS if one.arithmetic in wanted]
+    if wanted:
+        raise InputError(f"nothing writes {min(wanted).value} into a region: it is of another version")
+    return found

@@ -1,0 +1,86 @@
+"""Edits: which transforms are written into which nodes of a piece; values that compare, join and travel as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+from collage_evo.codec import As
+from collage_evo.graph.ir import NodeSet, nodes_from
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from collage_evo.rewrites.rewrite import Sites
+
+Numerics = tuple[tuple[Arithmetic, NodeSet], ...]
+"""Node sets by the lower precision that is written into them, disjoint, none empty, sorted."""
+Edits = Annotated[tuple[tuple[str, NodeSet], ...], As(lambda edits: edits_text(edits), lambda text: edits_from(text))]
+"""Names of transforms with node sets: first precisions, as ``Numerics`` has them, then rewrites, each site apart,
+sorted. Other nodes are compiled as they are."""
+
+_PRECISIONS = frozenset(map(str, Arithmetic))
+
+
+def edits_of(*parts: tuple[str, NodeSet]) -> Edits:
+    """``parts`` as one value; a node that several precisions name has the first one's."""
+    return (*precisions_in(parts), *sorted(sites_in(parts))) if parts else ()
+
+
+def precisions_in(edits: Edits) -> Numerics:
+    """The precisions among ``edits``."""
+    return numerics_of(*(part for part in edits if part[0] in _PRECISIONS))
+
+
+def sites_in(edits: Edits) -> Sites:
+    """The rewrites among ``edits``."""
+    return tuple(part for part in edits if part[0] not in _PRECISIONS)
+
+
+def numerics_of(*parts: tuple[str, NodeSet]) -> Numerics:
+    """Node sets by arithmetic; a node that several name has the first one's."""
+    found: dict[str, NodeSet] = {}
+    taken = 0
+    for name, nodes in parts:
+        if new := nodes & ~taken:
+            found[name] = found.get(name, 0) | new
+            taken |= new
+    return tuple((Arithmetic(name), nodes) for name, nodes in sorted(found.items()))
+
+
+def nodes_in(edits: Edits, arithmetic: Arithmetic) -> NodeSet:
+    """The nodes that are written in ``arithmetic``."""
+    return next((nodes for name, nodes in edits if name == arithmetic), 0)
+
+
+def joined(some: Iterable[Edits]) -> Edits:
+    """All of them; where precisions differ over a node, the first counts."""
+    return edits_of(*(part for edits in some for part in edits))
+
+
+def within(numerics: Numerics, nodes: NodeSet) -> Numerics:
+    """What ``numerics`` say of ``nodes``."""
+    return numerics_of(*((arithmetic, own & nodes) for arithmetic, own in numerics))
+
+
+def edits_text(edits: Edits, between: str = ",") -> str:
+    """``edits`` as text, node sets in hexadecimal; empty for none. ``between`` stands before rewrites.
+
+    int8 as the only precision is a number without its name.
+    """
+    if not edits:  # the usual case, and placements are named often
+        return ""
+    numerics = precisions_in(edits)
+    only_int8 = [name for name, _ in numerics] == [Arithmetic.INT8]
+    written = ",".join(f"{nodes:x}" if only_int8 else f"{name}:{nodes:x}" for name, nodes in numerics)
+    rewritten = ",".join(f"{name}:{nodes:x}" for name, nodes in sites_in(edits))
+    return between.join(filter(None, (written, rewritten)))
+
+
+def edits_from(text: str) -> Edits:
+    """The edits that :func:`edits_text` described.
+
+    Raises:
+        ValueError: it described none.
+    """
+    pairs = (part.rpartition(":") for part in text.split(",") if part)
+    return edits_of(*((name or Arithmetic.INT8.value, nodes_from(nodes)) for name, _, nodes in pairs))

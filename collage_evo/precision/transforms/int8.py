@@ -1,0 +1,100 @@
+"""int8 between quantisers, by calibrated ranges or by those found at run time, as a transform."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.operators import HEAVY
+from collage_evo.precision.quantise.bias import corrected_bias
+from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
+from collage_evo.precision.quantise.rules import (
+    PASSING,
+    Quantisers,
+    Ranges,
+    correcting_means,
+    quantisable,
+    quantised_inputs,
+    scale_source,
+    weight_axis,
+)
+from collage_evo.precision.quantise.scales import activation_scale
+from collage_evo.precision.quantise.write import quantisation_key, quantised_region
+from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
+
+
+class Int8(Transform):
+    """QuantizeLinear and DequantizeLinear where the library wants them (``precision/quantise/``)."""
+
+    def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
+        if data.quantisers is None:
+            return 0
+        return quantisable(graph, nodes, data.quantisers, data.everything, data.ranges)
+
+    def apply(self, draft: Draft, nodes: NodeSet) -> None:
+        draft.model = quantised_region(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
+
+    def key(self, draft: Draft, nodes: NodeSet) -> str:
+        return quantisation_key(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
+
+    def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
+        """What only passes values on rounds nothing that its readers would not."""
+        found = quantisable(graph, nodes, Quantisers.DYNAMIC)
+        for quantisers in (Quantisers.INPUTS, Quantisers.BOTH):
+            for index in members(nodes):  # each alone: whether it pays beside others is no matter here
+                found |= quantisable(graph, 1 << index, quantisers, True, ranges)
+        some = (graph.nodes[index] for index in members(found))
+        return node_set(n.index for n in some if n.op_type not in PASSING and _known(graph, n, ranges))
+
+    def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
+        read = {place: ranges[scale_source(graph, node.inputs[place])] for place in quantised_inputs(graph, node)}
+        scales = {place: activation_scale(its.low, its.high) for place, its in read.items()}
+        means = correcting_means(graph, node, ranges) if node.op_type == "MatMul" else ()
+        if not means or (rounded := _rounded(graph, node)) is None:
+            return Trial(scales)
+        shift = rounded.shift(graph, node, means).astype(np.float32)
+        return Trial(scales, instead=partial(_and_sum, bias=shift))
+
+    def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
+        """Weights as they are rounded, and the bias for these."""
+        if (weights := _rounded(graph, node)) is None:
+            return {}
+        axis, exact = weight_axis(graph, node), graph.constants[node.inputs[1]]
+        shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
+        found = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
+        if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
+            bias = graph.constants[node.inputs[2]]
+            found[node.inputs[2]] = corrected_bias(bias, weights.shift(graph, node, means))
+        return found
+
+
+def _rounded(graph: Graph, node: Node) -> RoundedWeights | None:
+    """The weights of ``node`` in int8; None where it has none in float32."""
+    axis = weight_axis(graph, node) if node.op_type in HEAVY else None
+    if axis is None or graph.constants[node.inputs[1]].dtype != np.float32:
+        return None
+    return rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node))
+
+
+def _and_sum(plain: onnx.NodeProto, bias: np.ndarray) -> Operators:
+    """``plain`` and a sum of its result with ``bias``, of numbers for the last axis."""
+    (name,), product = plain.output, copy.deepcopy(plain)
+    product.output[0], added = f"{name} before its bias", f"bias of {name}"
+    return [product, helper.make_node("Add", [product.output[0], added], [name])], {added: bias}
+
+
+def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
+    return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
+
+
+def _calibration(data: Data) -> tuple[Ranges, Quantisers]:
+    if data.quantisers is None:
+        raise InputError("its operators cannot run in int8: this way of compiling it takes no quantisers")
+    return data.ranges or {}, data.quantisers

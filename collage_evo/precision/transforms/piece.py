@@ -1,0 +1,94 @@
+"""A region with its edits: takes a graph, nodes and edits, gives the model that is compiled, and what keys cover.
+
+It is rewritten first; into which of its operators precisions are written, and the ranges of tensors, are then looked
+up under the names there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import onnx
+
+from collage_evo.graph.extract import canonical_names
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.catalogue import in_turn
+from collage_evo.precision.transforms.edits import Edits, precisions_in, sites_in
+from collage_evo.precision.transforms.rewritten import Rewritten
+from collage_evo.precision.transforms.transform import Data, Draft, Transform
+from collage_evo.rewrites.write import rewriting_key, write_rewrites
+
+
+@dataclass(frozen=True)
+class EditedRegion:
+    """The region ``nodes`` of ``graph`` with ``edits``, which name nodes of ``graph``."""
+
+    graph: Graph
+    nodes: NodeSet
+    edits: Edits
+    data: Data
+
+    @property
+    def key(self) -> str:
+        """What a content hash must cover besides the region; empty for nothing. Raises as :meth:`model`."""
+        sites = sites_in(self.edits)
+        parts = [rewriting_key(self.graph, self.nodes, sites)] if sites else []
+        draft, writing = self._drafted()
+        return " ".join([*parts, *(transform.key(draft, own) for transform, own in writing)])
+
+    def model(self) -> onnx.ModelProto:
+        """The region as a model of its own, its borders as :func:`collage_evo.graph.extract.extract` has them.
+
+        Raises:
+            InputError: a rewrite does not fit; there is int8 without quantisers, or a tensor that needs a range has
+                none; or both are written into the same nodes, and nothing of what stands there can be in the
+                precision of its site.
+        """
+        draft, writing = self._drafted()
+        sites = sites_in(self.edits)
+        if sites and not writing:
+            return write_rewrites(self.graph, self.nodes, sites)
+        for transform, own in writing:
+            transform.apply(draft, own)
+        if sites:
+            names = canonical_names(draft.graph, draft.nodes)
+            _in_order(draft.model.graph.input, [names[name] for name in draft.graph.inputs])
+            _in_order(draft.model.graph.output, [names[name] for name in draft.graph.outputs])
+        return draft.model
+
+    def _drafted(self) -> tuple[Draft, list[tuple[Transform, NodeSet]]]:
+        """The region before precisions are written into it, and into which of its nodes they are to be."""
+        numerics, rewritten = precisions_in(self.edits), self._rewritten
+        if rewritten is None:
+            return Draft(self.graph, self.nodes, self.data), in_turn(numerics)
+        inner = rewritten.graph
+        draft = Draft(inner, inner.all_nodes, replace(self.data, ranges=rewritten.ranges))
+        return draft, in_turn(rewritten.numerics(self.graph, sites_in(self.edits), numerics, self.data.quantisers))
+
+    @cached_property
+    def _rewritten(self) -> Rewritten | None:
+        """The rewritten region as a graph; None where nothing is rewritten, or nothing else written."""
+        if (sites := sites_in(self.edits)) and precisions_in(self.edits):
+            return Rewritten.of(self.graph, self.nodes, sites, self.data.ranges or {})
+        return None
+
+
+def structure_text(graph: Graph, nodes: NodeSet, edits: Edits) -> str:
+    """What a structural hash must cover besides the region: which of its nodes, counted in their order, are written
+    in what, and what is rewritten where; empty for neither."""
+    found = []
+    for arithmetic, own in precisions_in(edits):
+        places = [str(place) for place, index in enumerate(members(nodes)) if own >> index & 1]
+        word = "quantised" if arithmetic is Arithmetic.INT8 else arithmetic.value
+        found += [f"|{word} {','.join(places)}"] if places else []
+    sites = sites_in(edits)
+    return "".join([*found, f"|rewritten {rewriting_key(graph, nodes, sites)}" if sites else ""])
+
+
+def _in_order(values: MutableSequence[onnx.ValueInfoProto], names: Sequence[str]) -> None:
+    ordered = sorted(values, key=lambda value: names.index(value.name))
+    del values[:]
+    values.extend(ordered)

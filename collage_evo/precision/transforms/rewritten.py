@@ -1,0 +1,141 @@
+"""A rewritten piece as a graph, into which precisions are written: takes a graph, nodes and sites, gives which of the
+nodes there each rewrite wrote, the ranges of its tensors, and where its precisions are.
+
+What stands in place of a site is in the site's precision as far as it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+from collage_evo.errors import InputError
+from collage_evo.graph.extract import canonical_names
+from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.graph.read import build_graph
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.rounded import share_rounded
+from collage_evo.precision.quantise.rules import PASSING, Quantisers, Range, Ranges, quantised_inputs
+from collage_evo.precision.transforms.catalogue import transform_of
+from collage_evo.precision.transforms.edits import Numerics, numerics_of
+from collage_evo.precision.transforms.transform import Data
+from collage_evo.rewrites.rewrite import Sites
+from collage_evo.rewrites.write import write_rewrites, written_names, written_tensors
+
+_MOVES = PASSING - {"MaxPool"} | {"Split"}
+"""Operators that keep all values: what goes in has the range of what comes out."""
+_WITHIN = PASSING | {"AveragePool", "Concat", "GlobalAveragePool", "Slice", "Split"}
+"""Operators whose results lie within the range of what goes in."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A rewritten piece as a graph, the nodes there that each rewrite wrote, and the ranges of its tensors."""
+
+    graph: Graph
+    names: Mapping[str, str]
+    """Of the tensors that the piece had before."""
+    wrote: tuple[NodeSet, ...]
+    ranges: Ranges
+
+    @classmethod
+    def of(cls, graph: Graph, nodes: NodeSet, sites: Sites, ranges: Ranges) -> Rewritten:
+        """``nodes`` after rewriting.
+
+        Raises:
+            InputError: a rewrite does not fit.
+        """
+        inner = build_graph(write_rewrites(graph, nodes, sites))
+        share_rounded(graph, inner)
+        names = canonical_names(graph, nodes)
+        wrote = []
+        for number, (_, site) in enumerate(sites):
+            leaving = {names[name] for name in graph.boundary(site)[1]}
+            ours = (n.index for n in inner.nodes if leaving & {*n.outputs} or written_names(number, n.outputs))
+            wrote.append(node_set(ours))
+        holds = written_tensors(graph, nodes, sites) if ranges else {}
+        known = _known(inner, {inside: ranges[name] for inside, name in holds.items() if name in ranges})
+        return cls(inner, names, tuple(wrote), known)
+
+    def makers(self, graph: Graph, sites: Sites) -> Iterator[tuple[str, NodeSet]]:
+        """Each tensor, by its name in what is written of the piece, and the nodes of ``graph`` that it comes from: of
+        what a rewrite wrote, all of its site."""
+        before = {inner: graph.producer.get(name, 0) for name, inner in self.names.items()}
+        now = canonical_names(self.graph, self.graph.all_nodes)
+        for name, maker in self.graph.producer.items():
+            places = zip(sites, self.wrote, strict=True)
+            site = next((nodes for (_, nodes), wrote in places if wrote >> maker & 1), 0)
+            yield now[name], site or 1 << before[name]
+
+    def able(self, arithmetic: Arithmetic, nodes: NodeSet, quantisers: Quantisers | None) -> NodeSet:
+        """Which of its ``nodes``, which a rewrite wrote, ``arithmetic`` is written into.
+
+        Also what moves the numbers that they read: of what no rewrite wrote integers are moved, which are smaller.
+        Between what two rewrites wrote, moves that undo one another stand side by side, for the library to leave out.
+        """
+        transform = transform_of(arithmetic)
+        if transform is None or not transform.into_rewritten:
+            return 0
+        data = Data(self.ranges, quantisers)
+        found = transform.sites(self.graph, nodes, data)
+        moves = transform.sites(self.graph, nodes, replace(data, everything=True))
+        return found | self._moves_before(found, moves & nodes)
+
+    def _moves_before(self, found: NodeSet, moves: NodeSet) -> NodeSet:
+        """Those of ``moves`` that only move what ``found`` read as integers, from what no rewrite wrote."""
+        written, chosen = reduce(or_, self.wrote, 0), 0
+        nodes = (self.graph.nodes[index] for index in members(found))
+        for name in (node.inputs[place] for node in nodes for place in quantised_inputs(self.graph, node)):
+            passed, maker = 0, self.graph.producer.get(name)
+            while maker is not None and moves >> maker & 1 and self.graph.nodes[maker].op_type in _MOVES:
+                passed |= 1 << maker
+                maker = self.graph.producer.get(self.graph.nodes[maker].inputs[0])
+            if maker is None or not written >> maker & 1:
+                chosen |= passed
+        return chosen
+
+    def numerics(self, graph: Graph, sites: Sites, numerics: Numerics, quantisers: Quantisers | None) -> Numerics:
+        """``numerics``, which name nodes of ``graph``, by nodes of the piece, in which ``sites`` are rewritten.
+
+        Raises:
+            InputError: the piece does not read all that it read before, or nothing of what a rewrite wrote can be in
+                the precision of its site.
+        """
+        if unread := [name for name in self.graph.inputs if name not in self.graph.consumers]:
+            raise InputError(
+                f"rewritten, the region does not read its input {unread[0]}: no precision can be written into it"
+            )
+        rewritten = reduce(or_, (site for _, site in sites), 0)
+        parts = []
+        for arithmetic, own in numerics:
+            exact_outputs = (graph.nodes[index].outputs[0] for index in members(own & ~rewritten))
+            parts.append((arithmetic, node_set(self.graph.producer[self.names[name]] for name in exact_outputs)))
+            for (name, site), wrote in zip(sites, self.wrote, strict=True):
+                if site & own:
+                    if not (able := self.able(arithmetic, wrote, quantisers)):
+                        raise InputError(f"nothing of what {name} writes can run in {arithmetic.value} here")
+                    parts.append((arithmetic, able))
+        return numerics_of(*parts)
+
+
+def _known(inner: Graph, ranges: Mapping[str, Range]) -> Ranges:
+    """``ranges``, and those that follow for tensors that only the rewritten piece has."""
+    known = {**ranges}
+    for node in reversed(inner.nodes):
+        made = [known.get(name) for name in node.outputs]
+        # What a Relu alone reads is quantised behind it.
+        sole = node.op_type == "Relu" and len(inner.consumers[node.inputs[0]]) == 1
+        if (sole or node.op_type in _MOVES) and (of := [one for one in made if one]) == made:
+            known.setdefault(node.inputs[0], _around(of))
+    for node in inner.nodes:
+        joined = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+        if node.op_type in _WITHIN and all(name in known for name in joined):
+            known.setdefault(node.outputs[0], _around([known[name] for name in joined]))
+    return known
+
+
+def _around(ranges: Sequence[Range]) -> Range:
+    """The range of all values that are in one of ``ranges``."""
+    return Range(min(one.low for one in ranges), max(one.high for one in ranges))

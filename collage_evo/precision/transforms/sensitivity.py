@@ -1,0 +1,287 @@
+"""What each operator adds to the error: takes a graph, ranges and samples, gives a share for each operator.
+
+A placement's error is about the root of the sum of its operators' shares. One float32 model has a switch at each
+operator, so that one operator at a time computes on rounded numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.extract import import_domains
+from collage_evo.graph.ir import Graph, Node, NodeSet, node_set
+from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.reference import Reference, counted_distances, holds_labels
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.quantise.scales import Scale
+from collage_evo.precision.quantise.write import CONTRIBUTED
+from collage_evo.precision.transforms.catalogue import TRANSFORMS
+from collage_evo.precision.transforms.transform import Rounding, Transform
+
+FIRST_OF_A_KIND = 8
+"""Operators of each arithmetic, heavy and other ones, that are tried before all else. Chosen."""
+MORE_SHARE = 0.5
+"""Of the time, after which operators are tried on no further samples."""
+
+
+class Sensitivities(dict[Arithmetic, tuple[float, ...]]):
+    """By arithmetic, for each node the squared relative error that it alone adds at the model's outputs, as
+    ``accuracy/judge.py`` has it without a metric: of the 2-norm, and where outputs are labels the share that differs.
+
+    ``estimated`` of them, over all arithmetics, were not measured.
+    """
+
+    estimated: int = 0
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One operator run in one arithmetic, all else in float32."""
+
+    node: int
+    transform: Transform
+    heavy: bool
+
+    @property
+    def kind(self) -> tuple[Transform, bool]:
+        """Trials of one kind lose about as much."""
+        return self.transform, self.heavy
+
+
+def error_sensitivities(
+    graph: Graph,
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, Any]],
+    threads: int = 1,
+    seconds: float = math.inf,
+    wanted: Mapping[Arithmetic, NodeSet] | None = None,
+) -> Sensitivities:
+    """The share of each node in each lower arithmetic; 0 where it is not run so.
+
+    How one is tried is its transform's to say. float16 is taken to err like bfloat16 with eight times finer rounding,
+    and so is TF32, in which only heavy operators compute.
+
+    Args:
+        graph: the normalised model.
+        ranges: of its activations; without them nothing is in int8.
+        feeds: samples, by input name. All operators are tried on the first, heavy ones on the others too, as long as
+            ``MORE_SHARE`` of the time is not over: what one operator adds differs several times between samples.
+        threads: that ONNX Runtime may use.
+        seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
+            tried, or the arithmetic's own roundoff squared.
+        wanted: nodes by arithmetic, if not all: the others have no share.
+
+    Raises:
+        InputError: the model does not run on ``feeds``.
+    """
+    begin = time.monotonic()
+    end, more_end = begin + seconds, begin + MORE_SHARE * seconds
+    asked = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else dict(wanted)
+    for kind, (like, nodes) in _alike(graph).items():
+        asked[like] = asked.get(like, 0) | asked.get(kind, 0) & nodes
+    losing = {one: one.losing(graph, asked.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
+    trials = _in_order(list(_trials(graph, losing)))
+    reference = Reference(_with_switches(graph, losing, ranges), threads)
+    outputs = [reference.run(sample) for sample in feeds[:2]]
+    labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
+    rounds: list[dict[_Trial, float]] = []
+    for sample in feeds:
+        tried = [trial for trial in trials if trial.heavy] if rounds else trials
+        until = more_end if rounds else end
+        if rounds and (len(rounds[0]) < len(trials) or time.monotonic() > until):
+            break
+        errors = _errors2(graph, reference, sample, labels, ranges, tried, until)
+        if not rounds or len(errors) == len(tried):  # some only would be of other samples than the rest
+            rounds.append(errors)
+    found = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
+    return _complete(graph, trials, found)
+
+
+def _errors2(
+    graph: Graph,
+    reference: Reference,
+    sample: Mapping[str, Any],
+    labels: Sequence[bool],
+    ranges: Ranges,
+    trials: Sequence[_Trial],
+    until: float,
+) -> dict[_Trial, float]:
+    """The squared error of each trial on one sample, of those that begin before ``until``."""
+    exact = reference.run(sample)
+    found: dict[_Trial, float] = {}
+    for trial in trials:
+        if time.monotonic() > until:
+            break
+        node = graph.nodes[trial.node]
+        switched = {_switch(node, trial.transform): np.array(True), **trial.transform.constants(graph, node, ranges)}
+        # From there on nothing is left of the outputs.
+        found[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
+    return found
+
+
+def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
+    """Of the output that is farthest off; ``labels`` says which outputs hold such.
+
+    Labels flip where the noise before them is larger than what decided them: as long as few do, their share grows
+    with the noise's 2-norm, so that its squares add up as well. A share of zero says that none of few samples' labels
+    flipped, not that none will.
+    """
+    outputs = zip(found, exact, labels, strict=True)
+    return max((one.error.relative for output in outputs for one in counted_distances(*output)), default=0.0)
+
+
+def _heavy(graph: Graph) -> NodeSet:
+    return node_set(node.index for node in graph.nodes if node.op_type in HEAVY)
+
+
+def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Trial]:
+    for node in graph.nodes:
+        for transform in _of(losing, node.index):
+            yield _Trial(node.index, transform, node.op_type in HEAVY)
+
+
+def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
+    """Some of each kind first, which tell of the others if these are not tried, then the heavy ones.
+
+    Of these those in int8 first: what they lose differs more from one to the next than what is lost in 16 bits does.
+    Of 31 products of a Swin-T that were not tried, two add 0.7 % each, where the median is 0.05 %.
+    """
+    shuffled, met = random.Random(0).sample(trials, len(trials)), Counter[tuple[Transform, bool]]()
+
+    def place(trial: _Trial) -> tuple[bool, bool, int]:
+        met[trial.kind] += 1
+        return met[trial.kind] > FIRST_OF_A_KIND, not trial.heavy, trial.transform.arithmetic.weight_bytes
+
+    return sorted(shuffled, key=place)
+
+
+def _of(losing: Mapping[Transform, NodeSet], node: int) -> list[Transform]:
+    return [transform for transform, nodes in losing.items() if nodes >> node & 1]
+
+
+def _floats_made(graph: Graph, node: Node) -> list[int]:
+    """Positions of the outputs of float32 of an operator."""
+    return [place for place, name in enumerate(node.outputs) if name and graph.tensors[name].dtype == "float32"]
+
+
+def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ranges) -> onnx.ModelProto:
+    """The model with a switch for each trial. Switches and weights are inputs with a default: off, and exact."""
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    made: list[onnx.NodeProto] = []
+    constants: dict[str, np.ndarray] = {}
+    weights: dict[str, None] = {}
+    switches: list[str] = []
+    for node in graph.nodes:
+        own = [copy.deepcopy(proto) for proto in node.protos]
+        behind: list[onnx.NodeProto] = []
+        tried = {_switch(node, one): one.trial(graph, node, ranges) for one in _of(losing, node.index)}
+        switches += tried
+        for switch, trial in tried.items():
+            for position, through in trial.reads.items():
+                rounded = f"{switch} {position}"
+                made.append(_rounding(own[0].input[position], rounded, switch, through, constants))
+                own[0].input[position] = rounded
+            for place in _floats_made(graph, node) if trial.makes else ():
+                name, own[0].output[place] = own[0].output[place], f"{switch} exact {place}"
+                behind.insert(0, _rounding(own[0].output[place], name, switch, trial.makes, constants))
+        plain = copy.deepcopy(own[0])
+        for switch, instead in ((switch, trial.instead) for switch, trial in tried.items() if trial.instead):
+            other, numbers = instead(plain)
+            own[0].CopyFrom(_choice(switch, plain.output[0], other, [copy.deepcopy(own[0])], numbers))
+        made += [*own, *behind]
+        if node.op_type in HEAVY:
+            weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
+    del model.graph.node[:]
+    model.graph.node.extend(made)
+    constants.update({switch: np.array(False) for switch in switches})
+    import_domains(model, {CONTRIBUTED: 1})
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    kinds = {**dict.fromkeys(switches, TensorProto.BOOL), **dict.fromkeys(weights, TensorProto.FLOAT)}
+    for name, type_ in kinds.items():
+        shape = constants[name].shape if name in constants else graph.constants[name].shape
+        model.graph.input.append(helper.make_tensor_value_info(name, type_, shape))
+    return model
+
+
+def _switch(node: Node, transform: Transform) -> str:
+    return f"switch {transform.arithmetic} {node.index}"
+
+
+def _rounding(
+    given: str, rounded: str, switch: str, through: Rounding, constants: dict[str, np.ndarray]
+) -> onnx.NodeProto:
+    """``given`` there and back through other numbers if ``switch`` is on, else as it is; adds its ``constants``."""
+    inner = f"{rounded} inner"
+    if isinstance(through, Scale):
+        scale, zero = np.array(through.scale), np.array(through.zero_point)
+        parts: dict[str, np.ndarray] = {f"{rounded} scale": scale, f"{rounded} zero": zero}
+        constants |= parts
+        there = helper.make_node("QuantizeLinear", [given, *parts], [inner])
+        back = helper.make_node("DequantizeLinear", [inner, *parts], [rounded])
+    else:
+        there = helper.make_node("Cast", [given], [inner], to=through)
+        back = helper.make_node("Cast", [inner], [rounded], to=TensorProto.FLOAT)
+    return _choice(switch, rounded, [there, back], [helper.make_node("Identity", [given], [rounded])])
+
+
+def _choice(
+    switch: str,
+    made: str,
+    on: Sequence[onnx.NodeProto],
+    off: Sequence[onnx.NodeProto],
+    constants: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> onnx.NodeProto:
+    """What makes the tensor ``made`` as the last of ``on`` does if ``switch`` is on, else as the last of ``off``.
+
+    ``constants`` are those of ``on``: of what comes from outside, ONNX Runtime does not know that it is constant, and
+    multiplies otherwise.
+    """
+    branches = []
+    for word, nodes in (("on", on), ("off", off)):
+        nodes[-1].output[0] = inner = f"{switch} {made} {word}"
+        value = helper.make_tensor_value_info(inner, TensorProto.FLOAT, None)
+        branches.append(helper.make_graph(nodes, inner, [], [value]))
+    branches[0].initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    return helper.make_node("If", [switch], [made], then_branch=branches[0], else_branch=branches[1])
+
+
+def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Sensitivities:
+    """All shares, those that were not measured by the median of their kind."""
+    sensitivities = Sensitivities()
+    sensitivities.estimated = len(trials) - len(found)
+    for transform in TRANSFORMS:
+        values = [0.0] * len(graph.nodes)
+        for trial in (trial for trial in trials if trial.transform is transform):
+            known = found.get(trial)
+            alike = [share for other, share in found.items() if known is None and other.kind == trial.kind]
+            usual = statistics.median(alike) if alike else transform.arithmetic.roundoff**2
+            values[trial.node] = usual if known is None else known
+        sensitivities[transform.arithmetic] = tuple(values)
+    for arithmetic, (like, nodes) in _alike(graph).items():
+        finer = (arithmetic.roundoff / like.roundoff) ** 2
+        shares = enumerate(sensitivities[like])
+        sensitivities[arithmetic] = tuple(share * finer * (nodes >> node & 1) for node, share in shares)
+    return sensitivities
+
+
+def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:
+    """Arithmetics that nothing writes into models, but libraries' settings turn on: each with one that errs alike,
+    and the nodes that compute in it."""
+    alike = {Arithmetic.FLOAT16: graph.all_nodes, Arithmetic.TF32: _heavy(graph)}
+    written = {one.arithmetic for one in TRANSFORMS}
+    return {kind: (Arithmetic.BFLOAT16, nodes) for kind, nodes in alike.items() if kind not in written}

@@ -1,0 +1,100 @@
+"""The dynamic program with two objectives: takes a search space, another objective than latency and the largest
+value of it that is wanted, gives covers from the fastest to the one that adds the least.
+
+Whatever is cheapest in latency + lambda x what is added lies on the lower convex hull of both. What parts add is a
+sum, so that the program needs no change but other costs. A value of lambda that is the slope between two points of
+the hull leads to a third between them, or shows that there is none (Cohon, 1978).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collage_evo.placement.outcome import Objective
+from collage_evo.search.cover.dynamic_program import Cover, cheapest_covers
+from collage_evo.search.cover.states import ROUNDING
+
+if TYPE_CHECKING:
+    from collage_evo.placement.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class FrontCover:
+    """Matches that cover the graph, their latency by the additive model in ms, and what they add to the objective."""
+
+    matches: tuple[int, ...]
+    ms: float
+    added: float
+
+
+@dataclass(frozen=True)
+class CoverFront:
+    """Covers on the lower convex hull of latency against what is added, the fastest first.
+
+    ``slope`` is what the hull trades at the bound, in ms for each unit that is added; 0 where the bound is none.
+    """
+
+    hull: tuple[FrontCover, ...]
+    slope: float = 0.0
+
+
+def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: Cover) -> Iterator[CoverFront]:
+    """The hull as predicted, as known after each run of the program, which may take seconds; the last is all of it.
+
+    ``bound`` is the largest wanted value of ``objective``, ``fast`` the fastest cover. Lambda is bisected until the
+    hull's segment that the bound lies on is known. Its other points are not looked for: the search comes to other
+    bounds by itself.
+
+    Raises:
+        InputError: no acyclic exact cover exists.
+    """
+    most = objective.amount(bound)
+
+    def at(slope: float) -> FrontCover:
+        """The cheapest cover in latency + ``slope`` x what is added."""
+        priced = space.priced({objective: slope})
+        return of(cheapest_covers(priced, effort=space.policy.cover_states).covers[0], slope)
+
+    def of(cover: Cover, slope: float) -> FrontCover:
+        added = space.added(objective, cover.matches)
+        return FrontCover(cover.matches, cover.cost_ms - slope * added, added)
+
+    fastest = of(fast, 0.0)
+    if not fastest.added:
+        yield CoverFront((fastest,))
+        return
+    # The cheapest cover of those that add the least: at a lambda that outweighs all latency.
+    total = sum(max(space.cost.match_ms[m] for m in options) for options in space.candidates)
+    least = min(added for m in space.usable if (added := space.terms[objective][m]) > 0)
+    exact = at(total / least)
+    if exact.ms <= fastest.ms + ROUNDING * abs(fastest.ms):  # what adds more costs as much
+        yield CoverFront((exact,))
+        return
+    hull = [fastest, exact] if exact.added < fastest.added else [fastest]
+    over = [cover for cover in hull if cover.added > most]
+    within = [cover for cover in hull if cover.added <= most]
+    yield CoverFront(tuple(hull))
+    while over and within:
+        slope = _slope(over[-1], within[0])
+        found = at(slope)
+        if not _below(found, over[-1], within[0]):
+            yield CoverFront((*over, *within), slope)
+            return
+        if found.added > most:
+            over.append(found)
+        else:
+            within.insert(0, found)
+        yield CoverFront((*over, *within), slope)
+
+
+def _slope(left: FrontCover, right: FrontCover) -> float:
+    return (right.ms - left.ms) / (left.added - right.added)
+
+
+def _below(found: FrontCover, left: FrontCover, right: FrontCover) -> bool:
+    """Whether ``found`` lies below the line between two points of the hull, and between them."""
+    line = left.ms + _slope(left, right) * (left.added - found.added)
+    inside = right.added < found.added < left.added and left.ms < found.ms < right.ms
+    return inside and found.ms < line - ROUNDING * abs(line)

@@ -1,0 +1,132 @@
+"""The dynamic program's view of a search space: nodes renumbered so that few tensors are live at once,
+matches and tensors as bitmasks over that order, priced by :mod:`collage_evo.search.cover.bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from collage_evo.graph.ir import NodeSet, members
+from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering
+from collage_evo.search.cover.bounds import Prices, solve_prices
+from collage_evo.search.cover.layout import Laid, layout_of
+from collage_evo.search.cover.movement import LiveTensor, Tariff
+
+if TYPE_CHECKING:
+    from collage_evo.placement.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Option:
+    """One match in renumbered form: ``cost`` in ms with the borders of returned outputs included, ``price`` its share
+    of the lower bound."""
+
+    match: int
+    laid: Laid
+    engine: int
+    cost: float
+    price: float
+
+
+class Frontier:
+    """A search space renumbered for the dynamic program."""
+
+    def __init__(self, space: SearchSpace, match_ms: tuple[float, ...], allowed: Iterable[int]) -> None:
+        self._layout = layout_of(space)
+        self.size = len(space.graph.nodes)
+        self.engines = space.engines
+        self.families = [space.cost.family(engine) for engine in self.engines]
+        there = set(map(bordering, space.cost.on_device))
+        self.on_device = [engine in there for engine in self.engines]
+        self.tensors: list[LiveTensor] = []
+        self.inputs: list[int] = []
+        self.options: list[list[Option]] = [[] for _ in range(self.size)]
+        self.engines_of = [0] * self.size
+        self._add_tensors(space)
+        usable = sorted(set(allowed) & set(space.usable))
+        offers = self._offers(space, match_ms, usable)
+        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families, self.on_device)
+        for match, (laid, engine, cost) in zip(usable, offers, strict=True):
+            option = Option(match, laid, engine, cost, self.prices.paid(laid.nodes))
+            for rank in members(laid.nodes):
+                self.options[rank].append(option)
+                self.engines_of[rank] |= 1 << engine
+
+    def _add_tensors(self, space: SearchSpace) -> None:
+        """Fill in the tensors that have readers."""
+        charges = cache(partial(self._charges, space.cost))  # most tensors are as large as another
+        for index, (flow, readers) in enumerate(zip(self._layout.flows, self._layout.readers, strict=True)):
+            self.tensors.append(self._live(space.cost, flow, readers, *charges(flow.nbytes)))
+            if flow.producer < 0:
+                self.inputs.append(index)
+
+    def _charges(self, cost: CostModel, nbytes: int) -> tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]:
+        """``charge`` and ``common`` of tensors of so many bytes."""
+        charge = tuple(
+            tuple(_charge(cost, source, engine, nbytes) for engine in self.engines)
+            for source in (*self.engines, None)
+        )
+        common = tuple(
+            cost.common_ms(engine, nbytes) if self.families.count(family) > 1 else 0.0
+            for engine, family in zip(self.engines, self.families, strict=True)
+        )
+        return charge, common
+
+    def _live(
+        self,
+        cost: CostModel,
+        flow: Flow,
+        readers: NodeSet,
+        charge: tuple[tuple[float, ...], ...],
+        common: tuple[float, ...],
+    ) -> LiveTensor:
+        engines = len(self.engines)
+        copies: tuple[float, ...] = ()
+        copy: tuple[float, ...] = ()
+        holds = [*(1 << engine for engine in range(engines)), 0]
+        if any(self.on_device):
+            # The host's memory, then the device's. What is returned comes to the host whoever reads it there.
+            to_host = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
+            to_device = cost.copy_ms(True, flow.nbytes)
+            copies, copy = (to_device, to_host), (to_host, to_device)
+            for engine, there in enumerate([*self.on_device, False]):
+                holds[engine] |= 1 << engines + there | flow.is_output << engines
+        tariff = Tariff(charge, tuple(holds), copy)
+        return LiveTensor(readers, tariff, charge[-1], common, copies, made=flow.producer >= 0)
+
+    def _offers(
+        self, space: SearchSpace, match_ms: tuple[float, ...], usable: list[int]
+    ) -> list[tuple[Laid, int, float]]:
+        engines, rank = len(self.engines), self._layout.rank
+        returned = [0.0] * engines * self.size
+        for flow in space.flows:
+            if flow.is_output:
+                for index, engine in enumerate(self.engines):
+                    leave = space.cost.crossing_ms(engine, None, flow.nbytes)
+                    leave += space.cost.copy_ms(False, flow.nbytes) if self.on_device[index] else 0.0
+                    returned[rank[flow.producer] * engines + index] += leave
+        index_of = {engine: index for index, engine in enumerate(self.engines)}
+        offers = []
+        for match in usable:
+            laid, own = self._layout.laid(match), index_of[bordering(space.matches[match].engine)]
+            cost = match_ms[match] + sum(returned[r * engines + own] for r in members(laid.nodes))
+            offers.append((laid, own, cost))
+        return offers
+
+    def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:
+        """Engines that may still read ``tensor``, as a bitmask, and how many readers are left."""
+        left = self.tensors[tensor].readers & ~covered
+        engines = 0
+        for rank in members(left):
+            engines |= self.engines_of[rank]
+        return engines, left.bit_count()
+
+
+def _charge(cost: CostModel, source: Engine | None, target: Engine, nbytes: int) -> float:
+    """What a tensor's borders cost on its way; engines of one family are taken to share a piece."""
+    if source is not None and source != target and cost.family(source) == cost.family(target):
+        return cost.joint_ms(source, target, nbytes)
+    return cost.crossing_ms(source, target, nbytes)

@@ -1,0 +1,113 @@
+"""What of the dynamic program's view no cost changes: the order of nodes, and the matches as sets in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+
+if TYPE_CHECKING:
+    from collage_evo.placement.space import SearchSpace
+
+BYTE = 8
+
+
+@dataclass(frozen=True)
+class Laid:
+    """One match in renumbered form: its nodes, all that must have run before, the (tensor, reader) pairs that it
+    reads from outside and makes for outside, and the tensors of these, each once."""
+
+    nodes: NodeSet
+    before: NodeSet
+    reads: tuple[tuple[int, int], ...]
+    makes: tuple[tuple[int, int], ...]
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+class Layout:
+    """Nodes by their rank in the program's order, and tensors that somebody reads by their place among the flows.
+
+    ``reads`` and ``makes`` hold for each rank the tensors that it reads and makes; ``readers`` those of each tensor.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        graph = space.graph
+        self._space = space
+        self.order = narrow_order(graph)
+        self.rank = [0] * len(graph.nodes)
+        for rank, node in enumerate(self.order):
+            self.rank[node] = rank
+        self._bytes: list[dict[int, NodeSet]] = [{} for _ in range(-(-len(graph.nodes) // BYTE))]
+        self._laid: dict[int, Laid] = {}
+        self.reads: list[list[int]] = [[] for _ in graph.nodes]
+        self.makes: list[list[int]] = [[] for _ in graph.nodes]
+        self.flows = [flow for flow in space.flows if flow.consumers]
+        self.readers = [self.renumber(flow.consumers) for flow in self.flows]
+        for index, flow in enumerate(self.flows):
+            if flow.producer >= 0:
+                self.makes[self.rank[flow.producer]].append(index)
+            for node in members(flow.consumers):
+                self.reads[self.rank[node]].append(index)
+
+    def renumber(self, nodes: NodeSet) -> NodeSet:
+        """A set of graph nodes in the program's order."""
+        result = 0
+        for place, byte in enumerate(nodes.to_bytes(len(self._bytes), "little")):
+            if byte:
+                known = self._bytes[place]
+                if byte not in known:
+                    known[byte] = sum(1 << self.rank[place * BYTE + bit] for bit in members(byte))
+                result |= known[byte]
+        return result
+
+    def laid(self, match: int) -> Laid:
+        """A match of the space, looked at once."""
+        if match not in self._laid:
+            nodes = self.renumber(self._space.matches[match].nodes)
+            ranks = list(members(nodes))
+            own = {tensor for rank in ranks for tensor in self.makes[rank]}
+            reads = tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in own)
+            makes = tuple((t, r) for t in sorted(own) for r in members(self.readers[t] & ~nodes))
+            entering, leaving = (tuple(sorted({t for t, _ in pairs})) for pairs in (reads, makes))
+            before = self.renumber(self._space.before[match])
+            self._laid[match] = Laid(nodes, before, reads, makes, entering, leaving)
+        return self._laid[match]
+
+
+def layout_of(space: SearchSpace) -> Layout:
+    """The layout of ``space`` and of all that differ from it in costs alone."""
+    if not space.layouts:
+        space.layouts.append(Layout(space))
+    known: Layout = space.layouts[0]
+    return known
+
+
+def narrow_order(graph: Graph) -> list[int]:
+    """A topological order in which few tensors are live at a time (greedy: free most, then newest first)."""
+    left = {name: len(graph.consumers.get(name, ())) for node in graph.nodes for name in node.outputs}
+    waits = [mask.bit_count() for mask in graph.pred]
+    ready = {index: 0 for index, count in enumerate(waits) if not count}
+    order: list[int] = []
+    clock = 0
+
+    def growth(index: int) -> int:
+        node = graph.nodes[index]
+        opened = sum(1 for name in node.outputs if graph.consumers.get(name))
+        closed = sum(1 for name in set(node.inputs) if left.get(name) == 1)
+        return opened - closed
+
+    while ready:
+        best = min(ready, key=lambda index: (growth(index), -ready[index], index))
+        del ready[best]
+        order.append(best)
+        clock += 1
+        for name in set(graph.nodes[best].inputs):
+            if name in left:
+                left[name] -= 1
+        for after in members(graph.succ[best]):
+            waits[after] -= 1
+            if not waits[after]:
+                ready[after] = clock
+    return order

@@ -1,0 +1,198 @@
+"""New candidates: takes parents and the surrogate, gives placements worth measuring.
+
+Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
+truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
+is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
+what a short climb leads to from there. With bounds, as on the error, it goes to the fastest that keeps them if that
+idea is right; some places have other bounds than the search, so that the whole front is found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from deap import base
+
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.genome import Genome
+from collage_evo.search.encoding import decode, encode, place
+from collage_evo.search.evolution.acquisition import Acquisition, Term
+from collage_evo.search.evolution.selection import Individual, drawing_from, select_parents
+from collage_evo.search.evolution.settings import GaSettings
+from collage_evo.search.evolution.state import Pending
+from collage_evo.search.evolution.variation import MUTATIONS, crossover, mutate, random_genome
+from collage_evo.search.surrogate.covers import surrogate_covers
+from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
+from collage_evo.search.surrogate.model import Surrogate
+from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
+
+CHILD_ATTEMPTS = 4
+"""Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A placement that was not measured yet."""
+
+    genome: Genome
+    placement: Placement
+    kind: str
+    features: FeatureVector
+    added: tuple[TermVector, ...] = ()
+    """For each objective besides latency."""
+
+
+class Breeder:
+    """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again.
+
+    ``terms`` are of the objectives besides latency, ``bounds`` the largest values of these that are wanted.
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        settings: GaSettings,
+        seeds: Iterable[tuple[str, Genome]],
+        known: set[str],
+        rng: random.Random,
+        terms: Sequence[TermMap] = (),
+        bounds: Sequence[float] = (),
+    ) -> None:
+        self.features = features
+        self.terms = terms
+        self.bounds = bounds
+        self.space = features.space
+        self.settings = settings
+        self.seeds = seeds
+        self.rng = rng
+        self._seen = set(known)
+        self.toolbox = base.Toolbox()
+        self.toolbox.register("mate", crossover, space=self.space, rng=rng)
+        weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
+        varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
+        self.toolbox.register("mutate", mutate, **varied, rng=rng)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament, bounds=bounds)
+
+    def from_seeds(self, size: int) -> Iterator[Candidate]:
+        """The first ``size`` seeds, each as soon as it is made, measured whatever is predicted."""
+        for kind, genome in islice(self.seeds, size):
+            if (candidate := self._take(genome, f"seed:{kind}")) is not None:
+                yield candidate
+
+    def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
+        """What was proposed before, and is not measured yet."""
+        found = (self._take(genome, kind) for genome, kind in pending)
+        yield from (candidate for candidate in found if candidate is not None)
+
+    def batch(
+        self, parents: list[Individual], surrogate: Surrogate, size: int, learned: Sequence[TermModel] = ()
+    ) -> Iterator[Candidate]:
+        """Up to ``size`` candidates, each as soon as it is chosen; fewer when variation leads to nothing new."""
+        pool = self._children(parents, size * self.settings.screen_factor)
+        for slot in range(size):
+            chosen = self._pick(pool, parents, self._acquisition(parents, surrogate, learned, slot))
+            if chosen is None:
+                return
+            pool = [candidate for candidate in pool if candidate is not chosen]
+            yield chosen
+
+    def _pick(self, pool: list[Candidate], parents: list[Individual], acquisition: Acquisition) -> Candidate | None:
+        """What takes one place of the batch; what was found on the way joins ``pool``."""
+        if pool and self.rng.random() < self.settings.random_share:
+            return self.rng.choice(_hopeful(pool, acquisition, self.space.policy.random_within))
+        pool += self._proposals(parents, acquisition)
+        return self._climbed(pool, acquisition)
+
+    def _acquisition(
+        self, parents: list[Individual], surrogate: Surrogate, learned: Sequence[TermModel], slot: int
+    ) -> Acquisition:
+        """What one place of the batch believes and is after; the first takes what is most likely."""
+        likeliest = slot == 0 or self.rng.random() >= self.settings.explore
+        weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
+        if not learned:
+            return Acquisition(weights)
+        believed = [model.mean if likeliest else model.sample(self._generator()) for model in learned]
+        bounds, policy = self.bounds, self.space.policy
+        if slot and parents and self.rng.random() < policy.other_bounds:
+            bounds = [max(0.0, value) for value in self.rng.choice(parents).fitness.values[1:]]
+        penalty = self.rng.lognormvariate(0, policy.price_spread)
+        return Acquisition(weights, tuple(map(Term, learned, believed, bounds)), penalty)
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng(self.rng.getrandbits(64))
+
+    def _children(self, parents: list[Individual], wanted: int) -> list[Candidate]:
+        children: list[Candidate] = []
+        for _ in range(CHILD_ATTEMPTS * wanted):
+            if len(children) >= wanted:
+                break
+            child = self._take(*self._child(parents))
+            if child is not None:
+                children.append(child)
+        # Around a single region there may be nothing new to find: then start from anywhere.
+        strangers = 0 if children else wanted
+        found = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
+        return [*children, *(candidate for candidate in found if candidate is not None)]
+
+    def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
+        settings, rng = self.settings, self.rng
+        if not parents:  # the first generation, or nothing measured so far was fit
+            seeds = tuple(self.seeds)
+            if seeds and rng.random() < 0.75:
+                return self.toolbox.mutate(rng.choice(seeds)[1]), "mutation"
+            return random_genome(self.space, rng), "random"
+        with drawing_from(rng):
+            one, other = self.toolbox.select(parents, 2)
+        if one.key == other.key or rng.random() >= settings.crossover_rate:
+            return self.toolbox.mutate(one.genome), "mutation"
+        child = self.toolbox.mate(one.genome, other.genome)
+        if rng.random() < settings.mutation_rate:
+            child = self.toolbox.mutate(child)
+        return child, "crossover"
+
+    def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
+        """What the dynamic program makes of ``goal``, by chance, because it takes its time."""
+        if not parents or self.rng.random() >= self.settings.program_share:
+            return []
+        best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
+        price = acquisition.multiplier([individual.fitness.values for individual in parents])
+        covers = surrogate_covers(self.features, acquisition.weights, best.genome, price=price)
+        found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
+        return [candidate for candidate in found if candidate is not None]
+
+    def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
+        """The best of ``pool`` for ``goal``, or a better one that some mutations lead to."""
+        if not pool:
+            return None
+        best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
+        reached = acquisition.violation(best.features, best.added)
+        for _ in range(self.settings.climb):
+            tried = self._take(self.toolbox.mutate(best.genome), "climb")
+            if tried is None:
+                continue
+            pool.append(tried)
+            there = acquisition.violation(tried.features, tried.added)
+            if there < reached:
+                best, reached = tried, there
+        return best
+
+    def _take(self, genome: Genome, kind: str) -> Candidate | None:
+        """A candidate, unless its placement is known or was proposed before."""
+        placement = decode(genome, self.space)
+        if placement.key in self._seen:
+            return None
+        self._seen.add(placement.key)
+        added = tuple(term.vector(placement) for term in self.terms)
+        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), added)
+
+
+def _hopeful(pool: Sequence[Candidate], acquisition: Acquisition, within: float) -> list[Candidate]:
+    """Those of ``pool`` that are believed to take less than ``within`` times as long as the fastest."""
+    believed = [acquisition.violation(candidate.features, candidate.added)[-1] for candidate in pool]
+    least = min(believed)  # a sample of what may be true may be below zero
+    bound = least + (within - 1) * abs(least)
+    return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

@@ -1,0 +1,158 @@
+"""Search states on disk: written atomically after each generation, the one before kept, both checksummed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from collage_evo.codec import from_plain, to_plain
+from collage_evo.errors import DamagedFile, InputError
+from collage_evo.files import reading, write_whole
+from collage_evo.search.evolution.state import SearchState
+
+SCHEMA = 5
+LATEST = "checkpoint.json"
+PREVIOUS = "checkpoint.prev.json"
+_MEND = {LATEST: f"going on from {PREVIOUS}, one generation earlier", PREVIOUS: "start the run again"}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a search is about. A search can only go on where all of it is the same.
+
+    Attributes:
+        model: hash of the model file.
+        target: device, threads, processor, their digest, and cores, as text.
+        backends: name and version of each.
+        matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
+        objective: what the milliseconds are of: one run's latency, or the full machine's time for a run (throughput).
+        policy: its values that are not the default ones, as text.
+    """
+
+    model: str
+    target: str
+    backends: tuple[str, ...]
+    matches: str
+    objective: str = "latency"
+    policy: str = ""
+
+    def difference(self, other: Fingerprint) -> str:
+        """What ``other`` changes, in words; empty when nothing."""
+        parts = []
+        for name in (field.name for field in fields(self)):
+            old, new = getattr(self, name), getattr(other, name)
+            if old != new:
+                parts.append(f"{name} was {_words(old)} and is now {_words(new)}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Body:
+    """What a checkpoint keeps, beside its schema and its checksum."""
+
+    fingerprint: Fingerprint
+    state: SearchState
+
+
+def _words(value: Any) -> str:
+    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value) or "the default"
+
+
+def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:
+    """Write ``state`` to ``folder``. A kill at any moment leaves at least one good checkpoint behind."""
+    text = _dump(to_plain(_Body(fingerprint, state)))
+    latest, previous = folder / LATEST, folder / PREVIOUS
+    content = f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n'
+    # A broken one must not push out the good one before it.
+    write_whole(latest, content, keep=previous if _is_good(latest) else None)
+
+
+def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
+    """The latest good state in ``folder``; a warning is logged when that is the one before the latest.
+
+    Raises:
+        InputError: there is none, or it belongs to another model, target or set of backends.
+    """
+    latest = _latest(folder)
+    changed = latest.fingerprint.difference(fingerprint)
+    if changed:
+        raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
+    return latest.state
+
+
+def recorded(folder: Path, matches: str) -> SearchState:
+    """The latest good state in ``folder``, of whatever model and target, for who only reads what was measured.
+
+    Raises:
+        InputError: there is none, or it is of another search space than the one with the digest ``matches``.
+    """
+    latest = _latest(folder)
+    if latest.fingerprint.matches != matches:
+        raise InputError(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
+    return latest.state
+
+
+def move(folder: Path, target: Callable[[str], str]) -> None:
+    """Let the search in ``folder``, if there is one, go on on what ``target`` makes of its own.
+
+    Raises:
+        InputError: no checkpoint there can be used.
+    """
+    if exists(folder):
+        latest = _latest(folder)
+        moved = replace(latest.fingerprint, target=target(latest.fingerprint.target))
+        if moved != latest.fingerprint:
+            save(folder, latest.state, moved)
+
+
+def _latest(folder: Path) -> _Body:
+    """The latest good state, and what it is of; with a warning where that is the one before the latest."""
+    problems = []
+    for path in (folder / LATEST, folder / PREVIOUS):
+        try:
+            found = _read(path)
+        except DamagedFile as error:
+            problems.append(str(error))
+            continue
+        if problems:
+            _log.warning("%s", problems[0])
+        return found
+    raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
+
+
+def exists(folder: Path) -> bool:
+    """Whether ``folder`` holds a checkpoint, good or not."""
+    return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
+
+
+def _read(path: Path) -> _Body:
+    with reading(path, _MEND[path.name]):
+        data = json.loads(path.read_bytes())
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"written in format {data['schema']}, this version reads {SCHEMA}")
+        body = data["body"]
+        if _digest(_dump(body)) != data["sha256"]:
+            raise ValueError("checksum does not match")
+        return from_plain(body, _Body)
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        _read(path)
+    except DamagedFile:
+        return False
+    return True
+
+
+def _dump(body: dict[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

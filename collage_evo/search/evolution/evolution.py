@@ -1,0 +1,232 @@
+"""The evolutionary search: takes a search space, an evaluator and seeds, gives states, one a generation.
+
+Elites survive, no placement is measured twice, an unfit one is remembered but never a parent. DEAP supplies
+fitness, selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from deap import tools
+
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.genome import Genome
+from collage_evo.placement.outcome import Evaluator, Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.breeding import Breeder, Candidate
+from collage_evo.search.evolution.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
+from collage_evo.search.evolution.settings import Budget, GaSettings
+from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
+from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
+from collage_evo.search.surrogate.model import Surrogate
+from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
+
+
+class Evolution:
+    """The search as a state machine: :meth:`step` takes a state and gives the one a generation later.
+
+    A state holds all that the next one depends on, so a search can stop after any generation and go on later
+    exactly as if it had not. ``clock`` gives seconds; only the budget and the record of time read it.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        evaluator: Evaluator,
+        settings: GaSettings,
+        budget: Budget,
+        clock: Callable[[], float],
+        seeds: Iterable[tuple[str, Genome]] = (),
+    ) -> None:
+        self.space = space
+        self.evaluator = evaluator
+        self.settings = settings
+        self.budget = budget
+        self.clock = clock
+        self.seeds = seeds if settings.seeded else ()
+        self._features = FeatureMap(space)
+        self._vectors: dict[str, FeatureVector] = {}
+        self._terms = cache(partial(TermMap, space))
+        self._term_vectors: dict[tuple[Objective, str], TermVector] = {}
+        self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
+        for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
+            self.statistics.register(name, function)
+
+    def run(
+        self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
+    ) -> SearchState:
+        """Step until the budget is spent, the evaluator has no more time or nothing is gained; report each state."""
+        state = state or new_state(self.settings.seed)
+        began = self.clock() - state.seconds
+        while not self.stopped(state):
+            before, state = state, self.step(state, began)
+            if on_generation:
+                on_generation(state)
+            if state.evaluations == before.evaluations:
+                break
+        return state
+
+    def stopped(self, state: SearchState) -> str:
+        """Why the search is over: ``evaluations``, ``seconds``, ``no gain``, ``exhausted``; or empty."""
+        budget = self.budget
+        if budget.evaluations is not None and state.evaluations >= budget.evaluations:
+            return "evaluations"
+        if budget.seconds is not None and state.seconds >= budget.seconds:
+            return "seconds"
+        if state.exhausted:
+            return "exhausted"
+        return "no gain" if 0 < self.settings.patience <= state.stale else ""
+
+    def step(self, state: SearchState, began: float | None = None) -> SearchState:
+        """One generation: make candidates, measure, select who survives.
+
+        ``began``: when, on the clock, a search would have begun that went on without a break. By default one that
+        has spent the state's seconds by now; what comes between generations counts where it is given.
+        """
+        began = self.clock() - state.seconds if began is None else began
+        until = math.inf if self.budget.seconds is None else began + self.budget.seconds
+        rng = random.Random()
+        rng.setstate(state.rng)
+        parents = self._individuals(state, state.population)
+        asked = self.clock()
+        batch: list[Candidate] = []
+        outcomes = self.evaluator.evaluate(_noted(self._batch(state, parents, rng), batch), until)
+        evaluating = self.clock() - asked
+        evaluated = dict(state.evaluated)
+        for candidate, outcome in zip(batch, outcomes, strict=True):
+            if outcome is None:
+                continue
+            self._vectors[candidate.placement.key] = candidate.features
+            evaluated[candidate.placement.key] = Evaluated(
+                candidate.genome,
+                outcome,
+                candidate.kind,
+                state.generation,
+                len(evaluated) + 1,
+                candidate.features.additive_ms,
+            )
+        measured = replace(state, evaluated=evaluated)
+        fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
+        population = self._survive(measured, [*dict.fromkeys((*state.population, *fresh))], rng)
+        left = tuple(Pending(c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
+        settled = replace(
+            measured, population=population, seconds=self.clock() - began, exhausted=not batch, pending=left
+        )
+        return self._record(settled, state, fresh, rng, evaluating)
+
+    def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> Iterator[Candidate]:
+        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured.
+
+        One by one: the first ones are compiled and measured while the next are made. What is still to be measured of
+        earlier generations comes before all.
+        """
+        size = self.settings.offspring if state.generation else self.settings.population
+        if self.budget.evaluations is not None:
+            size = min(size, self.budget.evaluations - state.evaluations - len(state.pending))
+        terms = [*map(self._terms, state.bounds)]
+        bounds = [*state.bounds.values()]
+        breeder = Breeder(self._features, self.settings, self.seeds, set(state.evaluated), rng, terms, bounds)
+        yield from breeder.again(state.pending)
+        if not state.generation and any(True for _ in self.seeds):
+            yield from breeder.from_seeds(size)
+            return
+        if size < 1:
+            return
+        learned = [self._learned(state, term) for term in terms]
+        yield from breeder.batch(parents, self._surrogate(state), size, learned)
+
+    def _surrogate(self, state: SearchState) -> Surrogate:
+        latency = state.latency_ms
+        vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
+        return Surrogate(self._features, vectors, list(latency.values()), state.contended)
+
+    def _learned(self, state: SearchState, term: TermMap) -> TermModel:
+        """What measurements say of an objective besides latency."""
+        rows: list[TermVector] = []
+        values: list[float] = []
+        for key in state.latency_ms:
+            found, place = state.evaluated[key], (term.objective, key)
+            if found.outcome.rough:
+                continue
+            if place not in self._term_vectors:
+                self._term_vectors[place] = term.vector(decode(found.genome, self.space))
+            rows.append(self._term_vectors[place])
+            values += found.outcome.objectives([term.objective])
+        return TermModel(term, rows, values)
+
+    def _vector(self, key: str, genome: Genome) -> FeatureVector:
+        if key not in self._vectors:
+            self._vectors[key] = self._features.vector(decode(genome, self.space))
+        return self._vectors[key]
+
+    def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
+        fitness = fitness_of(state.objectives)
+        return [
+            Individual(key, found.genome, fitness(found.outcome.objectives(state.objectives)))
+            for key, found in ((key, state.evaluated[key]) for key in keys)
+        ]
+
+    def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
+        survived = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])
+        return tuple(individual.key for individual in survived)
+
+    def _record(
+        self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
+    ) -> SearchState:
+        """``now`` with its hall of fame, statistics and what else the next generation starts from."""
+        hall = hall_of_fame(now.objectives, self.settings.hall_of_fame)
+        hall.update(self._individuals(now, now.hall))
+        hall.update(self._individuals(now, fresh))
+        after = replace(now, hall=tuple(individual.key for individual in hall))
+        if now.bounds and not now.reference:
+            after = replace(after, reference=self._reference(after, fresh))
+        best = after.best
+        gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
+        changed = best is not None and (before.best is None or best.evaluation != before.best.evaluation)
+        record: dict[str, Any] = {
+            "generation": now.generation,
+            "evaluations": now.evaluations,
+            "seconds": now.seconds,
+            "evaluating": evaluating,
+            "unfit": sum(not found.outcome.ok for found in now.evaluated.values()),
+        }
+        alive = self._individuals(now, now.population)
+        if alive:
+            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
+        if now.bounds:
+            front = hypervolume(list(hall), after.reference)
+            known = before.log[-1]["hypervolume"] if before.log else 0.0
+            gained = gained or front > known * (1 + self.settings.min_gain)
+            record |= {"hypervolume": front}
+            if best is not None:
+                record |= {"best": after.best_ms}
+        return replace(
+            after,
+            rng=rng.getstate(),
+            log=(*now.log, record),
+            generation=now.generation + 1,
+            stale=0 if gained else now.stale + 1,
+            best_evaluation=best.evaluation if best is not None and changed else now.best_evaluation,
+            best_seconds=now.seconds if changed else now.best_seconds,
+        )
+
+
+    def _reference(self, state: SearchState, fresh: Sequence[str]) -> tuple[float, ...]:
+        """Twice the largest of each objective among ``fresh``; nothing as long as nothing was fit."""
+        measured = [individual.fitness.values for individual in self._individuals(state, fresh)]
+        return tuple(2 * max(values) for values in zip(*measured, strict=True))
+
+
+def _noted(candidates: Iterable[Candidate], into: list[Candidate]) -> Iterator[Placement]:
+    """The placements of ``candidates``, each candidate noted when it is asked for."""
+    for candidate in candidates:
+        into.append(candidate)
+        yield candidate.placement

@@ -1,0 +1,98 @@
+"""Greedy partitions: takes an order of preference over engines, gives the cover it leads to.
+
+The partitioning that frameworks ship (TVM's BYOC: annotate, merge, partition): each node goes to the first
+engine that takes it, in the largest piece that fits, whatever crossing costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import NodeSet
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Engine, bordering
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.cover.dynamic_program import cheapest_covers, known_cover
+from collage_evo.search.encoding import find_cover, place
+
+
+def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placement:
+    """Every node on the first engine of ``preference`` that takes it, largest match first, maximally merged.
+
+    Engines that are not named come last, by cost.
+    """
+    rank = {engine: position for position, engine in enumerate(preference)}
+
+    def order(match: int) -> tuple[int, int, float]:
+        found = space.matches[match]
+        return rank.get(found.engine, len(rank)), -found.nodes.bit_count(), space.ms_per_node(match)
+
+    wishes = [sorted(options, key=order) for options in space.by_cost]
+    cover = find_cover(space, lambda node: wishes[node])
+    return place(cover if cover is not None else known_cover(space), space)
+
+
+def backend_placement(space: SearchSpace, backend: str) -> Placement:
+    """The cheapest placement on ``backend`` alone, any variant; nodes it does not take go elsewhere.
+
+    Nothing is rewritten where ``backend`` takes it as it is.
+    """
+    plain = [match for match in space.usable if not space.matches[match].rewrites]
+    own = [match for match in plain if space.matches[match].backend == backend]
+    taken = 0
+    for match in own:
+        taken |= space.matches[match].nodes
+    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    try:
+        cover = cheapest_covers(space, allowed=[*own, *filling]).covers[0].matches
+    except InputError:  # its matches overlap so that they cannot cover all it takes
+        first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
+        return greedy_placement(space, first)
+    return place(cover, space)
+
+
+def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
+    """The cheapest placement on ``backend`` where it may be rewritten; None where nothing may, or not all is covered.
+
+    A region that was measured as a whole hides what is to be won inside it: of matches that are not rewritten only
+    those within sites, and beside them, take part.
+    """
+    own = [match for match in space.usable if space.matches[match].backend == backend]
+    rewritten = [match for match in own if space.matches[match].rewrites]
+    if not rewritten:
+        return None
+    sites = {space.matches[match].nodes for match in rewritten}
+    plain = (match for match in own if not space.matches[match].rewrites)
+    inside = [match for match in plain if not any(_around(space.matches[match].nodes, site) for site in sites)]
+    taken = reduce(or_, (space.matches[match].nodes for match in own))
+    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    try:
+        return place(cheapest_covers(space, allowed=[*rewritten, *inside, *filling]).covers[0].matches, space)
+    except InputError:
+        return None
+
+
+def _around(nodes: NodeSet, site: NodeSet) -> bool:
+    return nodes != site and not site & ~nodes
+
+
+def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
+    """``engine`` (one variant of one backend) wherever it can, in its largest matches, whose costs include the fewest
+    borders. The rest goes to engines of its family, with which it makes one piece, those first that write no other
+    precision, and its own not into more operators than it does, then to others of its backend.
+    """
+    family = next((match.family for match in space.matches if match.engine == engine), engine)
+    own = {kind for match in space.matches if match.engine == engine for kind, _ in match.numerics}
+
+    def order(match: int) -> tuple[bool, bool, bool, int, bool, int, bool, int]:
+        found = space.matches[match]
+        others = found.engine != engine, found.family != family, found.backend != engine[0]
+        kinds, more = {kind for kind, _ in found.numerics}, space.writes_more(bordering(found.engine), engine)
+        return *others, len(kinds - own), more, len(own - kinds), bool(found.rewrites), -found.nodes.bit_count()
+
+    wishes = [sorted(options, key=order) for options in space.candidates]
+    cover = find_cover(space, lambda node: wishes[node])
+    return place(cover if cover is not None else known_cover(space), space)

@@ -1,0 +1,235 @@
+"""A ladder of precisions: takes a search space and a budget of error, gives for each family a placement a rung.
+
+Operators in lower precisions, those first that save the most ms for their squared error, as far as a rung's error
+goes: how a knapsack with several choices for each item is filled greedily (Sinha and Zoltners, "The Multiple-Choice
+Knapsack Problem", Operations Research 27, 1979). Where operators that are rewritten together are faster so, in
+whatever precision, they go up together. A family is compiled as one piece, so a rung costs one compilation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collage_evo.graph.ir import members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Engine, bordering
+from collage_evo.placement.outcome import Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.encoding import find_cover, place
+from collage_evo.search.evolution.greedy import engine_placement
+
+ERROR = Objective.ERROR
+
+BUDGET_LEVELS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
+"""Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third.
+
+Those from 0.38 on are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
+"""
+MAX_LEVELS = 5
+"""Of a family. Where everything in the lowest precision keeps several shares of the budget, smaller ones follow."""
+
+PAYS = 0.98
+"""An engine that writes a precision into more operators than another counts as faster where it is predicted to take
+less than this share of its time. Chosen: of a BERT one profile told 9.91 and 9.92 ms, another 9.45 and 8.89."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A stretch in a lower precision than in the step before: what that saves, what it adds, and its matches."""
+
+    stretch: int
+    place: int
+    saved_ms: float
+    error2: float
+    matches: Mapping[int, int]
+
+    @property
+    def worth(self) -> float:
+        """ms saved for each unit of squared error."""
+        return self.saved_ms / self.error2 if self.error2 > 0 else math.inf
+
+
+def greedy_levels(
+    space: SearchSpace, engines: Sequence[Engine], budget: float, levels: Sequence[float] = BUDGET_LEVELS
+) -> Iterator[tuple[Engine, Placement]]:
+    """Families of ``engines`` with a rung each, all families' likeliest rungs first, and no placement twice.
+
+    ``budget`` is the relative error that ``rungs`` are shares of.
+    Nothing where the budget is no bound, or a family offers one precision alone.
+    """
+    if not math.isfinite(budget):
+        return
+    steps: dict[Engine, tuple[dict[int, int], list[_Step]]] = {}
+    for family in dict.fromkeys(map(space.cost.family, engines)):
+        own = [engine for engine in engines if space.cost.family(engine) == family]
+        exact, offered = _steps(space, _paying(space, own))
+        if offered:
+            steps[family] = exact, offered
+    made: dict[Engine, set[str]] = {family: set() for family in steps}
+    for level in levels:
+        for family, (exact, offered) in steps.items():
+            if len(made[family]) == MAX_LEVELS:
+                continue
+            _, begun = _totals(space, exact)
+            wanted = {**exact, **_taken(offered, ERROR.amount(level * budget) - begun)}
+            placement = _placed(space, family, wanted)
+            if placement is not None and placement.key not in made[family]:
+                made[family].add(placement.key)
+                yield family, placement
+
+
+def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
+    """Without those that write the precision of another into more operators, and are no faster over the whole model.
+
+    Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 16.2
+    ms with int8 in its 101 products and convolutions, 17.6 with 95 others, 19.7 with int8 in all that takes it.
+    """
+    single_ways = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
+
+    def pays(engine: Engine) -> bool:
+        return all(single_ways[engine] < PAYS * single_ways[one] for one in engines if space.writes_more(engine, one))
+
+    return [engine for engine in engines if pays(engine)]
+
+
+def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
+    """The most exact match of each node, and what stretches may do instead, step by step, in order of worth."""
+    options = _options(space, engines)
+
+    def inexact(match: int) -> tuple[float, bool, float]:
+        writes = bool(space.matches[match].numerics)
+        return space.terms[ERROR][match], writes, space.ms_per_node(match)
+
+    exact = {node: min(own.values(), key=inexact) for node, own in options.items()}
+    found: list[_Step] = []
+    for number, stretch in enumerate(_stretches(space, options)):
+        known = [node for node in stretch if node in options]
+        heavy = [node for node in known if space.graph.nodes[node].op_type in HEAVY]
+        before = {node: exact[node] for node in known}
+        ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in known} for engine in engines]
+        # What only moves numbers counts as exact in int8, and is beside a heavy operator in int8 alone.
+        found += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
+    return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
+
+
+def _on(
+    space: SearchSpace, engine: Engine, engines: Sequence[Engine], options: Mapping[Engine, int], exact: int
+) -> int:
+    """A node's match on ``engine``; else on one of ``engines`` that writes the same into fewer operators."""
+    fewer = (other for other in engines if other in options and space.writes_more(engine, other))
+    return options[engine] if engine in options else options.get(next(fewer, engine), exact)
+
+
+def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[Engine, int]]:
+    """For each node its match on each engine: alone, or rewritten with others where that is faster."""
+    options: dict[int, dict[Engine, int]] = {}
+    rewritten: list[tuple[Engine, int]] = []
+    for index in space.usable:
+        match = space.matches[index]
+        if (engine := bordering(match.engine)) not in engines:
+            continue
+        if match.rewrites:
+            rewritten.append((engine, index))
+        elif match.nodes.bit_count() == 1:
+            options.setdefault(next(members(match.nodes)), {})[engine] = index
+    single_ways = {node: dict(own) for node, own in options.items()}
+
+    def apart_ms(engine: Engine, node: int) -> float:
+        """Without the rewrite; where ``engine`` does not take the node, on the fastest that adds the least error."""
+        ways = single_ways.get(node, {})
+        there = [ways[engine]] if engine in ways else [*ways.values()]
+        return min(((space.terms[ERROR][m], space.cost.match_ms[m]) for m in there), default=(0.0, math.inf))[1]
+
+    def saved_ms(engine: Engine, index: int) -> float:
+        apart = (apart_ms(engine, node) for node in members(space.matches[index].nodes))
+        return sum(apart) - space.cost.match_ms[index]
+
+    taken = dict.fromkeys(engines, 0)
+    for saved, engine, index in sorted(((saved_ms(*each), *each) for each in rewritten), reverse=True):
+        nodes = space.matches[index].nodes
+        if 0 < saved < math.inf and not nodes & taken[engine]:
+            taken[engine] |= nodes
+            for node in members(nodes):
+                options[node][engine] = index
+    return options
+
+
+def _stretches(space: SearchSpace, options: Mapping[int, Mapping[Engine, int]]) -> list[list[int]]:
+    """Each heavy operator with what follows it up to the next ones: changing precision between them costs time.
+
+    Those that are rewritten together are one.
+    """
+    found: list[list[int]] = []
+    of: dict[int, list[int]] = {}
+    for node in space.graph.nodes:
+        before = [index for index in members(space.graph.pred[node.index]) if index in of]
+        if node.op_type in HEAVY:
+            of[node.index] = []
+            found.append(of[node.index])
+        elif before:
+            of[node.index] = of[max(before)]
+        else:
+            continue
+        of[node.index].append(node.index)
+    for match in {match for own in options.values() for match in own.values()}:
+        together = [index for index in members(space.matches[match].nodes) if index in of]
+        for index in together[1:]:
+            first, other = of[together[0]], of[index]
+            if other is not first:
+                first += other
+                found.remove(other)
+                of.update(dict.fromkeys(other, first))
+    return found
+
+
+def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequence[dict[int, int]]) -> Iterator[_Step]:
+    """From ``exact`` on, always the way that saves the most for what it adds."""
+    ms, error2 = _totals(space, exact)
+    for place_ in range(len(ways)):
+        best: _Step | None = None
+        for way in ways:
+            its_ms, its_error2 = _totals(space, way)
+            if its_ms < ms and way is not exact:
+                step = _Step(stretch, place_, ms - its_ms, max(0.0, its_error2 - error2), way)
+                best = step if best is None or (step.worth, step.saved_ms) > (best.worth, best.saved_ms) else best
+        if best is None:
+            return
+        yield best
+        exact = dict(best.matches)
+        ms, error2 = _totals(space, exact)
+
+
+def _totals(space: SearchSpace, way: Mapping[int, int]) -> tuple[float, float]:
+    matches = set(way.values())
+    return sum(space.cost.match_ms[m] for m in matches), space.added(ERROR, matches)
+
+
+def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
+    """Matches of the steps that fit: of a stretch none after one that does not."""
+    error2, taken, closed = 0.0, dict[int, int](), set[int]()
+    for step in steps:
+        if step.stretch in closed:
+            continue
+        if error2 + step.error2 > most:
+            closed.add(step.stretch)
+            continue
+        error2 += step.error2
+        taken.update(step.matches)
+    return taken
+
+
+def _placed(space: SearchSpace, family: Engine, wanted: Mapping[int, int]) -> Placement | None:
+    """The nodes in ``wanted`` as it says, others where they add the least error, best in the same family.
+
+    None where others have no match that fits between these.
+    """
+
+    def order(match: int) -> tuple[bool, float, float]:
+        return space.matches[match].family != family, space.terms[ERROR][match], space.ms_per_node(match)
+
+    wishes = [sorted(options, key=order) for options in space.candidates]
+    cover = find_cover(space, lambda node: ([wanted[node]] if node in wanted else []) + wishes[node])
+    return None if cover is None else place(cover, space)

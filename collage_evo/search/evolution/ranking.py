@@ -1,0 +1,34 @@
+"""Who should race for being the answer: takes what a search measured, gives its placements in order.
+
+The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
+placements, so its order and that of the times take turns. What broke the budget of error is none of them, however
+fast, and what is known roughly not to comes last.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, zip_longest
+
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.state import SearchState
+from collage_evo.search.surrogate.features import FeatureMap
+from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+
+
+def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
+    """Every placement that ran and keeps the state's budget as measured, the likeliest fastest first.
+
+    Those come last of which a part of the samples alone says so.
+    """
+    features, latency = FeatureMap(space), state.latency_ms
+    placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
+    vectors = {key: features.vector(placement) for key, placement in placements.items()}
+    weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.contended).mean
+    within_bounds = [key for key in latency if state.keeps_bounds(key)]
+    by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
+    # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
+    by_time = sorted(within_bounds, key=latency.__getitem__) if state.bounds else state.hall
+    in_turn = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(by_model, by_time))))
+    return tuple(placements[key] for key in sorted(in_turn, key=lambda key: state.evaluated[key].outcome.rough))

@@ -1,0 +1,186 @@
+"""What the first population starts with: takes a search space, gives named genomes of distinct placements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice, permutations
+from types import MappingProxyType
+
+from collage_evo.backends.variants import engine_name
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Engine, bordering
+from collage_evo.placement.genome import Genome
+from collage_evo.placement.outcome import Bounds, Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
+from collage_evo.search.cover.front import cover_fronts
+from collage_evo.search.encoding import encode, place
+from collage_evo.search.evolution.greedy import (
+    backend_placement,
+    engine_placement,
+    greedy_placement,
+    rewritten_placement,
+)
+from collage_evo.search.evolution.knapsack import greedy_levels
+
+
+class Seeds:
+    """Named genomes in order of preference, no placement twice. Each is made when it is first asked for.
+
+    Making one may take seconds: whoever goes through them measures the first ones meanwhile. Not for several threads
+    at a time.
+    """
+
+    def __init__(self, space: SearchSpace, ways: Iterable[tuple[str, Placement]], near: int) -> None:
+        self._space, self._ways, self._near = space, iter(ways), near
+        self._made: dict[str, tuple[str, Genome]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Genome]]:
+        yield from self.made
+        for kind, placement in self._ways:
+            if placement.key not in self._made:
+                self._made[placement.key] = kind, encode(placement, self._space)
+                yield self._made[placement.key]
+
+    @property
+    def made(self) -> tuple[tuple[str, Genome], ...]:
+        """Those that were asked for so far."""
+        return tuple(self._made.values())
+
+    @property
+    def named(self) -> tuple[tuple[str, Genome], ...]:
+        """All of them."""
+        return tuple(self)
+
+    @cached_property
+    def dp(self) -> DpResult:
+        """The cheapest covers by the additive model, and how good the first is."""
+        return cheapest_covers(self._space, 1 + self._near, self._space.policy.cover_states)
+
+
+def make_seeds(
+    space: SearchSpace,
+    bounds: Bounds = MappingProxyType({}),
+    baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
+) -> Seeds:
+    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, the next cheapest
+    covers and different good ones, as many as the policy says.
+
+    Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
+    ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
+    kind.
+
+    Where matches differ in other objectives than latency, engines alone come first, in the order of
+    :func:`likeliest`, then each rung of :func:`~collage_evo.search.evolution.knapsack.ladder`, ``dp`` is the fastest
+    whatever the others are, ``dp-front`` are the cover that adds the least and others that close in on the
+    objective's bound, each as soon as it is found, and single backends and diverse covers are chosen at the prices
+    that there are at the ``bounds``.
+
+    ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
+    """
+    seeds: Seeds
+    ways, near = (_precise, 0) if space.terms else (_placements, space.policy.near_seeds)
+    first = _known_to_run(space, baseline_ms)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, baseline_ms)), near)
+    return seeds
+
+
+def likeliest(
+    space: SearchSpace, baseline_ms: Mapping[Engine, float]
+) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
+    """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
+
+    def known_ms(engine: Engine) -> float:
+        alike = (ms for other, ms in baseline_ms.items() if space.cost.family(other) == space.cost.family(engine))
+        return baseline_ms[engine] if engine in baseline_ms else min(alike, default=math.inf)
+
+    ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
+    bound = space.policy.seed_far * min(baseline_ms.values(), default=math.inf)
+    far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
+    return tuple(engine for engine in ordered if engine not in far), tuple(far)
+
+
+def _known_to_run(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
+    """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
+    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.added(Objective.ERROR, (m,))}
+    exact = [engine for engine in space.engines if engine in baseline_ms and engine not in lossy]
+    if exact:
+        engine = min(exact, key=lambda engine: baseline_ms[engine])
+        yield _named(space, engine), engine_placement(space, engine)
+
+
+def _placements(
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
+) -> Iterator[tuple[str, Placement]]:
+    yield "dp", place(dp().covers[0].matches, space)
+    yield from _backends(space, space.engines)
+    yield from _rewritten(space, space.engines)
+    yield from _engines(space, space.engines)
+    yield from _partitions(space)
+    for cover in dp().covers[1:]:
+        yield "dp-near", place(cover.matches, space)
+    differing = differing_covers(space, space.policy.diverse_seeds)
+    for cover in sorted(differing, key=lambda cover: cover.cost_ms):
+        yield "dp-diverse", place(cover.matches, space)
+
+
+def _precise(
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
+) -> Iterator[tuple[str, Placement]]:
+    near, far = likeliest(space, baseline_ms)
+    yield from _engines(space, near)
+    for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
+        yield f"ladder:{engine_name(*family)}", placement
+    yield from _rewritten(space, near)
+    yield "dp", place(dp().covers[0].matches, space)
+    known = {dp().covers[0].matches}
+    prices: dict[Objective, float] = {}
+    for objective in space.terms:
+        for front in cover_fronts(space, objective, bounds.get(objective, math.inf), dp().covers[0]):
+            prices[objective] = front.slope
+            for point in front.hull:
+                if point.matches not in known:
+                    known.add(point.matches)
+                    yield "dp-front", place(point.matches, space)
+    priced = space.priced(prices)
+    yield from _backends(priced, near)
+    yield from _rewritten(priced, near)
+    for cover in differing_covers(priced, space.policy.diverse_seeds):
+        yield "dp-diverse", place(cover.matches, space)
+    yield from _partitions(space)
+    yield from _engines(space, far)
+    yield from _backends(priced, far)
+    yield from _rewritten(priced, far)
+
+
+def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
+        yield f"single:{backend}", backend_placement(space, backend)
+
+
+def _rewritten(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
+        if (placement := rewritten_placement(space, backend)) is not None:
+            yield f"rewritten:{backend}", placement
+
+
+def _engines(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for engine in engines:
+        if sum(backend == engine[0] for backend, _ in space.engines) > 1:
+            yield _named(space, engine), engine_placement(space, engine)
+
+
+def _named(space: SearchSpace, engine: Engine) -> str:
+    return f"single:{engine[0]}/{engine[1]}"
+
+
+def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    for order in islice(permutations(_names(space.engines)), space.policy.greedy_seeds):
+        preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
+        yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
+
+
+def _names(engines: Sequence[Engine]) -> list[str]:
+    return sorted({backend for backend, _ in engines})

@@ -1,0 +1,108 @@
+"""The whole state of a search as a plain value, and its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from types import MappingProxyType
+from typing import NamedTuple
+
+from collage_evo.placement.genome import Genome
+from collage_evo.placement.outcome import Bounds, Objective, Outcome
+
+RngState = tuple[int, tuple[int, ...], float | None]
+"""What ``random.Random.getstate`` gives."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A placement that was measured: its canonical genome, its outcome, where it came from and when.
+
+    ``predicted_ms`` is what the additive model said; ``evaluation`` counts from 1.
+    """
+
+    genome: Genome
+    outcome: Outcome
+    kind: str
+    generation: int
+    evaluation: int
+    predicted_ms: float
+
+
+class Pending(NamedTuple):
+    """A genome that was proposed, and where it came from."""
+
+    genome: Genome
+    kind: str
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything the next generation depends on.
+
+    ``evaluated`` maps placement keys to what was measured, in order; ``population`` (the elite first) and ``hall``
+    hold keys: the hall the best of all, fastest first; with several objectives those that no
+    other dominates. Latency is always an objective; ``bounds`` has the others, and the largest value of each that the
+    best may have. ``reference`` (a value for each objective) is the corner that hypervolume is measured from;
+    where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
+    had been spent when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a
+    generation. ``pending`` were proposed and are not measured yet: they come first in the next generation.
+    """
+
+    rng: RngState
+    bounds: Bounds = field(default_factory=dict)
+    reference: tuple[float, ...] = ()
+    evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
+    population: tuple[str, ...] = ()
+    hall: tuple[str, ...] = ()
+    log: tuple[Mapping[str, float], ...] = ()
+    generation: int = 0
+    seconds: float = 0.0
+    stale: int = 0
+    best_evaluation: int = 0
+    best_seconds: float = 0.0
+    exhausted: bool = False
+    pending: tuple[Pending, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What placements are judged by: latency first, which is what the cost model predicts."""
+        return (Objective.LATENCY, *self.bounds)
+
+    @property
+    def evaluations(self) -> int:
+        """Placements measured so far, unfit ones included."""
+        return len(self.evaluated)
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """Of every placement that ran, by key."""
+        outcomes = ((key, found.outcome) for key, found in self.evaluated.items())
+        return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
+
+    @property
+    def contended(self) -> tuple[bool, ...]:
+        """Of each of :attr:`latency_ms`, whether others were at work on the same cores when it was taken."""
+        return tuple(self.evaluated[key].outcome.contended for key in self.latency_ms)
+
+    @property
+    def best(self) -> Evaluated | None:
+        """The fastest placement measured that keeps the bounds, None while nothing does."""
+        return next((self.evaluated[key] for key in self.hall if self.keeps_bounds(key)), None)
+
+    def keeps_bounds(self, key: str) -> bool:
+        """Whether a placement that ran is within the bounds, as measured."""
+        values = self.evaluated[key].outcome.objectives(tuple(self.bounds))
+        return all(value <= bound for value, bound in zip(values, self.bounds.values(), strict=True))
+
+    @property
+    def best_ms(self) -> float:
+        """Latency of :attr:`best`, ``inf`` while there is none."""
+        best = self.best
+        return float("inf") if best is None or best.outcome.latency_ms is None else best.outcome.latency_ms
+
+
+def new_state(seed: int, bounds: Bounds = MappingProxyType({}), reference: tuple[float, ...] = ()) -> SearchState:
+    """A search that has not begun, for latency within ``bounds``."""
+    return SearchState(Random(seed).getstate(), {**bounds}, reference)

@@ -1,0 +1,84 @@
+"""The dynamic program on the surrogate: takes weights of the features, gives the covers they make cheapest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import members
+from collage_evo.placement.cost_model import Border, Copies, bordering
+from collage_evo.placement.genome import Genome
+from collage_evo.search.cover.dynamic_program import Cover, cheapest_covers
+from collage_evo.search.surrogate.features import FeatureMap
+from collage_evo.search.surrogate.regression import LEAST_CORRECTED
+
+
+def surrogate_covers(
+    features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1, price: np.ndarray | None = None
+) -> tuple[Cover, ...]:
+    """The ``k`` cheapest covers when ``weights`` are right; none where no cover was found within the effort.
+
+    ``price`` is what each match costs besides (ms): what its error is worth.
+
+    What an edge costs depends on both of its ends, which the program does not see: each node is charged for its
+    edges as if its neighbours stayed on the engines they have in ``incumbent``.
+    """
+    space = features.space
+    index = {engine: position for position, engine in enumerate(space.engines)}
+    start = features.starts
+    borders = {
+        engine: _scaled(border, weights[start["border"] + index[engine]])
+        for engine, border in space.cost.borders.items()
+        if engine in index
+    }
+    copies = space.cost.copies
+    if space.cost.on_device:
+        to_device, to_host = (weights[features.copy_column(there)] for there in (True, False))
+        copies = Copies(_scaled(copies.to_device, to_device), _scaled(copies.to_host, to_host))
+    edges = _edge_charges(features, weights, incumbent)
+    costs = list(space.cost.match_ms)
+    for match in space.usable:
+        found = space.matches[match]
+        engine = index[bordering(found.engine)]
+        factor = 1 + weights[start["engine"] + engine]
+        share = space.ms_per_node(match)
+        extra = sum(
+            share * weights[features.node_columns(node)][engine] + edges[node, engine]
+            for node in members(found.nodes)
+        )
+        costs[match] = max(LEAST_CORRECTED * costs[match], costs[match] * factor + extra)
+        if price is not None:
+            costs[match] += float(price[match])
+    corrected = space.costing(replace(space.cost, borders=borders, copies=copies))
+    try:
+        return cheapest_covers(corrected, k, space.policy.cover_states, tuple(costs)).covers
+    except InputError:
+        return ()
+
+
+def _scaled(border: Border, weight: float) -> Border:
+    factor = max(LEAST_CORRECTED, 1 + weight)
+    return Border(border.fixed_ms * factor, border.ms_per_mb * factor)
+
+
+def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) -> np.ndarray:
+    """For each node and engine what its edges cost when its neighbours stay (ms)."""
+    space = features.space
+    engines = len(space.engines)
+    index = {engine: position for position, engine in enumerate(space.engines)}
+    now = [
+        index[bordering(space.matches[space.candidates[node][gene]].engine)]
+        for node, gene in enumerate(incumbent.choices)
+    ]
+    charges = np.zeros((len(now), engines))
+    for edge, (i, j) in enumerate(space.edges):
+        own = features.cheapest_ms[j]
+        for engine in range(engines):
+            # Equal neighbours are taken as merged.
+            before = engines if now[i] == engine else now[i]
+            charges[j, engine] += own * weights[features.edge_column(edge, before, engine)]
+            after = engines if now[j] == engine else engine
+            charges[i, engine] += own * weights[features.edge_column(edge, after, now[j])]
+    return charges

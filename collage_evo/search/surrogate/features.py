@@ -1,0 +1,116 @@
+"""What a placement consists of, for the surrogate to learn from: takes a placement, gives a sparse feature vector.
+
+Each feature is in ms as the additive model has it; a weight of 0.1 on it means 10 % more than the model says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from collage_evo.graph.ir import members
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import bordering, crossings, transfers
+from collage_evo.placement.space import SearchSpace
+
+GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends", "copy")
+"""Kinds of features, in the order of their columns; each kind has its own prior."""
+
+
+@dataclass(frozen=True)
+class FeatureVector:
+    """One placement: its additive prediction in ms, and the columns and values (ms) of its features."""
+
+    additive_ms: float
+    columns: np.ndarray
+    values: np.ndarray
+
+
+class FeatureMap:
+    """From placements of one search space to feature vectors.
+
+    By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
+    region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
+    equal and merged: the cheapest ms of its target. By pair of backends used together: the whole placement. Where
+    some engines work in a device's memory: ms of copies there, and of those back.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+        self._engine = {engine: index for index, engine in enumerate(space.engines)}
+        backends = sorted({backend for backend, _ in space.engines})
+        self._pairs = {pair: index for index, pair in enumerate(combinations(backends, 2))}
+        engines, nodes, edges = len(space.engines), len(space.graph.nodes), len(space.edges)
+        by_edge = edges * engines * (engines + 1)
+        copies = 2 if space.cost.on_device else 0
+        widths = (engines, engines, engines, engines, nodes * engines, by_edge, len(self._pairs), copies)
+        self.starts = dict(zip(GROUPS, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
+        self.group_of = np.repeat(np.arange(len(GROUPS)), widths)
+        self.cheapest_ms = np.array([min(map(space.ms_per_node, options)) for options in space.candidates])
+        self._sources = np.array([i for i, _ in space.edges], dtype=int)
+        self._targets = np.array([j for _, j in space.edges], dtype=int)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.group_of)
+
+    def node_columns(self, node: int) -> slice:
+        """Columns of ``node``, one an engine."""
+        start = self.starts["node"] + node * len(self._engine)
+        return slice(start, start + len(self._engine))
+
+    def edge_column(self, edge: int | np.ndarray, source: int | np.ndarray, target: int | np.ndarray) -> np.ndarray:
+        """Column of an edge between two engines (not merged); ``source`` = number of engines: merged."""
+        engines = len(self._engine)
+        return np.asarray(self.starts["edge"] + (edge * (engines + 1) + source) * engines + target)
+
+    def copy_column(self, to_device: bool) -> int:
+        """Column of copies to the device, or of those back; there are none where all engines are on the host."""
+        return int(self.starts["copy"]) + (0 if to_device else 1)
+
+    def vector(self, placement: Placement) -> FeatureVector:
+        """The features of ``placement``."""
+        space, engines = self.space, len(self._engine)
+        by_engine = np.zeros((4, engines))
+        owner = np.zeros(len(space.graph.nodes), dtype=int)
+        engine_of = np.zeros(len(space.graph.nodes), dtype=int)
+        share = np.zeros(len(space.graph.nodes))
+        for position, region in enumerate(placement.regions):
+            inner = dict.fromkeys(sorted({bordering(space.matches[m].engine) for m in region.matches}), 0.0)
+            for match in region.matches:
+                found = space.matches[match]
+                engine = bordering(found.engine)
+                inner[engine] += space.cost.match_ms[match]
+                for node in members(found.nodes):
+                    owner[node], engine_of[node] = position, self._engine[engine]
+                    share[node] = space.ms_per_node(match)
+            for engine, ms in inner.items():
+                by_engine[0, self._engine[engine]] += ms
+                by_engine[3, self._engine[engine]] += ms * math.log2(region.nodes.bit_count())
+            by_engine[2, self._engine[bordering(region.engine)]] += self.cheapest_ms.mean()
+        for crossing in crossings(space.flows, placement):
+            for side in (crossing.source, crossing.target):
+                if side is not None:
+                    ms = space.cost.side_ms(side, crossing.nbytes)
+                    less = space.cost.common_ms(side, crossing.nbytes) if crossing.inside else 0.0
+                    by_engine[1, self._engine[side]] += ms - less
+        copies = [0.0, 0.0] if space.cost.on_device else []
+        for copy in transfers(space.flows, placement, space.cost.on_device):
+            copies[self.copy_column(copy.to_device) - self.starts["copy"]] += copy.ms(space.cost)
+        additive = float(by_engine[0].sum() + by_engine[1].sum()) + sum(copies)
+        nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of
+        before, after = engine_of[self._sources], engine_of[self._targets]
+        merged = (owner[self._sources] == owner[self._targets]) & (before == after)
+        before = np.where(merged, engines, before)
+        edges = self.edge_column(np.arange(len(before)), before, after)
+        used = sorted({region.backend for region in placement.regions})
+        pairs = [self.starts["backends"] + self._pairs[pair] for pair in combinations(used, 2)]
+        moves = self.starts["copy"] + np.arange(len(copies))
+        columns = np.concatenate([np.arange(4 * engines), nodes, edges, np.array(pairs, dtype=int), moves])
+        whole = np.full(len(pairs), additive)
+        values = np.concatenate([by_engine.ravel(), share, self.cheapest_ms[self._targets], whole, copies])
+        return FeatureVector(additive, columns, values)

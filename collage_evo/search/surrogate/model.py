@@ -1,0 +1,54 @@
+"""A cost model that learns: takes measured placements, gives predictions, and samples of what may be true.
+
+As in Ansor (OSDI 2020) a model fitted after every batch picks which of many candidates are worth measuring. Here it
+is Bayesian linear regression on the features of a placement, with the additive model as its prior mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collage_evo.runtime.timing import CONTENDED
+from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
+from collage_evo.search.surrogate.regression import Regression, table
+
+PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
+"""Standard deviation of each kind's weights before anything is known."""
+
+ASTRAY = CONTENDED
+"""How far a disturbed time may be from the true one besides, relative to it: others had that share of the cores'
+time, or more. It is not fitted, since most searches have few such times."""
+
+
+class Surrogate(Regression):
+    """Fitted to ``rows`` with latencies in ms; without any it is the additive model, uncertain by the prior.
+
+    Of more rows than the policy has models fitted to, the fastest count.
+
+    ``disturbed`` says of each latency whether others were at work on the same cores: such a one counts less. None is
+    where it is empty. ``mean`` holds the most likely weight of every feature.
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        rows: Sequence[FeatureVector],
+        latency_ms: Sequence[float],
+        contended: Sequence[bool] = (),
+    ) -> None:
+        policy = features.space.policy
+        fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[: policy.learned_rows])
+        used = [rows[index] for index in fastest]
+        # Relative errors count, so that slow placements do not outweigh the fast ones that matter.
+        latency = np.array([latency_ms[index] for index in fastest])
+        gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
+        astray = np.array([ASTRAY if contended and contended[index] else 0.0 for index in fastest])
+        prior = np.array([*PRIOR.values(), policy.latency_noise])
+        super().__init__(table(used, latency, features.width), gap, features.group_of, prior, astray)
+
+
+def predicted_ms(row: FeatureVector, weights: np.ndarray) -> float:
+    """Latency of a placement in ms under ``weights``."""
+    return float(row.additive_ms + row.values @ weights[row.columns])

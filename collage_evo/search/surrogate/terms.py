@@ -1,0 +1,98 @@
+"""A model of one objective beside latency that learns: takes its measured values of placements, gives predictions and
+samples of the truth.
+
+What matches are said to add, in the unit in which parts add up, is corrected by regression: one factor for all, one
+for each engine, one for each node on each engine. It ranks what to measure; whether a placement keeps its budget is
+measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from collage_evo.graph.ir import members
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import bordering
+from collage_evo.placement.outcome import Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.surrogate.regression import LEAST_CORRECTED, Regression, table
+
+TERM_PRIOR = (0.3, 0.4)
+"""Standard deviation of the weights of engines, and of nodes, before anything is known."""
+
+
+@dataclass(frozen=True)
+class TermVector:
+    """One placement: what its matches are said to add, in all and by column."""
+
+    said: float
+    columns: np.ndarray
+    values: np.ndarray
+
+
+class TermMap:
+    """From placements of one search space to vectors; columns are engines, then engines at each node."""
+
+    def __init__(self, space: SearchSpace, objective: Objective) -> None:
+        self.space, self.objective = space, objective
+        self.said = np.array(space.terms.get(objective) or np.zeros(len(space.matches)))
+        engines, nodes = len(space.engines), len(space.graph.nodes)
+        self._engine = {engine: index for index, engine in enumerate(space.engines)}
+        self.group_of = np.repeat(np.arange(2), (engines, engines * nodes))
+
+    @cached_property
+    def parts(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Columns and values of each usable match that adds anything."""
+        found = {}
+        for match in self.space.usable:
+            if (said := self.said[match]) > 0:
+                engine = self._engine[bordering(self.space.matches[match].engine)]
+                nodes = np.array([*members(self.space.matches[match].nodes)])
+                columns = np.concatenate([[engine], (nodes + 1) * len(self._engine) + engine])
+                found[match] = (columns, np.concatenate([[said], np.full(len(nodes), said / len(nodes))]))
+        return found
+
+    def vector(self, placement: Placement) -> TermVector:
+        """What ``placement`` is made of."""
+        used = [match for region in placement.regions for match in region.matches if match in self.parts]
+        none = np.zeros(0)
+        columns = np.concatenate([none.astype(int), *(self.parts[match][0] for match in used)])
+        values = np.concatenate([none, *(self.parts[match][1] for match in used)])
+        return TermVector(self.space.added(self.objective, used), columns, values)
+
+
+class TermModel(Regression):
+    """Fitted to ``rows`` with measured ``values`` of the objective, such as relative errors or drops of a metric.
+
+    Of more rows than the policy has models fitted to, the latest count. ``scale`` is the factor of all: how many
+    times what is said is what is measured, in the median.
+    """
+
+    def __init__(self, features: TermMap, rows: Sequence[TermVector], values: Sequence[float]) -> None:
+        self.features, self.objective, policy = features, features.objective, features.space.policy
+        amounts = map(self.objective.amount, values)
+        known = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0]
+        known = known[-policy.learned_rows :]
+        ratios = [amount / row.said for row, amount in known if amount > 0]
+        self.scale = float(np.median(ratios)) if ratios else 1.0
+        gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in known])
+        shares = table([row for row, _ in known], (row.said for row, _ in known), len(features.group_of))
+        prior = np.array([*TERM_PRIOR, policy.error_noise])
+        super().__init__(shares, gap, features.group_of, prior, np.zeros(len(known)))
+
+    def value(self, row: TermVector, weights: np.ndarray) -> float:
+        """The objective of a placement under ``weights``."""
+        corrected = row.said + float(row.values @ weights[row.columns])
+        return self.objective.of_amount(self.scale * max(LEAST_CORRECTED * row.said, corrected))
+
+    def by_match(self, weights: np.ndarray) -> np.ndarray:
+        """What each match adds under ``weights``."""
+        said = self.features.said
+        corrected = said.copy()
+        for match, (columns, values) in self.features.parts.items():
+            corrected[match] += values @ weights[columns]
+        return np.asarray(self.scale * np.maximum(corrected, LEAST_CORRECTED * said))

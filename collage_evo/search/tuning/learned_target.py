@@ -1,0 +1,39 @@
+"""A simulated target learned from measurements: takes a fitted surrogate, gives latencies of any placement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.outcome import Outcome
+from collage_evo.search.surrogate.features import FeatureMap
+from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+
+LEAST = 0.3
+"""No placement is faster than this share of what the additive model says, however the weights were drawn."""
+
+
+@dataclass(frozen=True)
+class LearnedTarget:
+    """One of the truths that the measurements leave possible: the same placement always has the same latency."""
+
+    features: FeatureMap
+    weights: np.ndarray
+
+    @classmethod
+    def drawn(cls, features: FeatureMap, surrogate: Surrogate, seed: int) -> LearnedTarget:
+        """The target that sample ``seed`` of the fitted model describes."""
+        return cls(features, surrogate.sample(np.random.default_rng(seed)))
+
+    def latency_ms(self, placement: Placement) -> float:
+        """Latency in ms."""
+        vector = self.features.vector(placement)
+        return max(predicted_ms(vector, self.weights), LEAST * vector.additive_ms)
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
+        """One outcome a placement, in order."""
+        return [Outcome(self.latency_ms(placement), n=1) for placement in placements]

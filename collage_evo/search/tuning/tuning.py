@@ -1,0 +1,186 @@
+"""Hyperparameter tuning: takes what was measured so far and ranges, gives the settings that search best.
+
+Settings are tried on simulated targets drawn from the surrogate, so that they are what the measurements
+leave possible of the real one. Optuna keeps the trials and drops bad ones early. These targets have latencies and no
+errors: settings are tuned on the search for latency alone, and a search with two objectives takes the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from collage_evo.errors import ConfigError
+from collage_evo.files import reading
+from collage_evo.placement.genome import Genome
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.settings import Budget, GaSettings
+from collage_evo.search.evolution.state import SearchState
+from collage_evo.search.surrogate.features import FeatureMap
+from collage_evo.search.surrogate.model import Surrogate
+from collage_evo.search.tuning.learned_target import LearnedTarget
+from collage_evo.search.tuning.ranges import Range, check_range, contains, suggest
+
+STUDY = "tune"
+CHOSEN = "chosen"
+"""Attribute of a study that is done: the values that were chosen."""
+
+DEFAULT_RANGES: Mapping[str, Range] = {
+    "population": {"low": 8, "high": 40, "step": 4},
+    "offspring": {"low": 4, "high": 16, "step": 2},
+    "crossover_rate": {"low": 0.0, "high": 1.0},
+    "more_mutations": {"low": 0.0, "high": 0.8},
+    "tournament": {"low": 1, "high": 6},
+    "screen_factor": {"low": 2, "high": 16, "log": True},
+    "random_share": {"low": 0.0, "high": 0.4},
+    "explore": {"low": 0.0, "high": 1.0},
+    "program_share": {"low": 0.0, "high": 1.0},
+    "climb": {"low": 0, "high": 40, "step": 5},
+}
+NOT_TUNED = frozenset({"seed", "seeded", "patience", "hall_of_fame"})
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """How much to try: ``trials`` in all and at most ``seconds``; each searches ``targets`` for ``evaluations``."""
+
+    trials: int
+    seconds: float
+    evaluations: int
+    targets: int
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    """One trial that ended, and the best so far: latency over that of the best seed, less is better."""
+
+    number: int
+    ratio: float | None
+    best_ratio: float | None
+
+
+def tune(
+    space: SearchSpace,
+    seeds: Sequence[tuple[str, Genome]],
+    state: SearchState,
+    plan: TunePlan,
+    storage_url: str,
+    ranges: Mapping[str, Range] | None = None,
+    default: GaSettings | None = None,
+    on_trial: Callable[[TrialReport], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> GaSettings:
+    """The settings with the least mean latency, relative to the best seed's, on targets learned from ``state``.
+
+    ``ranges`` maps fields of :class:`GaSettings` to ranges; other fields stay as in ``default``, which is the
+    first trial. A study that was interrupted goes on; one that is done is not done again.
+
+    Raises:
+        ConfigError: a field or a range that does not exist or fit.
+    """
+    base, chosen_ranges = default or GaSettings(), ranges or DEFAULT_RANGES
+    check_ranges(chosen_ranges)
+    study = open_study(storage_url)
+    if CHOSEN not in study.user_attrs:
+        if not study.get_trials(deepcopy=False):
+            first = {name: getattr(base, name) for name in chosen_ranges}
+            study.enqueue_trial({name: first[name] for name in first if contains(chosen_ranges[name], first[name])})
+        targets = _targets(space, state, plan)
+        objective = _Objective(space, tuple(seeds), base, chosen_ranges, plan.evaluations, targets)
+        begin = clock()
+        while _finished(study) < plan.trials and clock() - begin < plan.seconds:
+            # Drawn anew for each trial, so that an interrupted study draws what an uninterrupted one does.
+            study.sampler = optuna.samplers.TPESampler(seed=base.seed + _finished(study), n_startup_trials=8)
+            study.optimize(objective, n_trials=1)
+            if on_trial:
+                last = study.get_trials(deepcopy=False)[-1]
+                on_trial(TrialReport(last.number, last.value, _best(study)))
+        study.set_user_attr(CHOSEN, study.best_params if _best(study) is not None else {})
+    return replace(base, **study.user_attrs[CHOSEN])
+
+
+def open_study(storage_url: str) -> optuna.Study:
+    """The study in a storage, made where there is none; trials of a process that died count as failed."""
+    file = Path(storage_url.removeprefix("sqlite:///"))
+    with reading(file, "move it away, and the tuning begins anew", wrong="cannot be used"):
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # who waits is told by a reporter
+        study = optuna.create_study(
+            study_name=STUDY,
+            storage=optuna.storages.RDBStorage(storage_url),
+            load_if_exists=True,
+            direction="minimize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
+        )
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        return study
+
+
+def check_ranges(ranges: Mapping[str, Range]) -> None:
+    """
+    Raises:
+        ConfigError: not settings of the search, or not ranges.
+    """
+    known = {field.name for field in fields(GaSettings)} - NOT_TUNED
+    for name, spec in ranges.items():
+        if name not in known:
+            raise ConfigError(f"tune.space.{name} cannot be tuned; what can: {', '.join(sorted(known))}")
+        check_range(f"tune.space.{name}", spec)
+
+
+def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[LearnedTarget, ...]:
+    features = FeatureMap(space)
+    latency = state.latency_ms
+    vectors = [features.vector(decode(state.evaluated[key].genome, space)) for key in latency]
+    surrogate = Surrogate(features, vectors, list(latency.values()), state.contended)
+    return tuple(LearnedTarget.drawn(features, surrogate, seed) for seed in range(plan.targets))
+
+
+@dataclass(frozen=True)
+class _Objective:
+    space: SearchSpace
+    seeds: tuple[tuple[str, Genome], ...]
+    base: GaSettings
+    ranges: Mapping[str, Range]
+    evaluations: int
+    targets: tuple[LearnedTarget, ...]
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        drawn = {name: self._suggest(trial, name) for name in self.ranges}
+        try:
+            settings = replace(self.base, patience=0, **drawn)
+        except ConfigError as error:  # two fields that do not go together
+            raise optuna.TrialPruned(str(error)) from error
+        ratios: list[float] = []
+        for step, target in enumerate(self.targets):
+            ratios.append(self.ratio(replace(settings, seed=step), target))
+            trial.report(sum(ratios) / len(ratios), step)
+            if step + 1 < len(self.targets) and trial.should_prune():
+                raise optuna.TrialPruned
+        return sum(ratios) / len(ratios)
+
+    def ratio(self, settings: GaSettings, target: LearnedTarget) -> float:
+        """What one search reaches, over what the best seed has."""
+        start = min(target.latency_ms(decode(genome, self.space)) for _, genome in self.seeds)
+        budget = Budget(self.evaluations)
+        return Evolution(self.space, target, settings, budget, lambda: 0.0, self.seeds).run().best_ms / start
+
+    def _suggest(self, trial: optuna.Trial, name: str) -> Any:
+        return suggest(trial, name, self.ranges[name], isinstance(getattr(GaSettings(), name), int))
+
+
+def _finished(study: optuna.Study) -> int:
+    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    return len(study.get_trials(deepcopy=False, states=states))
+
+
+def _best(study: optuna.Study) -> float | None:
+    done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    return min((trial.value for trial in done if trial.value is not None), default=None)

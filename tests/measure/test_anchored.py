@@ -1,0 +1,96 @@
+"""A placement is timed by bursts of it and of an anchor in turn; what is behind has few of them."""
+
+import math
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage_evo.measure import reference_run, sample_batches
+from collage_evo.measure.reference_run import ReferenceRun, time_against, warm_up
+from collage_evo.measure.stopwatch import SingleSession
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.runtime.timing import TimingSettings, measure
+
+SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)
+
+
+class Machine:
+    """Its clock moves by what runs, which takes longer and longer."""
+
+    def __init__(self, drift: float) -> None:
+        self.seconds, self.slower, self.drift = 0.0, 1.0, drift
+        self.spread, self.random = 0.0, Random(0)
+        self.runs: dict[str, int] = {}
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def loaded(self, name: str, ms: float) -> SingleSession:
+        def execute() -> None:
+            self.slower *= self.drift
+            self.seconds += self.slower * ms / 1e3 * math.exp(self.random.gauss(0.0, self.spread))
+            self.runs[name] = self.runs.get(name, 0) + 1
+
+        session: Any = SimpleNamespace(execute=execute, device=None)
+        return SingleSession(session)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
+    def make(drift: float) -> Machine:
+        made = Machine(drift)
+
+        def sample_batch(at_work: SingleSession) -> sample_batches.SampleBatch:
+            times = measure(at_work.session.execute, sample_batches.BATCH_RUNS, clock=made.clock).times_ms
+            return times[len(times) // 3 :]
+
+        monkeypatch.setattr(reference_run, "sample_batch", sample_batch)
+        return made
+
+    return make
+
+
+def timed(machine: Machine, ms: float, **bounds: Any) -> tuple[float, ...]:
+    loaded = machine.loaded("anchor", 5.0)
+    anchor = ReferenceRun(lambda: reference_run.sample_batch(loaded), 7.0)
+    return time_against(anchor, machine.loaded("tried", ms), SETTINGS, **bounds, clock=machine.clock).times_ms
+
+
+def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts(
+    machine: Callable[[float], Machine],
+) -> None:
+    steady, drifting = timed(machine(1.0), 10.0), timed(machine(1.01), 10.0)
+    assert steady == pytest.approx([14.0] * len(steady))
+    assert len(steady) * 2 >= SETTINGS.min_runs
+    assert sum(map(math.log, drifting)) / len(drifting) == pytest.approx(math.log(14.0), abs=0.02)
+
+
+def test_what_is_behind_has_one_pair_of_bursts_or_few(machine: Callable[[float], Machine]) -> None:
+    assert len(timed(machine(1.0), 10.0, best_ms=10.0)) == 1
+    assert len(timed(machine(1.0), 10.0, give_up_ms=10.0)) == 1
+    assert len(timed(machine(1.0), 10.0, give_up_ms=10.0, policy=Policy(first_pair=1.5))) > 1
+    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == DEFAULT_POLICY.least_pairs
+    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == DEFAULT_POLICY.near_pairs
+
+
+def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Machine]) -> None:
+    def pairs(spread: float, **bounds: float) -> tuple[float, ...]:
+        made = machine(1.0)
+        made.spread = spread
+        return timed(made, 10.0, **bounds)
+
+    calm, wild, behind = pairs(0.005), pairs(0.1), pairs(0.1, best_ms=11.0)
+    assert len(calm) < len(wild)
+    assert np.median(wild) == pytest.approx(14.0, rel=5 * DEFAULT_POLICY.near_error)
+    assert len(behind) < len(wild)
+
+
+def test_what_takes_far_too_long_is_not_warmed_up(machine: Callable[[float], Machine]) -> None:
+    clock = machine(1.0)
+    for name, ms in (("slow", 400.0), ("quick", 10.0)):
+        warm_up(clock.loaded(name, ms), 2, give_up_ms=10.0, clock=clock.clock)
+    assert clock.runs == {"slow": 1, "quick": 2}

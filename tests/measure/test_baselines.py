@@ -1,0 +1,279 @@
+"""Each single backend: the likely fastest first; who is far behind is given up after a run, and says so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.answer import baselines as module
+from collage_evo.answer.baselines import (
+    Baseline,
+    best_single,
+    measure_baselines,
+    read_baselines,
+    write_baselines,
+)
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.torch import TorchBackend
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.errors import UnavailableError
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.jobs import WholeJob
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
+from tests.measure.helpers import make_setting
+
+MANY = 50_000
+"""Runs of a tiny model that take much longer than it takes to see that it is too slow."""
+TIMING = TimingSettings(1, 5, 0.001, 5.0)
+
+
+def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None:
+    here, saved = Target(), tmp_path / "baselines.json"
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1), here.digest),)
+    write_baselines(saved, found)
+    assert read_baselines(saved, tmp_path, here) == found
+    assert not read_baselines(saved, tmp_path, replace(here, threads=2))
+
+
+@contextlib.contextmanager
+def uncontended() -> Iterator[tuple[int, ...]]:
+    yield (0,)
+
+
+SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
+POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, uncontended=uncontended))
+
+
+@dataclass
+class Processes:
+    """Stands in for ``Sandbox``: each backend takes its time (ms), once if that is too long, or is never done (not
+    a number); the rest cannot run."""
+
+    times_ms: dict[str, float]
+    jobs: list[WholeJob] = field(default_factory=list)
+    timeouts_s: list[float] = field(default_factory=list)
+    error: float = 1e-6
+
+    def __call__(self, *_: Any) -> Any:
+        return contextlib.nullcontext(self)
+
+    def call(self, job: WholeJob, timeout_s: float) -> Measured | Failure:
+        self.jobs.append(job)
+        self.timeouts_s.append(timeout_s)
+        if job.backend not in self.times_ms:
+            return Failure(Fault.BUILD, "no such operator")
+        ms = self.times_ms[job.backend]
+        if math.isnan(ms):
+            return Failure(Fault.HANG, "no answer")
+        if math.isinf(ms):
+            return Failure(Fault.FAR_BEHIND, "given up during its first run")
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
+
+
+def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
+    made = variants or (DEFAULT,)
+    fake = SimpleNamespace(
+        name=name,
+        runs_any_model=lambda variant: runs_any_model,
+        variants=made,
+        declines=lambda variant: "",
+    )
+    return cast(Backend, fake)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, **times_ms: float) -> tuple[list[WholeJob], tuple[Baseline, ...]]:
+    processes = Processes(times_ms)
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("a"), backend("b"), backend("general", runs_any_model=True), backend("none")]
+    return processes.jobs, measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+
+
+def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, found = measured(monkeypatch, general=10.0, a=5.0, b=20.0)
+    assert [job.backend for job in jobs] == ["general", "a", "b", "none"]
+    assert [job.give_up_ms for job in jobs] == [math.inf, 30.0, 15.0, 15.0]
+    latencies = {one.name: one.outcome.latency_ms for one in found}
+    assert latencies == {"general": 10.0, "a": 5.0, "b": 20.0, "none": None}
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["general"] == reasons["a"] == ""
+    assert reasons["b"] == "far behind: given up after 1 run, 4.0 times as slow as the best"
+    assert reasons["none"] == "build: no such operator"
+    assert best_single(found).name == "a"
+
+
+def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    both = (DEFAULT, Variant("other"))
+    backends = [backend(name, name == "quick", *both) for name in processes.times_ms]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    assert tried == [
+        *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
+    ]
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["hopeless/other"] == "far behind: hopeless is too, so this was not tried"
+    assert reasons["endless/other"] == "far behind: endless is too, so this was not tried"
+    assert best_single(found).name == "quick"
+
+
+@pytest.mark.parametrize("error", [1e-6, None])
+def test_a_last_resort_runs_where_nothing_else_is_right(monkeypatch: pytest.MonkeyPatch, error: float | None) -> None:
+    processes = Processes({"right": 1.0} if error else {})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("resort", True, DEFAULT, Variant("slow", last_resort=True)), backend("right")]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    assert [one.name for one in found] == ["resort", "right", *([] if error else ["resort/slow"])]
+
+
+def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"quick": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends, far = [backend("quick", True, DEFAULT, Variant("other"))], {("quick", "default"): "it took 1.9 times"}
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, far=far)
+    assert [job.variant for job in processes.jobs] == ["other"]
+    assert "it took 1.9 times" in found[0].outcome.reason
+
+
+def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "general": 2.0, "slow": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("slow"), backend("first", True), backend("general", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
+    assert [job.backend for job in processes.jobs] == ["first", "general"]
+    assert [one.name for one in found if one.out_of_time] == ["slow"]
+    assert "backends.seconds" in found[-1].outcome.reason
+
+
+def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "endless": math.nan})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("endless"), backend("first", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=5.0)
+    assert [one.name for one in found if one.out_of_time] == ["endless"]
+    first, endless = processes.timeouts_s
+    assert first == POOL.timeout_s
+    assert 4.0 < endless <= 5.0
+
+
+def test_where_nothing_ran_yet_time_is_never_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"slow": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("slow"), backend("cannot", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
+    assert best_single(found).name == "slow"
+
+
+def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes = Processes({"usual": 1.0, "both": math.inf})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    pool = cast(MeasuringPool, SimpleNamespace(**{**vars(POOL), "setting": SimpleNamespace(**vars(SETTING))}))
+    pool.setting.target = Target("cuda")
+    on_host, on_device = Variant("host"), Variant("device", device="cuda")
+    backends = [backend(name, name == "usual", on_host, on_device) for name in processes.times_ms]
+    told: list[int] = []
+    found = measure_baselines(
+        backends, Path("baselines"), pool, TIMING, lambda baseline: None, lambda found: told.append(len(found))
+    )
+    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    assert tried == ["usual device", "usual host", "both device", "both host"]
+    assert told == [1, 2, 3], "there may be an answer as soon as the device's usual ones are done"
+    assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
+
+
+def test_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "second": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    half = Variant("half", Arithmetic.BFLOAT16)
+    monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
+    told: list[int] = []
+    backends = [backend("first", True, half, DEFAULT), backend("second", True)]
+    measure_baselines(
+        backends, Path("baselines"), POOL, TIMING, lambda baseline: None, lambda found: told.append(len(found))
+    )
+    assert [f"{job.backend} {job.variant}" for job in processes.jobs] == [
+        *("first default", "second default", "first half")
+    ]
+    assert told == [2]
+
+
+def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = measured(monkeypatch)
+    with pytest.raises(UnavailableError, match="general: build: no such operator"):
+        best_single(found)
+
+
+def test_libraries_that_run_most_models_say_so() -> None:
+    assert get_backend("onnxruntime").runs_any_model(DEFAULT)
+    assert not get_backend("tvm").runs_any_model(DEFAULT)
+    torch = TorchBackend()
+    assert {one.name for one in torch.variants if torch.runs_any_model(one)} == {
+        f"cuda-eager{end}" for end in ("", "-tf32", "-bf16", "-f16")
+    }, "others compile"
+
+
+def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> None:
+    times = []
+    with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
+        for give_up_ms in (math.inf, 1e-9):
+            settings = TimingSettings(1, MANY, 0.0, 60.0)
+            job = WholeJob("onnxruntime", "default", str(tmp_path / "whole.collage"), settings, give_up_ms)
+            times.append(len(sandbox.call(job, 60.0).times_ms))
+    assert times[0] == MANY > times[1]
+
+
+def test_those_that_run_most_models_are_told_of_before_the_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"usual": 2.0, "odd": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    told: list[tuple[int, list[str]]] = []
+    measure_baselines(
+        [backend("odd"), backend("usual", runs_any_model=True)],
+        Path("baselines"),
+        POOL,
+        TIMING,
+        lambda baseline: None,
+        lambda found: told.append((len(processes.jobs), [baseline.name for baseline in found])),
+    )
+    assert told == [(1, ["usual"])]
+
+
+@pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
+def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
+    monkeypatch: pytest.MonkeyPatch, error: float, best: str
+) -> None:
+    processes = Processes({"low": 1.0, "slow": 10.0}, error=error)
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
+    assert best_single(found, budget=0.02).name == best
+    assert best_single(found).name == "slow", "by default of those in float32"
+
+
+def test_baselines_that_an_older_run_saved_are_exact(tmp_path: Path) -> None:
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1, error=1e-7)),)
+    write_baselines(tmp_path / "b.json", found)
+    (old,) = json.loads((tmp_path / "b.json").read_text())
+    del old["exact"]
+    (tmp_path / "b.json").write_text(json.dumps([old]))
+    assert read_baselines(tmp_path / "b.json", tmp_path) == found

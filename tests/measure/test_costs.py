@@ -1,0 +1,162 @@
+"""Equal structures cost one measurement, a resumed run knows the same, and time for costs is bounded."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage_evo.costs import matches as module
+from collage_evo.costs.database import CostDatabase
+from collage_evo.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSettings, cost_key
+from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.read import build_graph
+from collage_evo.measure import cold_caches
+from collage_evo.measure.answers import Measured, Reply
+from collage_evo.measure.jobs import BuildJob, CostJob
+from collage_evo.patterns.match import Match
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.models import chain
+from tests.measure.helpers import make_setting
+
+GRAPH = build_graph(chain(3))
+SETTINGS = CostSettings(TimingSettings(1, 3, 0.001, 5.0), flush=False)
+CONV, RELU, LATER_CONV = (Match(1 << node, "onnxruntime") for node in (0, 1, 4))
+
+
+class Pool:
+    """Each job takes 5 ms, and a second of the clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.setting = make_setting(folder)
+        self.jobs: list[CostJob] = []
+
+    def map(self, jobs: Sequence[CostJob], over: Callable[[], bool]) -> Iterator[Reply[Measured | Failure]]:
+        for job in jobs:
+            if over():
+                yield Reply(Failure(Fault.CLOSED, "no time was left"))
+                continue
+            self.jobs.append(job)
+            yield Reply(Measured((5.0,) * 3, 1e-6, 1e-6))
+
+
+class Builders:
+    """Everything compiles but ``late``; keeps how many were asked for together, and for how long each was waited."""
+
+    def __init__(self, late: NodeSet = 0) -> None:
+        self.batches: list[int] = []
+        self.waits_s: list[float] = []
+        self._late = late
+
+    def build(self, jobs: Iterable[BuildJob], seconds: float) -> dict[BuildJob, Failure]:
+        asked = list(jobs)
+        self.batches.append(len(asked))
+        self.waits_s.append(seconds)
+        return {job: Failure(Fault.CLOSED, "late") for job in asked if job.region.nodes == self._late}
+
+
+def meter(
+    pool: Any, folder: Path, run: str = "run", seconds: float = math.inf, builders: Any = None
+) -> CostMeter:
+    builders = builders or Builders()
+    own, shared = (CostDatabase(folder / name / "costs.sqlite") for name in (run, "shared"))
+    settings = replace(SETTINGS, seconds=seconds)
+    return CostMeter(GRAPH, pool, builders, own, shared, settings, clock=lambda: float(len(pool.jobs)))
+
+
+def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
+    return Costs(meter, matches, far_behind=4.0)
+
+
+def test_what_there_is_no_time_for_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 1)
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path, seconds=0.5), [CONV, RELU])
+    costs.measure([1, 0], lambda _: None)
+    assert set(costs.ms) == {1}
+    assert not costs.known(0)
+
+
+def test_no_match_is_begun_once_time_is_over_though_its_batch_was(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    both = Match(3, "onnxruntime")
+    costs = known(meter(pool, tmp_path, seconds=1.5), [CONV, RELU, both])
+    costs.measure([0, 1, 2], lambda _: None)
+    assert set(costs.ms) == {0, 1}
+    assert not costs.known(2)
+    assert not costs.failures
+
+
+def test_no_more_are_compiled_than_there_is_time_to_measure(tmp_path: Path) -> None:
+    pool, builders = Pool(tmp_path), Builders()
+    matches = [Match(nodes, "onnxruntime") for nodes in (1, 2, 3, 6, 7, 12, 14, 15)]
+    measuring = meter(pool, tmp_path, seconds=FIRST_BATCH + 2.0, builders=builders)
+    known(measuring, matches).measure(range(len(matches)), lambda _: None)
+    assert builders.batches == [FIRST_BATCH, 2]
+
+
+def test_what_is_not_compiled_when_time_is_over_stays_unknown(tmp_path: Path) -> None:
+    pool, builders = Pool(tmp_path), Builders(late=CONV.nodes)
+    costs = known(meter(pool, tmp_path, seconds=5.0, builders=builders), [CONV, RELU])
+    costs.measure([0, 1], lambda _: None, share=0.8)
+    assert builders.waits_s == [4.0]
+    assert set(costs.ms) == {1}
+    assert not costs.known(0)
+
+
+def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
+    costs.measure([0, 1, 2], lambda _: None)
+    asked = [(job.region.nodes, job.region.variant, job.give_up_ms) for job in pool.jobs]
+    assert asked == [(1, "default", math.inf), (2, "default", math.inf), (1, "nchw", 4 * 5.0)]
+
+
+def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path), [CONV, RELU, LATER_CONV])
+    costs.measure([2], lambda _: None)
+    assert costs.ms[0] == costs.ms[2]
+    assert not costs.known(1)
+    assert len(pool.jobs) == 1
+
+
+@pytest.mark.parametrize(("variant", "keys"), [("default", 1), ("cuda", 2)])
+def test_costs_share_a_key_only_where_as_much_is_flushed(
+    variant: str, keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match, settings, found = Match(1, "onnxruntime", variant), replace(SETTINGS, flush=True), set()
+    for touched in (100 * 2**20, 200 * 2**20):
+        monkeypatch.setattr(cold_caches, "touched_bytes", lambda graph, nodes, widths, touched=touched: touched)
+        found.add(cost_key(build_graph(chain(3)), match, make_setting(tmp_path).target, settings))
+    assert len(found) == keys, "a processor's flush ends at 64 MB, a device's at 256"
+
+
+def test_a_part_on_the_device_and_the_same_on_the_host_have_keys_of_their_own_flush(tmp_path: Path) -> None:
+    pool, settings = Pool(tmp_path), replace(SETTINGS, flush=True)
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    measuring = CostMeter(GRAPH, pool, Builders(), database, database, settings)  # type: ignore[arg-type]
+    for match in (CONV, replace(CONV, variant="cuda")):
+        assert measuring.key(match) == cost_key(GRAPH, match, pool.setting.target, settings)
+
+
+def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    known(meter(pool, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
+    second = known(meter(pool, tmp_path, "second"), [CONV, RELU])
+    second.recall()
+    assert set(second.ms) == {0}
+    known(meter(pool, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
+    fresh = known(meter(pool, tmp_path, "fourth"), [CONV, RELU])
+    fresh.recall()
+    assert set(fresh.ms) == {0, 1}
+
+
+def test_what_is_far_behind_is_bounded_by_the_best_way_known(tmp_path: Path) -> None:
+    costs = known(meter(Pool(tmp_path), tmp_path), [CONV])
+    assert costs.give_up_ms(CONV) == math.inf
+    costs.measure([0], lambda _: None)
+    assert costs.give_up_ms(CONV) == pytest.approx(4 * 5.0)

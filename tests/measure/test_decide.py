@@ -1,0 +1,267 @@
+"""What is given out: a candidate that beat every rival, else what was the answer, or the best single backend."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from collage_evo.answer import answer as module
+from collage_evo.answer.answer import RUNS, FinalSettings, Verdict, contenders, decide
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import Race
+from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
+from collage_evo.errors import InputError
+from collage_evo.measure.pool import MeasuringPool
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+
+POOL = cast(MeasuringPool, None)
+WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
+
+
+class Machine:
+    """Stands in for ``race``: everybody takes its time, in ms, from lap to lap as noisy as ``noise``.
+
+    Who has no time fails its check; a round takes ``round_s``.
+    """
+
+    def __init__(self, times_ms: Mapping[str, float]) -> None:
+        self.times_ms = dict(times_ms)
+        self.noise: dict[str, float] = {}
+        self.round_s = 0.1
+        self.now = 0.0
+
+    def race(
+        self,
+        artifacts: Mapping[str, Path],
+        pool: MeasuringPool,
+        rounds: int,
+        still: Callable[[Race], Collection[str]],
+    ) -> Race:
+        order = random.Random(1)
+        failed = {name: WRONG for name in artifacts if name not in self.times_ms}
+        names: Collection[str] = [name for name in artifacts if name not in failed]
+        taken: dict[str, list[Any]] = {name: [] for name in names}
+        so_far = Race({}, failed)
+        for _ in range(rounds):
+            self.now += self.round_s
+            for name in names:
+                laps = (order.lognormvariate(0.0, self.noise.get(name, 0.002)) for _ in range(2))
+                taken[name].append(tuple((self.times_ms[name] * lap,) for lap in laps))
+            so_far = Race({name: tuple(rows) for name, rows in taken.items()}, failed, {}, self.now)
+            names = still(so_far)
+            if not names:
+                break
+        return so_far
+
+    def decide(
+        self,
+        candidates: Sequence[str],
+        baselines: Sequence[Baseline],
+        incumbent: str = "",
+        settings: FinalSettings = FinalSettings(),  # noqa: B008
+        defaults: Sequence[Baseline] = (),
+    ) -> Verdict:
+        named = {name: Path(name) for name in candidates}
+        return decide(named, baselines, POOL, settings, lambda note: None, incumbent, defaults)
+
+
+def baseline(name: str, latency_ms: float = 2.5) -> Baseline:
+    return Baseline(name, name, "default", Path(name), Outcome(latency_ms, n=1))
+
+
+def lengths(verdict: Verdict) -> dict[str, int]:
+    return {name: len(rounds) for name, rounds in verdict.final.rounds.items()}
+
+
+BASELINES = (baseline("fast"), baseline("near", 2.6), baseline("far", 4.0))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    times = {"first": 2.3, "second": 2.2, "third": 2.8, "fast": 2.5, "near": 2.6}
+    stand_in = Machine(times)
+    monkeypatch.setattr(module, "race", stand_in.race)
+    return stand_in
+
+
+def test_the_fastest_candidate_wins_once_it_is_told_and_those_behind_leave_before(machine: Machine) -> None:
+    verdict = machine.decide(["first", "second", "third"], BASELINES)
+    assert (verdict.answer, verdict.best_single, verdict.is_single) == ("second", "fast", False)
+    assert verdict.speedup.low <= 2.5 / 2.2 <= verdict.speedup.high
+    stayed, left = dict.fromkeys(("fast", "second", "first"), LOOKS[0]), dict.fromkeys(("near", "third"), FEWEST)
+    assert lengths(verdict) == stayed | left
+
+
+def test_a_candidate_that_is_not_faster_is_no_answer_and_is_told(machine: Machine) -> None:
+    verdict = machine.decide(["third"], BASELINES)
+    assert (verdict.answer, verdict.is_single, verdict.speedup.estimate) == ("fast", True, 1.0)
+    assert (verdict.candidate, verdict.candidate_speedup.estimate) == ("third", pytest.approx(2.5 / 2.8, rel=0.01))
+    assert verdict.final.length == FEWEST, "there is nothing left to find out"
+
+
+def test_a_gain_of_3_percent_is_decided_well_before_the_last_round(machine: Machine) -> None:
+    machine.times_ms["first"] = 2.5 / 1.03
+    machine.noise = dict.fromkeys(("first", "fast"), 0.01)
+    verdict = machine.decide(["first"], BASELINES)
+    assert verdict.answer == "first"
+    assert verdict.final.length <= LOOKS[2]
+
+
+def test_a_win_is_told_at_looks_only(machine: Machine) -> None:
+    machine.times_ms["first"] = 1.0
+    assert machine.decide(["first"], BASELINES).final.length == LOOKS[0]
+
+
+def test_the_candidate_has_to_beat_each_baseline_that_is_left(machine: Machine) -> None:
+    machine.times_ms |= {"first": 2.45, "near": 2.5}
+    machine.noise = {"near": 0.3}
+    verdict = machine.decide(["first"], BASELINES)
+    assert lengths(verdict)["first"] == LOOKS[-1]
+    assert verdict.is_single
+
+
+def test_a_candidate_that_leads_but_is_not_proved_faster_leaves_the_answer_to_one_that_is(machine: Machine) -> None:
+    machine.times_ms["second"] = 2.0
+    machine.noise = {"second": 1.5}
+    assert machine.decide(["first", "second"], BASELINES).answer == "first"
+
+
+def test_without_candidates_baselines_that_are_close_race_until_one_is_told(machine: Machine) -> None:
+    machine.times_ms["near"] = 2.45
+    machine.noise = dict.fromkeys(("fast", "near"), 0.03)
+    verdict = machine.decide([], BASELINES)
+    assert (verdict.answer, verdict.best_single, verdict.is_single) == ("near", "near", True)
+    assert FEWEST < verdict.final.length < LOOKS[-1]
+    assert "far" not in verdict.final.rounds
+
+
+def test_the_best_single_backend_is_told_after_all_candidates_have_left(machine: Machine) -> None:
+    machine.times_ms["near"] = 2.45
+    machine.noise = dict.fromkeys(("fast", "near"), 0.03)
+    verdict = machine.decide(["third"], BASELINES)
+    assert verdict.answer == "near"
+    assert lengths(verdict)["third"] < verdict.final.length
+
+
+def test_the_answer_before_stays_unless_it_is_beaten(machine: Machine) -> None:
+    machine.times_ms |= {"first": 2.2, "second": 2.25}
+    kept = machine.decide(["first", "second"], BASELINES, incumbent="first")
+    assert (kept.answer, kept.is_single) == ("first", False)
+    machine.times_ms["second"] = 2.1
+    assert machine.decide(["first", "second"], BASELINES, incumbent="first").answer == "second"
+
+
+def test_the_answer_before_stays_in_an_hour_in_which_nothing_can_be_proved(machine: Machine) -> None:
+    machine.noise = dict.fromkeys(("first", "second", "fast", "near"), 1.0)
+    assert machine.decide(["first", "second"], BASELINES).is_single
+    restless = machine.decide(["first", "second"], BASELINES, incumbent="first")
+    assert restless.answer == "first"
+    assert restless.speedup.low < 1.0, "what this race says of it is said"
+
+
+def test_an_answer_before_that_a_backend_alone_beats_is_replaced_by_it(machine: Machine) -> None:
+    machine.times_ms["first"] = 2.8
+    machine.noise["first"] = 0.01
+    assert machine.decide(["first", "third"], BASELINES, incumbent="first").answer == "fast"
+
+
+def test_a_backend_alone_that_was_the_answer_stays_unless_another_is_proved_faster(machine: Machine) -> None:
+    machine.noise = dict.fromkeys(("fast", "near"), 0.2)
+    assert machine.decide([], BASELINES, incumbent="near").answer == "near"
+    machine.noise = {}
+    assert machine.decide([], BASELINES, incumbent="near").answer == "fast"
+    assert machine.decide(["first"], BASELINES, incumbent="near").answer == "first"
+
+
+def test_time_bounds_the_race_by_what_rounds_take_but_for_the_first_few(machine: Machine) -> None:
+    machine.noise = dict.fromkeys(("first", "fast"), 0.2)
+    machine.round_s = 3.0
+    for seconds, rounds in ((1.0, FEWEST), (30.0, 10), (75.0, 25)):
+        machine.now = 0.0
+        settings = FinalSettings(seconds=seconds)
+        assert machine.decide(["first"], BASELINES, settings=settings).final.length == rounds
+
+
+def test_a_slow_first_round_does_not_fix_how_many_follow(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last look was at 23 of 30 s once, undecided, because the first round was the slowest."""
+    machine.noise = dict.fromkeys(("first", "fast"), 0.2)
+    machine.round_s = 10.0
+
+    def faster_later(*asked: Any) -> Race:
+        *others, still = asked
+
+        def told(so_far: Race) -> Collection[str]:
+            machine.round_s = 1.0
+            return cast(Collection[str], still(so_far))
+
+        return machine.race(*others, told)
+
+    monkeypatch.setattr(module, "race", faster_later)
+    verdict = machine.decide(["first"], BASELINES, settings=FinalSettings(seconds=30.0))
+    assert verdict.final.length >= 20
+
+
+def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
+    del machine.times_ms["second"]
+    verdict = machine.decide(["first", "second"], BASELINES)
+    assert (verdict.answer, verdict.final.failed) == ("first", {"second": WRONG})
+
+
+def test_no_candidate_or_baseline_left_is_told_with_reasons(machine: Machine) -> None:
+    machine.times_ms = {"fast": 2.5}
+    with pytest.raises(InputError, match=r"no candidate .*second: wrong numbers"):
+        machine.decide(["first", "second"], BASELINES)
+    machine.times_ms = {"first": 2.5}
+    with pytest.raises(InputError, match=r"no baseline .*fast: wrong numbers"):
+        machine.decide(["first"], BASELINES)
+    machine.times_ms = {}
+    with pytest.raises(InputError, match=r"no baseline .*fast: wrong numbers"):
+        machine.decide(["first"], BASELINES)
+
+
+def test_with_several_candidates_each_has_a_stricter_test(machine: Machine) -> None:
+    alone = machine.decide(["second"], BASELINES)
+    beside = machine.decide(["second", "third"], BASELINES)
+    assert beside.speedup == beside.final.ratio("fast", "second", Stopping(candidates=2).significance)
+    assert alone.speedup == alone.final.ratio("fast", "second", Stopping().significance)
+
+
+def test_what_is_obvious_is_decided_in_the_fewest_rounds_also_beside_a_noisy_library(machine: Machine) -> None:
+    """A network of 80 ms had three rounds of 1.62, 1.73 and 1.82, and the library was given out."""
+    machine.times_ms |= {"first": 1.4, "near": 3.4}
+    machine.noise = dict.fromkeys(("first", "fast"), 0.03) | {"near": 0.12}
+    verdict = machine.decide(["first"], BASELINES, settings=FinalSettings(seconds=0.1))
+    assert (verdict.answer, verdict.final.length) == ("first", FEWEST)
+    assert verdict.speedup.low > 1.2
+
+
+def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answer(machine: Machine) -> None:
+    machine.times_ms |= {"far": 4.0, "wrong": 1.0}
+    verdict = machine.decide(["second"], BASELINES, defaults=[BASELINES[2], baseline("wrong", 1.0)])
+    assert (verdict.answer, verdict.best_single) == ("second", "fast")
+    assert lengths(verdict)["far"] == lengths(verdict)["wrong"] == FEWEST
+
+
+def test_a_slow_model_races_for_so_many_of_its_runs(machine: Machine) -> None:
+    machine.times_ms = {name: 1e3 * ms for name, ms in machine.times_ms.items()}
+    machine.noise, machine.round_s = dict.fromkeys(("first", "fast"), 0.2), 10.0
+    verdict = machine.decide(["first"], BASELINES[:1], settings=FinalSettings(seconds=20.0))
+    assert 5 <= verdict.final.length <= RUNS * 3 / machine.round_s
+
+
+def test_a_baseline_races_unless_it_was_slower_by_more_than_a_few_percent() -> None:
+    found = [baseline(name, ms) for name, ms in (("best", 10.0), ("near", 11.0), ("behind", 13.0), ("far", 16.0))]
+    assert set(contenders(found)) == {"best", "near"}
+    assert set(contenders(found, "far")) == {"best", "near", "far"}, "the answer before races in any case"
+    contended = [replace(one, outcome=replace(one.outcome, contended=True)) for one in found]
+    assert set(contenders([found[0], *contended[2:]])) == {"best", "behind"}
+    assert set(contenders([contended[0], *found[2:]])) == {"best", "behind"}
+    assert set(contenders([*found, baseline("third", 10.5)])) == {"best", "third"}, "two at most"

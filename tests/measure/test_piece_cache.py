@@ -1,0 +1,178 @@
+"""A piece is taken from the cache only where its code runs, and only as it was put there."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.graph.read import build_graph
+from collage_evo.measure.answers import Measured
+from collage_evo.measure.build.cache import RECORD, PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Region
+from collage_evo.placement.failure import Failure
+from collage_evo.target.processor import this_machine
+from collage_evo.testing.models import chain
+from tests.measure.helpers import make_setting
+from tests.measure.test_faults import alone
+from tests.support.faults import PLACE, install_faulty
+
+GRAPH = build_graph(chain(1))
+
+
+def compiled(folder: Path, target: Target, run: str = "", taken: list[str] | None = None) -> Path:
+    """The directory of the first operator's files."""
+    cache = PieceCache(folder / "cache", 2**30, run, (taken if taken is not None else []).append)
+    piece = Compiler(target, cache).region(GRAPH, Region(1, "onnxruntime", "default"))
+    assert not isinstance(piece, BuildFailure)
+    return piece.directory
+
+
+def test_unlike_processors_share_no_piece(tmp_path: Path) -> None:
+    here = this_machine()
+    machines = [here, replace(here, cpu="another"), replace(here, features=here.features - {"avx2"} | {"avx9000"})]
+    found = [compiled(tmp_path, Target("cpu", 1, (0,), machine)) for machine in machines]
+    assert len(set(found)) == len(machines)
+
+
+def test_the_same_target_on_other_cores_shares_them(tmp_path: Path) -> None:
+    assert compiled(tmp_path, Target("cpu", 1, (0,))) == compiled(tmp_path, Target("cpu", 1, (1,)))
+
+
+def test_variants_that_run_the_same_files_share_them(tmp_path: Path) -> None:
+    compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30))
+    regions = (Region(1, "ncnn", variant) for variant in ("default", "sgemm"))
+    pieces = [piece for piece in map(partial(compiler.region, GRAPH), regions) if not isinstance(piece, BuildFailure)]
+    assert [piece.variant for piece in pieces] == ["default", "sgemm"]
+    assert len({piece.directory for piece in pieces}) == 1
+
+
+def flip(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def cut(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def lose(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    file.unlink()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flip": flip,
+    "cut": cut,
+    "lose": lose,
+    "add": lambda piece: (piece / "more").write_text("x"),
+    "lose record": lambda piece: (piece.parent / RECORD).unlink(),
+    "garble record": lambda piece: (piece.parent / RECORD).write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_piece_is_built_again(tmp_path: Path, damage: str) -> None:
+    piece = compiled(tmp_path, Target())
+    sound = {file.name: file.read_bytes() for file in piece.iterdir()}
+    DAMAGES[damage](piece)
+    again = compiled(tmp_path, Target())
+    assert {file.name: file.read_bytes() for file in again.iterdir()} == sound
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {again.parent.name}
+
+
+def test_who_takes_a_piece_of_another_run_hears_of_it(tmp_path: Path) -> None:
+    taken: list[str] = []
+    piece = compiled(tmp_path, Target(), "first", taken)
+    compiled(tmp_path, Target(), "first", taken)
+    assert not taken
+    compiled(tmp_path, Target(), "second", taken)
+    assert taken == [piece.parent.name]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], Measured | Failure]:
+    """What a run measures on a machine with a variant of the faulty backend; all share a cache."""
+    setting = make_setting(tmp_path)
+    for name, value in install_faulty(tmp_path / "plugin").items():
+        monkeypatch.setenv(name, value)
+
+    def measure(variant: str, run: str, place: str) -> Measured | Failure:
+        monkeypatch.setenv(PLACE, place)
+        with Sandbox(replace(setting, run=run), (), 2**30) as sandbox:
+            return sandbox.call(alone(variant), 60.0)
+
+    return measure
+
+
+def only_piece(folder: Path) -> tuple[str, int]:
+    """Who built it and when."""
+    (piece,) = (folder / "cache").iterdir()
+    return json.loads((piece / RECORD).read_text())["run"], (piece / RECORD).stat().st_mtime_ns
+
+
+def test_a_crash_on_another_machines_code_is_not_the_backends(
+    measured: Callable[[str, str, str], Measured | Failure], tmp_path: Path
+) -> None:
+    assert measured("native", "first", "here").times_ms
+    assert only_piece(tmp_path)[0] == "first"
+    there = measured("native", "second", "there")
+    assert isinstance(there, Measured), there
+    assert there.times_ms
+    assert only_piece(tmp_path)[0] == "second"
+
+
+@pytest.mark.parametrize(("variant", "reason"), [("crash", "SIGSEGV"), ("unloadable", "cannot be loaded")])
+def test_what_fails_when_built_again_too_is_the_backends(
+    measured: Callable[[str, str, str], Measured | Failure], tmp_path: Path, variant: str, reason: str
+) -> None:
+    assert reason in str(measured(variant, "first", ""))
+    assert reason in str(measured(variant, "second", ""))
+    second = only_piece(tmp_path)
+    assert second[0] == "second"
+    assert reason in str(measured(variant, "second", ""))  # its own piece: nothing to suspect
+    assert only_piece(tmp_path) == second
+
+
+def put(cache: PieceCache, key: str, size: int) -> None:
+    work = cache.workdir()
+    (work / "code").write_bytes(bytes(size))
+    cache.put(key, work)
+
+
+def test_the_longest_unused_make_room(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 10_000)
+    for second, key in enumerate("abc"):
+        put(cache, key, 3_000)
+        os.utime(tmp_path / key, (second, second))
+    assert cache.get("a")
+    put(cache, "d", 3_000)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "d"}
+
+
+def test_the_bound_holds_and_the_whole_cache_is_seldom_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, looks = PieceCache(tmp_path, 1_000_000), list[int]()
+    trim = PieceCache._trim
+
+    def look(cache: PieceCache, keep: str) -> None:
+        looks.append(1)
+        trim(cache, keep)
+
+    monkeypatch.setattr(PieceCache, "_trim", look)
+    for number in range(200):
+        put(cache, f"{number:03d}", 10_000)
+        assert sum(file.stat().st_size for file in tmp_path.rglob("code")) <= 1_000_000
+    assert len(looks) <= 200 / 5
+    PieceCache(tmp_path, 1_000_000).put("new", cache.workdir())
+    assert len(looks) <= 200 / 5 + 1

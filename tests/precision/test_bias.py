@@ -1,0 +1,79 @@
+"""A corrected bias takes the mean of what rounding weights does out of an operator's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builder import Builder
+from collage_evo.precision.quantise.bias import corrected_bias, mean_shift
+from collage_evo.precision.quantise.rules import Quantisers, Range, corrected_axis, quantisable
+from collage_evo.precision.quantise.write import quantisation_key, quantised_region
+from tests.precision import nets
+from tests.precision.nets import net, ranges_of
+
+Net = Callable[[Builder], str]
+EVERYWHERE = np.ones(())
+
+
+def shift(graph: Graph, quantisers: Quantisers, means: bool) -> float:
+    """Norm of the mean error of each output channel where the input is its mean everywhere."""
+    (name,) = graph.inputs
+    shape = graph.tensors[name].shape
+    axis = corrected_axis(graph, graph.nodes[0])
+    assert axis is not None
+    channels = np.linspace(-1.0, 1.5, shape[axis], dtype=np.float32)
+    wide = channels.reshape([-1 if place == axis else 1 for place in range(len(shape))])
+    feed = np.broadcast_to(wide, shape).copy()
+    seen = {**ranges_of(graph), name: Range(-1.0, 1.5, tuple(channels.tolist()) if means else ())}
+    chosen = quantisable(graph, graph.all_nodes, quantisers)
+    model = quantised_region(graph, graph.all_nodes, chosen, seen, quantisers)
+    (found,), (exact,) = reference_outputs(model, {"i0": feed}), reference_outputs(graph.model, {name: feed})
+    off = found - exact
+    return float(np.linalg.norm(off.mean(tuple(place for place in range(off.ndim) if place != axis))))
+
+
+@pytest.mark.parametrize(
+    ("make", "quantisers"),
+    [
+        (nets.conv, Quantisers.INPUTS),
+        (nets.conv_depthwise, Quantisers.INPUTS),
+        (nets.conv_without_bias, Quantisers.INPUTS),
+        (nets.gemm, Quantisers.INPUTS),
+        (nets.gemm, Quantisers.BOTH),
+        (nets.matmul, Quantisers.INPUTS),
+        (nets.matmul, Quantisers.BOTH),
+    ],
+)
+def test_the_mean_error_shrinks(make: Net, quantisers: Quantisers) -> None:
+    graph = net(make)
+    assert shift(graph, quantisers, means=True) < 0.7 * shift(graph, quantisers, means=False)
+
+
+def test_exact_weights_leave_the_bias_as_it_is() -> None:
+    numbers, scales = np.array([[1, -2], [3, 4]], np.int8), np.array([0.5, 0.25], np.float32)
+    bias = np.array([1.0, 2.0], np.float32)
+    exact = numbers * scales[:, np.newaxis]
+    shift = mean_shift(exact, numbers, scales, 0, np.ones(2), EVERYWHERE)
+    np.testing.assert_array_equal(corrected_bias(bias, shift), bias)
+
+
+def test_each_group_has_its_own_means() -> None:
+    exact = np.array([0.6, 0.6], np.float32).reshape(2, 1, 1, 1)
+    numbers, scales = np.zeros(exact.shape, np.int8), np.ones(2, np.float32)
+    shift = mean_shift(exact, numbers, scales, 0, np.array([1.0, -2.0]), EVERYWHERE)
+    np.testing.assert_allclose(corrected_bias(None, shift), [0.6, -1.2])
+
+
+def test_other_means_are_another_piece() -> None:
+    graph = net(nets.conv)
+    (name,) = graph.inputs
+    seen = ranges_of(graph)
+    other = {**seen, name: seen[name]._replace(means=tuple(mean + 1.0 for mean in seen[name].means))}
+    given = (graph, graph.all_nodes, graph.all_nodes)
+    keys = {quantisation_key(*given, ranges, Quantisers.INPUTS) for ranges in (seen, other)}
+    assert len(keys) == 2

@@ -1,0 +1,179 @@
+"""The share of each operator predicts what a model with some of them rounded is off by."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from collage_evo.graph.ir import members
+from collage_evo.graph.load import load_model
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.models.builder import Builder
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.rules import Quantisers, quantisable
+from collage_evo.precision.quantise.write import quantised_region
+from collage_evo.precision.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
+from collage_evo.testing.models import chain, tiny_transformer
+from tests.precision.nets import random_inputs, ranges_of
+
+
+@pytest.mark.parametrize("chosen", [0b0001, 0b0101, 0b1010101])
+def test_shares_add_up_to_the_error_of_several_operators(chosen: int) -> None:
+    graph = build_graph(normalise(chain(4, channels=16)))
+    ranges, feeds = ranges_of(graph), random_inputs(graph, 7)
+    shares = error_sensitivities(graph, ranges, [feeds])
+    model = quantised_region(graph, graph.all_nodes, chosen, ranges, Quantisers.INPUTS)
+    right = reference_outputs(graph.model, feeds)
+    measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), right).relative
+    predicted = math.sqrt(sum(shares[Arithmetic.INT8][node] for node in members(chosen)))
+    assert predicted == pytest.approx(measured, rel=0.3)
+
+
+def test_of_labels_the_share_that_differs_is_predicted_however_far_off_they_are() -> None:
+    b = Builder("labels")
+    weight = np.random.default_rng(1).normal(0, 1, (32, 1000)).astype(np.float32)
+    graph = build_graph(normalise(b.model(b.op("ArgMax", b.op("MatMul", b.input("x", (400, 32)), b.const(weight))))))
+    feeds = random_inputs(graph, 0)
+    (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
+    share = math.sqrt(error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16][product])
+    flipped = round(share * 1000)
+    assert share == pytest.approx(flipped / 1000)
+    assert 0 < flipped < 50
+
+
+def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:
+    graph = build_graph(normalise(tiny_transformer()))
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)])
+    products = quantisable(graph, graph.all_nodes, Quantisers.BOTH)
+    in_int8 = {node.index for node in graph.nodes if shares[Arithmetic.INT8][node.index]}
+    assert set(members(products)) <= in_int8
+    assert not {graph.nodes[index].op_type for index in in_int8} & {"Softmax", "LayerNormalization", "Transpose"}
+    assert shares.estimated == 0
+
+
+def test_bfloat16_rounds_what_operators_give_and_float16_less() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_sensitivities(graph, {}, [random_inputs(graph, 0)])
+    assert not any(shares[Arithmetic.INT8])
+    for coarse, fine in zip(shares[Arithmetic.BFLOAT16], shares[Arithmetic.FLOAT16], strict=True):
+        assert 1e-6 < coarse < 1e-4
+        assert fine == pytest.approx(coarse / 64)
+
+
+def test_who_reads_the_models_input_in_bfloat16_rounds_it() -> None:
+    """A picture with a large mean that is taken off first."""
+    b = Builder("centred")
+    x = b.input("x", (1, 64))
+    graph = build_graph(b.model(b.op("Relu", b.op("Sub", x, b.const(np.full(1, 100, np.float32))))))
+    feeds = {"x": (100 + random_inputs(graph, 0)["x"]).astype(np.float32)}
+    first, second = error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16]
+    assert first > 1e-3 > 1e-4 > second
+
+
+def test_tf32_rounds_what_heavy_operators_multiply_as_finely_as_float16() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_sensitivities(graph, {}, [random_inputs(graph, 0)], wanted={Arithmetic.TF32: graph.all_nodes})
+    for node in graph.nodes:
+        share, fine = (shares[kind][node.index] for kind in (Arithmetic.TF32, Arithmetic.FLOAT16))
+        assert share == (fine if node.op_type == "Conv" else 0)
+        assert bool(share) == (node.op_type == "Conv")
+
+
+def test_what_time_does_not_allow_is_estimated_and_said() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
+    assert shares.estimated == 6
+    assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
+
+
+def test_what_is_moved_was_rounded_by_who_made_it() -> None:
+    b = Builder("moves")
+    made = b.op("Relu", b.input("x", (1, 4, 8)))
+    turned = b.op("Transpose", b.op("Reshape", made, b.ints(4, 8)), perm=[1, 0])
+    graph = build_graph(b.model(b.op("Concat", turned, turned, axis=0)))
+    found = error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16]
+    assert [bool(share) for share in found] == [
+        node.op_type == "Relu" for node in graph.nodes
+    ]
+    b = Builder("moves what comes from outside")
+    graph = build_graph(b.model(b.op("Relu", b.op("Transpose", b.input("x", (4, 8)), perm=[1, 0]))))
+    assert all(error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
+
+
+def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_to_be_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = build_graph(normalise(chain(40)))
+    now = iter(range(10_000))
+    clock = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
+    tried = 3 * FIRST_OF_A_KIND  # convolutions in int8 and bfloat16, Relus in bfloat16
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
+    assert shares.estimated == 120 - tried
+    assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
+
+
+def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(normalise(chain(40)))
+    now = iter(range(10_000))
+    clock = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
+    few = 3 * FIRST_OF_A_KIND
+    seconds = few + 40 - FIRST_OF_A_KIND
+    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=seconds)
+    convolutions = [node.index for node in graph.nodes if node.op_type == "Conv"]
+    tried = [len({shares[kind][node] for node in convolutions}) for kind in (Arithmetic.INT8, Arithmetic.BFLOAT16)]
+    assert tried == [40, FIRST_OF_A_KIND + 1], "and one that is usual for the others"
+
+
+def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:
+    graph = build_graph(normalise(chain(2)))
+    feeds = [random_inputs(graph, seed) for seed in range(3)]
+    each = (error_sensitivities(graph, ranges_of(graph), [sample]) for sample in feeds)
+    one, two, three = (found[Arithmetic.BFLOAT16] for found in each)
+    shares = error_sensitivities(graph, ranges_of(graph), feeds)[Arithmetic.BFLOAT16]
+    for node in graph.nodes:
+        of_samples = [share[node.index] for share in (one, two, three)]
+        expected = np.mean(of_samples) if node.op_type == "Conv" else of_samples[0]
+        assert shares[node.index] == pytest.approx(expected)
+
+
+def test_further_samples_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(normalise(chain(2)))
+    feeds = [random_inputs(graph, seed) for seed in range(3)]
+    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.MORE_SHARE", 0.0)
+    shares = error_sensitivities(graph, ranges_of(graph), feeds, seconds=60)
+    assert shares == error_sensitivities(graph, ranges_of(graph), feeds[:1])
+
+
+def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:
+    b = Builder("one label")
+    weight = np.random.default_rng(1).normal(0, 1, (32, 1000)).astype(np.float32)
+    scores = b.op("MatMul", b.input("x", (1, 32)), b.const(weight))
+    graph = build_graph(normalise(b.model(b.op("Cast", b.op("ArgMax", scores, axis=1), to=TensorProto.FLOAT))))
+    feeds = [random_inputs(graph, seed) for seed in range(200)]
+    (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
+    flipped = error_sensitivities(graph, {}, feeds)[Arithmetic.BFLOAT16][product] * len(feeds)
+    assert flipped == pytest.approx(round(flipped))
+    assert flipped > 0
+
+
+def test_a_model_of_an_old_version_whose_weights_are_inputs_has_shares_too(tmp_path: Path) -> None:
+    text = "g (float[3, 4] x, float[4] w) => (float[3, 4] z) <float[4] w = {1, 2, 3, 4}> { z = Mul(x, w) }"
+    old = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["" : 8]> {text}')
+    onnx.save(old, tmp_path / "old.onnx")
+    model = load_model(str(tmp_path / "old.onnx")).original
+    assert [value.name for value in model.graph.input] == ["x"]
+    graph = build_graph(normalise(model))
+    feeds = random_inputs(graph, 0)
+    np.testing.assert_array_equal(reference_outputs(model, feeds)[0], reference_outputs(old, feeds)[0])
+    assert 0 < error_sensitivities(graph, {}, [feeds])[Arithmetic.BFLOAT16][0] < 1e-4

@@ -1,0 +1,331 @@
+"""The search improves, repeats itself exactly, measures nothing twice and survives failures."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+
+from collage_evo.codec import from_json, from_plain, to_json, to_plain
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.genome import Genome
+from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.acquisition import Acquisition
+from collage_evo.search.evolution.breeding import Breeder
+from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.seeds import make_seeds
+from collage_evo.search.evolution.selection import Individual, drawing_from, fitness_of, survivors
+from collage_evo.search.evolution.settings import MUTATION_WEIGHTS, Budget, GaSettings
+from collage_evo.search.evolution.state import SearchState, new_state
+from collage_evo.search.evolution.variation import MUTATIONS, random_genome
+from collage_evo.search.surrogate.features import FeatureMap
+from collage_evo.search.surrogate.model import Surrogate
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
+from tests.support.spaces import chain, make_space, resnet_like
+
+MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)
+
+
+@pytest.fixture(scope="module")
+def space() -> SearchSpace:
+    return make_space(resnet_like(3), random.Random(5), engines=4)
+
+
+def search(
+    space: SearchSpace,
+    target: SimulatedEvaluator,
+    evaluations: int = 120,
+    settings: GaSettings | None = None,
+) -> Evolution:
+    seeds = make_seeds(space).named
+    chosen = settings or GaSettings(patience=0)
+    return Evolution(space, target, chosen, Budget(evaluations), lambda: 0.0, seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: SearchSpace, seed: int) -> None:
+    optimum = make_seeds(space).dp.cost_ms
+    settings = GaSettings(patience=0, seeded=False, seed=seed)
+    found = search(space, SimulatedEvaluator(space), 100, settings).run()
+    assert optimum - 1e-9 <= found.best_ms <= optimum * 1.02
+
+
+def test_seeded_search_is_never_worse_than_the_program(space: SearchSpace) -> None:
+    seeds = make_seeds(space)
+    found = search(space, SimulatedEvaluator(space), 40).run()
+    assert seeds.dp.cost_ms - 1e-9 <= found.best_ms <= space.predict(decode(seeds.named[0][1], space))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_beats_every_seed_on_a_non_additive_target(space: SearchSpace, seed: int) -> None:
+    target = SimulatedEvaluator(space, MIXED, seed=seed)
+    seeds = [target.latency_ms(decode(genome, space)) for _, genome in make_seeds(space).named]
+    found = search(space, target).run()
+    assert found.best_ms < 0.99 * seeds[0]
+    assert found.best_ms < min(seeds)
+    assert 0 < found.best_evaluation <= found.evaluations == 120
+
+
+def test_nothing_is_measured_twice(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED)
+    found = search(space, target, 60).run()
+    assert len(target.evaluated) == len(set(target.evaluated)) == found.evaluations
+
+
+def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED, noise=0.05)
+    states: list[SearchState] = []
+    whole = search(space, target, 50).run(on_generation=states.append)
+    for state in states[:-1:2]:
+        revived = from_plain(to_plain(state), SearchState)
+        assert revived == state
+        assert search(space, target, 50).run(revived) == whole
+
+
+@dataclass(frozen=True)
+class Late:
+    """A target on which every third placement that is asked for the first time is not ready yet."""
+
+    target: SimulatedEvaluator
+    asked: list[str]
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
+        outcomes: list[Outcome | None] = []
+        for placement in placements:
+            late = placement.key not in self.asked and len(self.asked) % 3 == 1
+            self.asked.append(placement.key)
+            outcomes.append(None if late else self.target.outcome(placement))
+        return outcomes
+
+
+def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED)
+    late = Late(target, [])
+    states: list[SearchState] = []
+    seeds = make_seeds(space).named
+    evolution = Evolution(space, late, GaSettings(patience=0), Budget(40), lambda: 0.0, seeds)
+    found = evolution.run(on_generation=states.append)
+    assert found.evaluations == 40
+    assert not found.pending
+    for before, after in pairwise(states):
+        assert from_plain(to_plain(before), SearchState) == before
+        assert {decode(genome, space).key for genome, _ in before.pending} <= after.evaluated.keys()
+    assert sum(bool(state.pending) for state in states) > 2
+    kinds = {one.kind for one in found.evaluated.values() if one.generation == 1}
+    assert any(kind.startswith("seed:") for kind in kinds), "a seed that was not ready is still one"
+
+
+def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
+    def run(seed: int) -> SearchState:
+        random.seed(random.SystemRandom().random())
+        target = SimulatedEvaluator(space, MIXED)
+        return search(space, target, 50, GaSettings(seed=seed)).run()
+
+    first = run(1)
+    assert run(1) == first
+    assert run(2).evaluated.keys() != first.evaluated.keys()
+
+
+def test_failing_placements_do_not_stop_the_search(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, NonAdditive(failures=0.05))
+    found = search(space, target, 60).run()
+    unfit = [key for key, record in found.evaluated.items() if not record.outcome.ok]
+    assert unfit
+    assert not set(unfit) & {*found.population, *found.hall}
+    assert found.best is not None
+    assert all("could not build" in found.evaluated[key].outcome.reason for key in unfit)
+
+
+def test_search_where_nothing_is_fit_ends_with_no_best(space: SearchSpace) -> None:
+    found = search(space, SimulatedEvaluator(space, NonAdditive(failures=1.0)), 40).run()
+    assert found.evaluations == 40
+    assert found.best is None
+    assert found.best_ms == float("inf")
+
+
+def test_small_space_is_exhausted_rather_than_searched_for_ever() -> None:
+    tiny = make_space(chain(4), random.Random(0), engines=2, extra=0)
+    run = search(tiny, SimulatedEvaluator(tiny), 10_000, GaSettings(patience=0, random_share=1.0))
+    found = run.run()
+    assert run.stopped(found) == "exhausted"
+    rng = random.Random(0)
+    possible = {decode(random_genome(tiny, rng), tiny).key for _ in range(1000)}
+    assert len(possible - found.evaluated.keys()) < 0.1 * len(possible)
+
+
+def test_stops_without_gain_or_time(space: SearchSpace) -> None:
+    run = search(space, SimulatedEvaluator(space), 10_000, GaSettings(patience=3))
+    found = run.run()
+    assert run.stopped(found) == "no gain"
+    assert found.stale == 3
+    ticks = iter(range(1000))
+    timed = Evolution(
+        space, SimulatedEvaluator(space), GaSettings(), Budget(seconds=12), lambda: float(next(ticks))
+    )
+    found = timed.run()
+    assert timed.stopped(found) == "seconds"
+    assert found.seconds == 12
+    assert len(found.log) == found.generation == 4
+
+
+def test_elites_survive(space: SearchSpace) -> None:
+    best: list[float] = []
+    settings = GaSettings(patience=0, seeded=False, population=6, elite=1)
+    run = search(space, SimulatedEvaluator(space, MIXED), 80, settings)
+    for_population: list[float] = []
+
+    def note(state: SearchState) -> None:
+        best.append(state.best_ms)
+        for_population.append(min(state.evaluated[k].outcome.latency_ms or 0 for k in state.population))
+
+    run.run(on_generation=note)
+    assert best == sorted(best, reverse=True)
+    assert for_population == best
+
+
+def test_survivors_are_the_elite_and_winners_of_tournaments(space: SearchSpace) -> None:
+    rng = random.Random(3)
+    pool = [
+        Individual(str(index), random_genome(space, rng), fitness_of((Objective.LATENCY,))((float(index),)))
+        for index in range(24)
+    ]
+    chosen = [one.key for one in survivors(pool, GaSettings(population=8, elite=2, tournament=2), rng)]
+    assert chosen[:2] == ["0", "1"]
+    assert len(set(chosen)) == 8
+    assert chosen[2:] != [str(index) for index in range(2, 8)]
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """A simulated target on which each node adds an error of its engine: the faster the engines, the larger."""
+
+    target: SimulatedEvaluator
+    error: Mapping[Engine, float]
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
+        asked = tuple(placements)
+        found = zip(self.target.evaluate(asked), asked, strict=True)
+        return [replace(outcome, error=self._error(p)) if outcome.ok else outcome for outcome, p in found]
+
+    def _error(self, placement: Placement) -> float:
+        return sum(self.error[region.engine] * region.nodes.bit_count() for region in placement.regions)
+
+
+def test_several_objectives_keep_the_front_that_nothing_dominates(space: SearchSpace) -> None:
+    both = (Objective.LATENCY, Objective.ERROR)
+    errors = {engine: 1e-4 * 3**index for index, engine in enumerate(space.engines)}
+    target = Approximate(SimulatedEvaluator(space, NonAdditive(layout=0.5, failures=0.02)), errors)
+    settings = GaSettings(population=12, offspring=6, patience=0, screen_factor=3, climb=4)
+    evolution = Evolution(space, target, settings, Budget(60), lambda: 0.0, make_seeds(space).named)
+    states: list[SearchState] = []
+    found = evolution.run(new_state(0, {Objective.ERROR: math.inf}), states.append)
+    values = {key: one.outcome.objectives(both) for key, one in found.evaluated.items() if one.outcome.ok}
+
+    def dominated(key: str) -> bool:
+        own = values[key]
+        return any(v != own and all(a <= b for a, b in zip(v, own, strict=True)) for v in values.values())
+
+    assert set(found.hall) == {key for key in values if not dominated(key)}
+    assert len(found.hall) > 2
+    assert [values[key][0] for key in found.hall] == sorted(values[key][0] for key in found.hall)
+    assert found.best_ms == min(latency for latency, _ in values.values())
+    # The most exact one survives as well as the fastest.
+    for objective in range(2):
+        assert min(values, key=lambda key: values[key][objective]) in found.population
+    revived = from_json(to_json(states[2]), SearchState)
+    assert revived == states[2]
+    assert revived.objectives == both
+    assert evolution.run(revived) == found
+
+
+def test_an_objective_that_was_not_measured_is_an_error() -> None:
+    assert Outcome(2.0, error=0.1).objectives((Objective.ERROR, Objective.LATENCY)) == (0.1, 2.0)
+    with pytest.raises(InputError, match="no error was measured"):
+        Outcome(2.0).objectives((Objective.LATENCY, Objective.ERROR))
+
+
+def test_generator_is_lent_and_given_back() -> None:
+    random.seed(7)
+    before = random.getstate()
+    ours = random.Random(1)
+    with drawing_from(ours):
+        drawn = random.random()
+    assert random.getstate() == before
+    assert drawn == random.Random(1).random()
+    assert ours.getstate() != random.Random(1).getstate()
+
+
+def test_settings_out_of_range_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"search\.ga\.tournament is 0; it must be from 1 to 50"):
+        GaSettings(tournament=0)
+    with pytest.raises(ConfigError, match=r"search\.ga\.elite is 30, more than"):
+        GaSettings(elite=30)
+
+
+def test_mutations_are_drawn_by_their_weights(space: SearchSpace) -> None:
+    assert {mutation.__name__ for mutation in MUTATIONS} == set(MUTATION_WEIGHTS)
+    only_splits = GaSettings(**{**dict.fromkeys(MUTATION_WEIGHTS, 0.0), "split_region": 0.5})
+    genome = random_genome(space, random.Random(0))
+
+    def children(settings: GaSettings) -> list[Genome]:
+        breeder = Breeder(FeatureMap(space), settings, (), set(), random.Random(1))
+        return [breeder.toolbox.mutate(genome) for _ in range(50)]
+
+    assert {child.choices for child in children(only_splits)} == {genome.choices}
+    assert len({child.choices for child in children(GaSettings())}) > 10
+    with pytest.raises(ConfigError, match="all other mutations are 0"):
+        GaSettings(**dict.fromkeys(MUTATION_WEIGHTS, 0.0))
+
+
+def test_evaluator_gets_batches(space: SearchSpace) -> None:
+    sizes: list[int] = []
+
+    class Counting:
+        def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
+            outcomes = [Outcome(space.predict(placement), n=1) for placement in placements]
+            sizes.append(len(outcomes))
+            return outcomes
+
+    settings = GaSettings(population=10, offspring=5, patience=0)
+    Evolution(space, Counting(), settings, Budget(22), lambda: 0.0).run(new_state(0))
+    assert sizes == [10, 5, 5, 2]
+
+
+def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: SearchSpace) -> None:
+    breeder = Breeder(FeatureMap(space), GaSettings(random_share=1.0, climb=0), (), set(), random.Random(0))
+    surrogate = Surrogate(breeder.features, [], [])
+    goal = Acquisition(surrogate.mean)
+    pool = list(breeder.batch([], surrogate, 12))
+    fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
+    behind_ms = 1.1 * space.policy.random_within * fast.features.additive_ms
+    slow = replace(fast, features=replace(fast.features, additive_ms=behind_ms))
+    assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
+    assert breeder._pick([slow], [], goal) is slow
+    below = replace(fast, features=replace(fast.features, additive_ms=-1e6))
+    assert breeder._pick([below], [], goal) is below
+
+
+def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -> None:
+    class Closing:
+        def __init__(self) -> None:
+            self.left = 12
+
+        def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
+            outcomes: list[Outcome | None] = []
+            for placement in placements:
+                outcomes.append(Outcome(space.predict(placement), n=1) if self.left else None)
+                self.left -= bool(self.left)
+            return outcomes
+
+    settings = GaSettings(population=10, offspring=5, patience=0)
+    found = Evolution(space, Closing(), settings, Budget(seconds=60.0), lambda: 0.0).run(new_state(0))
+    assert (found.evaluations, found.generation) == (12, 3)
+    assert found.pending

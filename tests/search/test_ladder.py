@@ -1,0 +1,175 @@
+"""The ladder of precisions: operators that save the most for their error first, stretches whole."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.placement.cost_model import Border, CostModel
+from collage_evo.placement.outcome import Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.edits import edits_of, nodes_in
+from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
+from collage_evo.search.evolution.seeds import make_seeds
+from collage_evo.testing.models import chain
+from tests.support.numerics import in_bfloat16, in_int8
+from tests.support.precise import predicted_error
+
+GRAPH = build_graph(chain(4))
+"""Convolutions at 0, 2, 4 and 6, each with a Relu behind it."""
+FLOAT32, LOW, INT8 = ("a", "default"), ("a", "low"), ("a", "int8")
+LOW_ERROR = (9.0, 1.0, 4.0, 2.0)
+"""Of each convolution in bfloat16, in squared steps; all save 2 of 4 ms. In int8 it is 10 times as much, for 3 ms."""
+
+
+def space(families: bool = True) -> SearchSpace:
+    matches, ms, error2 = [], [], []
+    for node in range(len(GRAPH.nodes)):
+        heavy, error = node % 2 == 0, LOW_ERROR[node // 2] if node % 2 == 0 else 0.0
+        base = "default" if families else ""
+        matches += [Match(1 << node, *FLOAT32), Match(1 << node, *LOW, base=base, edits=in_bfloat16(1 << node))]
+        ms += [4.0, 2.0] if heavy else [0.0, 0.0]
+        error2 += [0.0, error]
+        if heavy:
+            matches.append(Match(1 << node, *INT8, base=base, edits=in_int8(1 << node)))
+            ms.append(1.0)
+            error2.append(10 * error)
+    borders = {engine: Border(0.0, 0.0) for engine in (FLOAT32, LOW, INT8)}
+    cost = CostModel(tuple(ms), borders, families={LOW: FLOAT32, INT8: FLOAT32} if families else {})
+    return SearchSpace(GRAPH, tuple(matches), cost, terms={Objective.ERROR: tuple(error2)})
+
+
+def first_rung(most: float) -> Placement:
+    """What may err by ``most``, squared."""
+    _, placement = next(greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / BUDGET_LEVELS[0]))
+    return placement
+
+
+@pytest.mark.parametrize(("most", "taken"), [(0.5, 0b0000), (1.1, 0b0010), (3.5, 0b1010), (7.5, 0b1110)])
+def test_operators_that_save_the_most_for_their_error_come_first(most: float, taken: int) -> None:
+    low = nodes_in(first_rung(most).regions[0].numerics, Arithmetic.BFLOAT16)
+    assert low == sum(0b11 << 2 * conv for conv in range(4) if taken >> conv & 1), "with the Relu behind each"
+
+
+def test_a_rung_is_one_piece_within_its_error() -> None:
+    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
+    assert len(found) == MAX_LEVELS
+    for share, placement in zip(BUDGET_LEVELS[:MAX_LEVELS], found, strict=True):
+        assert len(placement.regions) == 1
+        assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
+
+
+def test_where_all_in_the_lowest_precision_keeps_several_shares_smaller_ones_follow() -> None:
+    highest = predicted_error(space(), first_rung(1e6))
+    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], 2 * highest)]
+    assert len({placement.key for placement in found}) == len(found) == MAX_LEVELS
+    shares = [predicted_error(space(), placement) / highest / 2 for placement in found]
+    assert [share <= level for share, level in zip(shares, (0.95, 0.38, 0.19, 0.27, 0.12), strict=True)] == [True] * 5
+
+
+def test_what_saves_more_for_more_error_comes_after() -> None:
+    placement = first_rung(25.0)
+    (region,) = placement.regions
+    assert nodes_in(region.numerics, Arithmetic.INT8) == 0b100, "9 for the second convolution, after all in bfloat16"
+    assert predicted_error(space(), placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)
+
+
+def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
+    raised = tuple(max(error, 0.25) for error in space().terms[Objective.ERROR])
+    below = replace(space(), terms={Objective.ERROR: raised})
+    _, placement = next(greedy_levels(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / BUDGET_LEVELS[0]))
+    assert predicted_error(below, placement) <= math.sqrt(4.5)
+
+
+def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_precision() -> None:
+    plain, together = space(), 0b111  # two convolutions, with the Relu between them
+    edits = {FLOAT32: edits_of(("rule", together)), LOW: edits_of(*in_bfloat16(together), ("rule", together))}
+    rewritten = tuple(
+        Match(together, backend, f"{variant}~rule", edits=edits[backend, variant], base="default")
+        for backend, variant in (FLOAT32, LOW)
+    )
+    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 5.0, 2.5))
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0, 10.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, *rewritten), cost, terms=terms)
+    low = {}
+    for most in (0.5, 5.0, 12.0, 20.0):
+        _, placement = next(greedy_levels(found, [FLOAT32, LOW], math.sqrt(most) / BUDGET_LEVELS[0]))
+        (region,) = placement.regions
+        assert region.rewrites == (("rule", together),), "float32 too is faster so"
+        assert predicted_error(found, placement) <= math.sqrt(most)
+        low[most] = nodes_in(region.numerics, Arithmetic.BFLOAT16)
+    assert low == {0.5: 0, 5.0: 0b11000000, 12.0: 0b11110000, 20.0: 0b11111111}
+
+
+def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
+    plain, together = space(), 0b111
+    assert not any(match.engine == INT8 and match.nodes == 0b010 for match in plain.matches), "no Relu"
+    edits = edits_of(*in_int8(together), ("rule", together))
+    rewritten = Match(together, INT8[0], f"{INT8[1]}~rule", edits=edits, base="default")
+    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, rewritten), cost, terms=terms)
+    _, placement = next(greedy_levels(found, [FLOAT32, INT8], 1.0))
+    (region,) = placement.regions
+    assert region.rewrites == (("rule", together),)
+    assert found.written == plain.written, "of a rewritten site only what is heavy is in int8"
+
+
+def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
+    plain, moving = space(), ("a", "int8-all")
+    move = Match(0b010, *moving, base="default", edits=in_int8(0b010))
+    pairs = zip(plain.matches, plain.cost.match_ms, strict=True)
+    slower = [1.0 if match.nodes == 0b010 else ms for match, ms in pairs]
+    cost = replace(
+        plain.cost,
+        match_ms=(*slower, 0.1),
+        borders={**plain.cost.borders, moving: Border(0.0, 0.0)},
+        families={**plain.cost.families, moving: FLOAT32},
+    )
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, move), cost, terms=terms)
+    levels = [placement for _, placement in greedy_levels(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
+    assert levels
+    assert not any(nodes_in(region.numerics, Arithmetic.INT8) for level in levels for region in level.regions)
+
+
+@pytest.mark.parametrize(("light_ms", "used"), [((0.0, 2.0), False), ((0.0, 0.0), True)])
+def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_over_the_whole_model(
+    light_ms: tuple[float, float], used: bool
+) -> None:
+    plain, everywhere, ms, error2 = space(), ("a", "int8-all"), [], []
+    for node in range(len(GRAPH.nodes)):
+        heavy = node % 2 == 0
+        ms.append(0.9 if heavy else light_ms[node // 2 % 2])
+        error2.append(10 * LOW_ERROR[node // 2] if heavy else 0.0)
+    more = [Match(1 << n, *everywhere, base="default", edits=in_int8(1 << n)) for n in range(len(GRAPH.nodes))]
+    cost = replace(
+        plain.cost,
+        match_ms=(*plain.cost.match_ms, *ms),
+        borders={**plain.cost.borders, everywhere: Border(0.0, 0.0)},
+        families={**plain.cost.families, everywhere: FLOAT32},
+    )
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
+    found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
+    _, placement = next(greedy_levels(found, [FLOAT32, INT8, everywhere], 100.0))
+    (region,) = placement.regions
+    assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
+
+
+def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
+    assert not list(greedy_levels(space(), [FLOAT32, LOW, INT8], math.inf))
+    assert not list(greedy_levels(space(families=False), [FLOAT32], 1.0))
+
+
+def test_its_rungs_are_seeds_after_the_engines_alone() -> None:
+    seeds = make_seeds(space(), bounds={Objective.ERROR: math.sqrt(5.0)})
+    kinds = [kind for kind, _ in seeds]
+    assert kinds[:3] == ["single:a/default", "single:a/int8", "single:a/low"]
+    assert kinds[3] == "ladder:a"
+    assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1

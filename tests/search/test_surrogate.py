@@ -1,0 +1,170 @@
+"""The learned cost model starts as the additive one, learns what is wrong with it, and knows what it has not seen."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.space import SearchSpace
+from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.search.cover.dynamic_program import cheapest_covers
+from collage_evo.search.encoding import decode, encode, place
+from collage_evo.search.evolution.variation import random_genome
+from collage_evo.search.surrogate.covers import surrogate_covers
+from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
+from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
+from tests.support.spaces import make_space, resnet_like
+
+
+@pytest.fixture(scope="module")
+def space() -> SearchSpace:
+    return make_space(resnet_like(2), random.Random(5), engines=4)
+
+
+@pytest.fixture(scope="module")
+def placements(space: SearchSpace) -> list[Placement]:
+    rng = random.Random(1)
+    return [decode(random_genome(space, rng), space) for _ in range(160)]
+
+
+def relative_errors(features: FeatureMap, weights: np.ndarray, some: list[Placement], ms: list[float]) -> float:
+    pairs = zip(some, ms, strict=True)
+    return float(np.mean([abs(predicted_ms(features.vector(p), weights) / m - 1) for p, m in pairs]))
+
+
+def test_without_data_it_is_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
+    features = FeatureMap(space)
+    surrogate = Surrogate(features, [], [])
+    for placement in placements[:10]:
+        assert predicted_ms(features.vector(placement), surrogate.mean) == pytest.approx(space.predict(placement))
+    one, other = (surrogate.sample(np.random.default_rng(seed)) for seed in (0, 1))
+    assert not np.allclose(one, other)
+
+
+def test_what_is_rewritten_is_one_engine_with_the_plain_pieces_of_its_backend() -> None:
+    space = make_space(resnet_like(2), random.Random(5), engines=4, rewrites=40)
+    cheap = tuple(0.1 if match.rewrites else ms for match, ms in zip(space.matches, space.cost.match_ms, strict=True))
+    space = replace(space, cost=replace(space.cost, match_ms=cheap))
+    features, rng = FeatureMap(space), random.Random(1)
+    assert features.width == FeatureMap(make_space(resnet_like(2), random.Random(5), engines=4)).width
+    for _ in range(10):
+        genome = random_genome(space, rng)
+        placement = decode(genome, space)
+        none = np.zeros(features.width)
+        assert predicted_ms(features.vector(placement), none) == pytest.approx(space.predict(placement))
+    (cover,) = surrogate_covers(features, none, genome)
+    assert cover.cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
+    assert any(space.matches[match].rewrites for match in cover.matches)
+
+
+def test_learns_what_the_additive_model_gets_wrong(space: SearchSpace, placements: list[Placement]) -> None:
+    features = FeatureMap(space)
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4, region=0.03, contention=0.05))
+    truth = [target.latency_ms(placement) for placement in placements]
+    known = 120
+    surrogate = Surrogate(features, [features.vector(p) for p in placements[:known]], truth[:known])
+    plain = relative_errors(features, np.zeros(features.width), placements[known:], truth[known:])
+    assert relative_errors(features, surrogate.mean, placements[known:], truth[known:]) < 0.3 * plain
+    # Samples agree on what was measured, to about the noise; what was not is more open.
+    samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
+    spread = [np.std([predicted_ms(features.vector(p), sample) for sample in samples]) for p in placements]
+    assert np.mean(spread[:known]) < 0.7 * np.mean(spread[known:])
+    assert np.mean(spread[:known]) < 0.02 * np.mean(truth)
+
+
+def test_a_disturbed_time_counts_less(space: SearchSpace, placements: list[Placement]) -> None:
+    terms = FeatureMap(space)
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4, region=0.03, contention=0.05))
+    rows = [terms.vector(placement) for placement in placements]
+    truth = [target.latency_ms(placement) for placement in placements]
+    odd = 17
+    taken = [1.3 * ms if index == odd else ms for index, ms in enumerate(truth)]
+    marks = [index == odd for index in range(len(rows))]
+    plain, believing, doubting = (
+        predicted_ms(rows[odd], Surrogate(terms, rows, some, marked).mean)
+        for some, marked in ((truth, []), (taken, []), (taken, marks))
+    )
+    assert abs(doubting - plain) < 0.3 * abs(believing - plain)
+    # Nor does it make other predictions worse.
+    others = [placement for index, placement in enumerate(placements) if index != odd]
+    right = [ms for index, ms in enumerate(truth) if index != odd]
+    errors = [
+        relative_errors(terms, Surrogate(terms, rows, taken, marked).mean, others, right) for marked in ([], marks)
+    ]
+    assert errors[1] < errors[0]
+
+
+def test_samples_leave_more_open_where_a_time_was_disturbed(space: SearchSpace, placements: list[Placement]) -> None:
+    terms = FeatureMap(space)
+    rows = [terms.vector(placement) for placement in placements[:30]]
+    latency = [space.predict(placement) for placement in placements[:30]]
+
+    def spread(contended: bool) -> float:
+        surrogate = Surrogate(terms, rows, latency, [contended] * len(rows))
+        samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
+        return float(np.mean([np.std([predicted_ms(row, sample) for sample in samples]) for row in rows]))
+
+    assert spread(True) > 1.5 * spread(False)
+
+
+def test_work_is_bounded(space: SearchSpace) -> None:
+    features = FeatureMap(space)
+    vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))
+    slow = FeatureVector(vector.additive_ms, vector.columns, vector.values)
+    most = DEFAULT_POLICY.learned_rows
+    vectors, latency = [vector] * most + [slow] * 50, [10.0] * most + [90.0] * 50
+    full = Surrogate(features, vectors, latency)
+    assert np.array_equal(full.mean, Surrogate(features, vectors[:most], latency[:most]).mean)
+
+
+def test_program_under_learned_costs_finds_the_cover_they_make_cheapest(space: SearchSpace) -> None:
+    features = FeatureMap(space)
+    best = place(cheapest_covers(space).covers[0].matches, space)
+    incumbent = encode(best, space)
+    unchanged = surrogate_covers(features, np.zeros(features.width), incumbent)
+    assert unchanged[0].cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
+    engine = space.engines.index(max(r.engine for r in best.regions))
+    weights = np.zeros(features.width)
+    weights[features.starts[GROUPS[0]] + engine] = 5.0
+    avoided = place(surrogate_covers(features, weights, incumbent)[0].matches, space)
+    assert not any(region.engine == space.engines[engine] for region in avoided.regions)
+
+
+def test_dearer_copies_keep_a_model_on_the_host() -> None:
+    two = make_space(resnet_like(2), random.Random(5), engines=4, border=0.1, copies=0.3)
+    features = FeatureMap(two)
+    incumbent = encode(place(cheapest_covers(two).covers[0].matches, two), two)
+    weights = np.zeros(features.width)
+    for penalty in (False, True):
+        for to_device in (False, True):
+            weights[features.copy_column(to_device)] = 1000.0 if penalty else 0.0
+        found = place(surrogate_covers(features, weights, incumbent)[0].matches, two)
+        assert any(region.engine in two.cost.on_device for region in found.regions) != penalty
+
+
+def test_copies_are_terms_of_their_own() -> None:
+    two = make_space(resnet_like(2), random.Random(5), engines=4, copies=0.5)
+    features, rng = FeatureMap(two), random.Random(1)
+    for placement in (decode(random_genome(two, rng), two) for _ in range(20)):
+        vector = features.vector(placement)
+        assert vector.additive_ms == pytest.approx(two.predict(placement))
+        there = [features.copy_column(to_device) for to_device in (True, False)]
+        moved = vector.values[np.isin(vector.columns, there)].sum()
+        engines_and_borders = vector.values[np.isin(features.group_of[vector.columns], (0, 1))].sum()
+        assert moved > 0
+        assert moved + engines_and_borders == pytest.approx(vector.additive_ms)
+
+
+def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
+    features = FeatureMap(space)
+    for placement in placements[:20]:
+        vector = features.vector(placement)
+        assert vector.additive_ms == pytest.approx(space.predict(placement))
+        own = vector.values[np.isin(features.group_of[vector.columns], (0, 1))]
+        assert own.sum() == pytest.approx(vector.additive_ms)
+        assert len(set(vector.columns.tolist())) == len(vector.columns)
