@@ -1,7 +1,8 @@
-"""Times what is loaded against an anchor that is loaded beside it: bursts of both in turn, whose ratio is kept.
+"""Timing against the reference run: sample batches of both take turns, and their ratio counts.
 
-Clocks that drift and neighbours at work meet both sides alike, so few short bursts tell as much as a long timing
-alone, and one pair enough of what is slow. On several threads the anchor has a process of its own (``beside.py``).
+A clock that drifts and other programs on the machine affect both sides equally, so few short batches are as good as
+a long timing, and one pair is enough for what is slow. With several threads the reference run has its own process
+(``reference_process.py``), because thread pools of two libraries in one process slow each other down.
 """
 
 from __future__ import annotations

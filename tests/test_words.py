@@ -1,0 +1,37 @@
+"""Identifiers of the package use the field's words: those that meant several things here do not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "collage_evo"
+NOT_OURS = {"told", "wholes", "kept", "beside", "alone", "crew", "station", "stations", "equipment"}
+
+
+def identifiers(path: Path) -> Iterator[tuple[int, str]]:
+    """What ``path`` defines, by line: functions, classes, arguments, variables, attributes; and its own name."""
+    yield 0, path.stem
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+
+
+def parts(name: str) -> set[str]:
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def test_no_identifier_has_a_word_that_is_not_the_field_s() -> None:
+    assert parts("format_toldKept") == {"format", "told", "kept"}
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line} {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, name in identifiers(path)
+        if parts(name) & NOT_OURS
+    ]
+    assert not found
