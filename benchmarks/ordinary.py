@@ -3,13 +3,16 @@
     python benchmarks/ordinary.py export FOLDER          # a Python with torch and torchvision
     python benchmarks/ordinary.py tools FOLDER           # one with nncf
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
+    COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py all FOLDER trained.json --trained [--budget 0.02]
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py bits FOLDER bits.json
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
-drawn images, and 12 others to judge by. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the
-tools' files and the answer take turns on one core, each in a process of its own. Errors are relative, of all outputs
-together, against ONNX Runtime without optimisations. Raw times, answers and errors go to the JSON file. ``bits``: the
-error of all convolutions and products in int8 by scales that no pair of weights saturates, by 7 bits and by 8 bits.
+drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
+torch. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the tools' files and the answer take
+turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
+the output that has the largest. Raw times, answers and errors go to the JSON file. ``all`` is export, tools and race;
+what is in the folder is not made again, but for an answer on another processor. ``bits``: the error of all
+convolutions and products in int8 by scales that no pair of weights saturates, by 7 bits and by 8 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +38,43 @@ SAMPLES, HELD_OUT = 48, 12
 BUDGET = 0.02
 LEAST_SPREAD = 0.3
 """Share of the outputs that differs between samples: where it is 0, errors say nothing."""
+TRANSFORMERS = ("vit_b_32", "sentences")
 TOOLS = ("nncf", "nncf_fix", "nncf_heavy_fix", "static", "static_reduced")
+OF_TRANSFORMERS = ("nncf_transformer", "nncf_transformer_fix", "dynamic", "dynamic_reduced")
+"""What the tools recommend for transformers, besides the others."""
+BY_CHANNEL = 13
+"""The first opset whose quantisation has scales by channel."""
+SECONDS = "seconds.json"
+Feeds = Mapping[str, np.ndarray]
 
 
 def export(folder: Path, names: Sequence[str]) -> None:
-    """Write each network's ONNX file and its data."""
+    """Write each network's ONNX file and its data, unless they are there."""
+    from ordinary_trained import TRAINED
+
+    names = [name for name in names if not (folder / name / "heldout.npz").exists()]
+    for name in names:
+        if name in TRAINED:
+            _write_trained(folder / name, *TRAINED[name](SAMPLES, HELD_OUT))
+    if drawn := [name for name in names if name in NETWORKS]:
+        _export_drawn(folder, drawn)
+
+
+def _write_trained(place: Path, model: Any, given: Feeds, held_out: Feeds) -> None:
+    import onnx
+
+    from collage_evo.graph.data import write_npz
+
+    place.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, place / "model.onnx")
+    write_npz(place / "data.npz", given)
+    write_npz(place / "heldout.npz", held_out)
+    made = _outputs("onnxruntime-exact", place / "model.onnx", place / "heldout.npz", place / "made.npz")
+    spreads = ", ".join(f"{error(made_of, np.broadcast_to(made_of.mean(0), made_of.shape)):.2f}" for made_of in made)
+    print(place.name, f"outputs of different samples differ by {spreads}", flush=True)
+
+
+def _export_drawn(folder: Path, names: Sequence[str]) -> None:
     import torch
     import torchvision
 
@@ -81,24 +116,36 @@ def export(folder: Path, names: Sequence[str]) -> None:
 
 
 def make_tools(folder: Path, names: Sequence[str]) -> None:
-    """Quantise each network with each tool."""
+    """Quantise each network with each tool, unless that is done; the seconds are written down."""
     for name in names:
-        place = folder / name / "tools"
-        place.mkdir(exist_ok=True)
-        rows = [row[None] for row in np.load(folder / name / "data.npz")["input"]]
-        for tool in TOOLS:
+        kept = folder / name / "tools" / SECONDS
+        kept.parent.mkdir(exist_ok=True)
+        took = json.loads(kept.read_text()) if kept.exists() else {}
+        rows = rows_of(folder / name / "data.npz")
+        for tool in (*TOOLS, *(OF_TRANSFORMERS if name in TRANSFORMERS else ())):
             path = _file(folder, name, tool)
             if path.exists():
                 continue
             began = time.monotonic()
             try:
-                (_static if tool.startswith("static") else _nncf)(folder / name / "model.onnx", path, rows, tool)
-            except Exception as error:  # a tool may raise anything; the race goes on without it
-                print(name, tool, f"failed: {error}"[:200], flush=True)
-            print(name, tool, f"{time.monotonic() - began:.0f} s", flush=True)
+                (_nncf if tool.startswith("nncf") else _onnxruntime)(folder / name / "model.onnx", path, rows, tool)
+            except Exception as failed:  # a tool may raise anything; the race goes on without it
+                print(name, tool, f"failed: {failed}"[:200], flush=True)
+            took[tool] = time.monotonic() - began
+            print(name, tool, f"{took[tool]:.0f} s", flush=True)
+            kept.write_text(json.dumps(took))
 
 
-def _nncf(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> None:
+def rows_of(data: str | Path) -> list[Feeds]:
+    """The samples of a file, each with a leading axis of 1."""
+    with np.load(data) as loaded:
+        arrays = {name: loaded[name] for name in loaded.files}
+    count = len(next(iter(arrays.values())))
+    return [{name: array[k : k + 1] for name, array in arrays.items()} for k in range(count)]
+
+
+def _nncf(model: Path, made: Path, rows: Sequence[Feeds], tool: str) -> None:
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # it reports over the network
     import nncf
     import openvino as ov
     from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
@@ -106,7 +153,7 @@ def _nncf(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> Non
     core = ov.Core()
     read = core.read_model(str(model))
     fix = OverflowFix.ENABLE if "fix" in tool else OverflowFix.DISABLE
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"model_type": nncf.ModelType.TRANSFORMER} if "transformer" in tool else {}
     if "heavy" in tool:
         light = {op.get_type_name() for op in read.get_ops()} - {"Convolution", "GroupConvolution", "MatMul"}
         light -= {"Constant", "Result"}
@@ -119,37 +166,44 @@ def _nncf(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> Non
     ov.save_model(quantised, str(made), compress_to_fp16=False)
 
 
-def _static(model: Path, made: Path, rows: Sequence[np.ndarray], tool: str) -> None:
-    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+def _onnxruntime(model: Path, made: Path, rows: Sequence[Feeds], tool: str) -> None:
+    import onnx
+    from contest.quantize_static import OPSET
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader:
         def __init__(self) -> None:
             self._left = iter(rows)
 
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            row = next(self._left, None)
-            return None if row is None else {"input": row}
+        def get_next(self) -> Feeds | None:
+            return next(self._left, None)
 
-    prepared = made.with_suffix(".prepared.onnx")
+    prepared, read = made.with_suffix(".prepared.onnx"), onnx.load(model)
+    if max(one.version for one in read.opset_import if not one.domain) < BY_CHANNEL:
+        model = made.with_suffix(".newer.onnx")
+        onnx.save(onnx.version_converter.convert_version(read, OPSET), model)
     quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
+    weights = {"per_channel": True, "weight_type": QuantType.QInt8, "reduce_range": tool.endswith("reduced")}
+    if tool.startswith("dynamic"):
+        quantize_dynamic(str(prepared), str(made), **weights)
+        return
     quantize_static(
-        str(prepared), str(made), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
-        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, reduce_range=tool.endswith("reduced"),
-    )  # fmt: skip
+        str(prepared), str(made), Reader(), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8, **weights
+    )
 
 
 def _file(folder: Path, name: str, tool: str) -> Path:
-    return folder / name / "tools" / f"{tool}{'.onnx' if tool.startswith('static') else '.xml'}"
+    return folder / name / "tools" / f"{tool}{'.xml' if tool.startswith('nncf') else '.onnx'}"
 
 
-def opened(library: str, path: str) -> Callable[[np.ndarray], np.ndarray]:
-    """What runs a file in a library with its defaults, on one thread."""
+def opened(library: str, path: str) -> Callable[[Feeds], list[np.ndarray]]:
+    """What runs a file in a library with its defaults, on one thread: takes arrays by input, gives the outputs."""
     import collage_evo  # holds the processor before a library is imported
 
     if library == "collage_evo":
         session = collage_evo.load(path)
-        return lambda x: np.asarray(session.run(None, {"input": x})[0])
+        return lambda feeds: list(session.run(None, feeds))
     if library.startswith("onnxruntime"):
         import onnxruntime as ort
 
@@ -158,43 +212,58 @@ def opened(library: str, path: str) -> Callable[[np.ndarray], np.ndarray]:
         if library == "onnxruntime-exact":
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         loaded = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        return lambda x: np.asarray(loaded.run(None, {"input": x})[0])
+        return lambda feeds: list(loaded.run(None, feeds))
     import openvino as ov
 
     request = ov.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": "1"}).create_infer_request()
-    return lambda x: np.array(request.infer([x])[0])
+    return lambda feeds: [np.array(made) for made in request.infer(feeds).values()]
 
 
 def outputs(library: str, path: str, data: str, made: str) -> None:
     """Write what a file gives on each sample; in a process of its own."""
     run = opened(library, path)
-    np.save(made, np.stack([run(row[None]) for row in np.load(data)["input"]]))
+    np.savez(made, *(np.stack(column) for column in zip(*map(run, rows_of(data)), strict=True)))
 
 
-def sides_of(folder: Path, name: str) -> dict[str, tuple[str, Path]]:
+def error(exact: np.ndarray, made: np.ndarray) -> float:
+    """Norm of the difference over that of ``exact``."""
+    return float(np.linalg.norm(made.astype(float) - exact) / np.linalg.norm(exact.astype(float)))
+
+
+def sides_of(folder: Path, name: str, budget: float) -> dict[str, tuple[str, Path]]:
     """Library and file by the side's name."""
     place, found = folder / name, {}
     for library in ("onnxruntime", "openvino"):
         found[f"{library} float32 file"] = library, place / "model.onnx"
-    for tool in TOOLS:
-        for library in ("openvino", "onnxruntime") if tool.startswith("static") else ("openvino",):
+    for tool in (*TOOLS, *OF_TRANSFORMERS):
+        for library in ("openvino", "onnxruntime"):
+            if tool.startswith("nncf" if library == "onnxruntime" else "dynamic"):
+                continue  # neither reads what the other's tool wrote
             found[f"{tool} in {library}"] = library, _file(folder, name, tool)
-    found["collage_evo"] = "collage_evo", place / "run" / "best.collage"
+    found["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
     return {side: both for side, both in found.items() if both[1].exists()}
 
 
-def answer(folder: Path, name: str) -> float:
+def answer(folder: Path, name: str, budget: float) -> float:
     """Start a default run, unless its answer is there; seconds that it took."""
-    place = folder / name
-    if (place / "run" / "result.json").exists():
-        return float(json.loads((place / "run" / "result.json").read_text())["wall_seconds"])
-    began = time.monotonic()
-    command = ["run", place / "model.onnx", "--data", place / "data.npz", "--out", place / "run"]
-    subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command)], check=True)
-    return time.monotonic() - began
+    place, run = folder / name, _run(folder, name, budget)
+    kept = run.with_name(f"{run.name}.seconds")
+    if not kept.exists():
+        began = time.monotonic()
+        command = ["run", place / "model.onnx", "--data", place / "data.npz", "--budget", budget, "--out", run]
+        subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command), "--overwrite"], check=True)
+        kept.write_text(str(time.monotonic() - began))
+    return float(kept.read_text())
 
 
-def race(folder: Path, names: Sequence[str], output: Path, rounds: int, seconds: float) -> None:
+def _run(folder: Path, name: str, budget: float) -> Path:
+    """Of the processor as it is held: what is found on one is not the other's."""
+    from collage_evo.target.processor import level
+
+    return folder / name / "-".join(filter(None, ("run", f"{budget:g}", level())))
+
+
+def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds: int, seconds: float) -> None:
     """Take turns, and print a table."""
     from turns import median_ms, ratio, take_turns
 
@@ -204,30 +273,38 @@ def race(folder: Path, names: Sequence[str], output: Path, rounds: int, seconds:
     cpu, found = this_machine().cpu, {}
     print(cpu, flush=True)
     for name in names:
-        took = answer(folder, name)
-        sides, errors = sides_of(folder, name), {}
-        data, made = folder / name / "heldout.npz", folder / name / "made.npy"
+        took = answer(folder, name, budget)
+        sides, errors = sides_of(folder, name, budget), {}
+        tools = json.loads((folder / name / "tools" / SECONDS).read_text())
+        data, made = folder / name / "heldout.npz", folder / name / "made.npz"
         exact = _outputs("onnxruntime-exact", folder / name / "model.onnx", data, made)
-        for side, (library, path) in sides.items():
-            errors[side] = float(np.linalg.norm(_outputs(library, path, data, made) - exact) / np.linalg.norm(exact))
+        for side, (library, path) in list(sides.items()):
+            try:
+                errors[side] = max(map(error, exact, _outputs(library, path, data, made)))
+            except subprocess.CalledProcessError:
+                if path.parent.name != "tools":
+                    raise
+                print(f"{side} does not run", flush=True)
+                del sides[side]
         turns = take_turns(
             {side: ("ordinary", library, str(path), str(data)) for side, (library, path) in sides.items()},
             usable_cores()[:1], rounds, seconds,
         )  # fmt: skip
         ms = {side: median_ms(turns, side) for side in sides}
         rivals = [side for side in sides if side != "collage_evo"]
-        best = min((side for side in rivals if errors[side] <= BUDGET), key=ms.__getitem__)
+        best = min((side for side in rivals if errors[side] <= budget), key=ms.__getitem__)
         plain = min((side for side in rivals if "float32" in side), key=ms.__getitem__)
         gains = {rival: ratio(turns, rival, "collage_evo") for rival in {best, plain}}
-        print(f"{name}, {took:.0f} s", flush=True)
+        seconds_of = {side: tools.get(side.split(" ")[0], 0.0) for side in rivals} | {"collage_evo": took}
+        print(name, flush=True)
         for side in sorted(sides, key=ms.__getitem__):
-            print(f"  {side:30} {ms[side]:8.2f} ms  error {errors[side]:.4f}", flush=True)
+            print(f"  {side:30} {ms[side]:8.2f} ms  error {errors[side]:.4f}  {seconds_of[side]:5.0f} s", flush=True)
         for rival, gain in gains.items():
             print(f"  collage_evo is {gain} times as fast as {rival}", flush=True)
         raw = {side: [turn.times_ms for turn in turns[side]] for side in sides}
-        found[name] = {"seconds": took, "errors": errors, "ms": ms, "raw": raw,
+        found[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
                        "gains": {rival: str(gain) for rival, gain in gains.items()}}  # fmt: skip
-        output.write_text(json.dumps({"cpu": cpu, "networks": found}))
+        output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": found}))
 
 
 def bits(folder: Path, names: Sequence[str], output: Path) -> None:
@@ -277,10 +354,11 @@ def bits(folder: Path, names: Sequence[str], output: Path) -> None:
         output.write_text(json.dumps(found))
 
 
-def _outputs(library: str, path: Path, data: Path, made: Path) -> np.ndarray:
+def _outputs(library: str, path: Path, data: Path, made: Path) -> list[np.ndarray]:
     command = [sys.executable, __file__, "outputs", library, str(path), str(data), str(made)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
-    return np.asarray(np.load(made))
+    with np.load(made) as loaded:
+        return [loaded[name] for name in loaded.files]
 
 
 def main() -> None:
@@ -288,21 +366,28 @@ def main() -> None:
         outputs(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("export", "tools", "race", "bits"))
+    parser.add_argument("step", choices=("export", "tools", "race", "all", "bits"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path, nargs="?", default=Path("ordinary.json"))
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", help="all of torchvision's, unless given")
+    parser.add_argument("--trained", action="store_true", help="trained networks instead")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="of the answer, and of tools to compare it with")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
-    if options.step == "export":
-        export(options.folder, options.networks)
-    elif options.step == "tools":
-        make_tools(options.folder, options.networks)
-    elif options.step == "bits":
-        bits(options.folder, options.networks, options.output)
-    else:
-        race(options.folder, options.networks, options.output, options.rounds, options.seconds)
+    names = options.networks or list(NETWORKS)
+    if options.trained and not options.networks:
+        from ordinary_trained import TRAINED
+
+        names = list(TRAINED)
+    if options.step in ("export", "all"):
+        export(options.folder, names)
+    if options.step in ("tools", "all"):
+        make_tools(options.folder, names)
+    if options.step in ("race", "all"):
+        race(options.folder, names, options.output, options.budget, options.rounds, options.seconds)
+    if options.step == "bits":
+        bits(options.folder, names, options.output)
 
 
 if __name__ == "__main__":

@@ -125,9 +125,9 @@ def contestant(task: str, folder: str, threads: str) -> Call:
 
 
 def ordinary(library: str, path: str, data: str) -> Call:
-    from ordinary import opened
+    from ordinary import opened, rows_of
 
-    run, row = opened(library, path), np.load(data)["input"][:1]
+    run, row = opened(library, path), rows_of(data)[0]
     return lambda: run(row)
 
 

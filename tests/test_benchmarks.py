@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,37 @@ def test_what_a_run_took_is_read_from_its_result(script: Any) -> None:
     assert row.whole == 12.0
     older = {**result, "speedup_over_best_single": {"median": 1.5, "low": 1.4, "high": 1.6}}
     assert script("time_to_answer")._row("m.onnx", 12.0, older).over_single == 1.5
+
+
+def test_a_text_is_cut_into_the_longest_pieces(script: Any) -> None:
+    vocabulary = {"[UNK]": 0, "un": 1, "##aff": 2, "##able": 3, "##a": 4, ",": 5, "#": 6}
+    cut = script("ordinary_trained")._tokens
+    assert cut("unaffable, # unq affable un", vocabulary, 9).tolist() == [1, 2, 3, 5, 6, 0, 0, 1]
+    assert cut("unaffable", vocabulary, 2).tolist() == [1, 2]
+
+
+def test_what_was_found_on_a_held_processor_is_not_the_answer_of_the_whole_one(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary = script("ordinary")
+    whole = ordinary._run(tmp_path, "net", 0.02)
+    monkeypatch.setenv("COLLAGE_EVO_PROCESSOR", "avx2")
+    assert len({whole, ordinary._run(tmp_path, "net", 0.02), ordinary._run(tmp_path, "net", 0.1)}) == 3
+
+
+def test_a_file_is_run_on_each_sample_with_all_inputs_and_outputs(script: Any, tmp_path: Path) -> None:
+    ordinary = script("ordinary")
+    rows = {"a": np.arange(6, dtype=np.float32).reshape(3, 2), "b": np.ones((3, 2), np.float32)}
+    value = partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT, shape=(1, 2))
+    nodes = [onnx.helper.make_node(op, ["a", "b"], [op]) for op in ("Add", "Sub")]
+    graph = onnx.helper.make_graph(nodes, "two", [value("a"), value("b")], [value("Add"), value("Sub")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    path, data, kept = (str(tmp_path / name) for name in ("model.onnx", "data.npz", "made.npz"))
+    onnx.save(model, path)
+    np.savez(data, a=rows["a"], b=rows["b"])
+    for library in ("onnxruntime", "openvino"):
+        ordinary.outputs(library, path, data, kept)
+        with np.load(kept) as made:
+            added, subtracted = (made[name][:, 0] for name in made.files)
+        np.testing.assert_array_equal(added, rows["a"] + 1)
+        np.testing.assert_array_equal(subtracted, rows["a"] - 1)
