@@ -1,4 +1,4 @@
-"""What measuring processes answer: one type for each kind of job, or a failure; and who answered."""
+"""Answer types of worker processes: one for each kind of job, or a failure, and which worker answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.placement.failure import Failure
 
 @dataclass(frozen=True)
 class Compiled:
-    """The region is in the cache, ``seconds`` of the processor later."""
+    """The region is in the cache; compiling it took ``seconds`` of the processor."""
 
     seconds: float = field(default=0.0, compare=False)
 
@@ -27,9 +27,8 @@ class Measured:
     """Raw times of runs in ms, and the largest errors of the outputs against the reference.
 
     In a lower precision, and with a metric, ``relative_error`` is what the budget bounds: the error over all samples
-    of the search, or the drop of the metric over them, which is 0.0 where it did not drop.
-    ``disturbed``: somebody else was at work on the same cores, however often it was timed again.
-    ``rough``: the drop is that over a part of the samples.
+    of the search, or the drop of the metric over them, which is 0.0 where it did not drop. ``contended``: other
+    programs used the same cores in every repeat. ``rough``: the drop was measured on a part of the samples.
     """
 
     times_ms: tuple[float, ...]
@@ -49,16 +48,16 @@ class Timed:
 
 @dataclass(frozen=True)
 class SampleBatches:
-    """Raw times of runs in ms, by burst, in the order in which they were asked for."""
+    """Raw times of runs in ms, by sample batch, in the order of the request."""
 
     batches: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An artifact is ready: its largest errors, and what loading took.
+    """An artifact is ready: its largest errors, and the cost of loading it.
 
-    ``load_ms``: its files checked, its libraries imported, its pieces made ready. ``peak_bytes``: the most memory
+    ``load_ms``: checking its files, importing its libraries and preparing its pieces. ``peak_bytes``: the most memory
     that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`). ``notes``: ``Session.notes``.
     """
 
@@ -71,7 +70,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Profiled:
-    """The median time of each region of an artifact, and what a call of its session takes beyond all of them, ms."""
+    """The median time of each region of an artifact, and what a session call adds to all of them, in ms."""
 
     region_ms: tuple[float, ...]
     call_ms: float | None = None
@@ -79,10 +78,11 @@ class Profiled:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """What the kernels of a region take while all of it runs, and raw times of runs without the profiler; in ms.
+    """Times of a region's kernels within a run of the whole region, and raw times of runs without the profiler; in
+    ms.
 
-    ``kernels``: the nodes that each computes, and its median; of no nodes, where the library does not
-    tell whose work it does.
+    ``kernels``: the nodes that each kernel computes, and its median; an empty node set where the library does not
+    report which nodes a kernel computes.
     """
 
     kernels: tuple[tuple[NodeSet, float], ...]
@@ -99,12 +99,12 @@ class TunedKernels:
 
 @dataclass(frozen=True)
 class Waits:
-    """In place of an answer while it waits for others: it does not hang."""
+    """Progress message: the worker waits for other processes and does not hang."""
 
 
 @dataclass(frozen=True)
 class Inherits:
-    """Before an answer: it takes the piece of this key, which another run built."""
+    """Progress message: the job uses the piece of this key, which another run built."""
 
     key: str
 
@@ -112,22 +112,22 @@ class Inherits:
 Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
 Message = Answer | Waits | Inherits
-"""What a measuring process says, a line for each."""
+"""A line of a worker process's output."""
 A = TypeVar("A", covariant=True)
 
 
 @dataclass(frozen=True)
 class Asks(Generic[A]):
-    """A job whose answer is an ``A`` where it could be done."""
+    """A job whose answer is an ``A`` if it succeeds."""
 
 
 @dataclass(frozen=True)
 class Reply(Generic[A]):
-    """An answer and who gave it.
+    """An answer and the worker that gave it.
 
     Attributes:
         worker: machine, cores and process.
-        reference_ms: what the reference placement takes that worker, where workers have to agree on one.
+        reference_ms: the worker's latency of the reference placement, where workers have to agree on one.
     """
 
     answer: A | Failure
@@ -137,7 +137,7 @@ class Reply(Generic[A]):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """In place of an answer: the worker may not measure. It disagrees on the reference, or has no cores."""
+    """Replaces an answer: the worker may not measure, because it disagrees on the reference or has no cores."""
 
     worker: str
     why: str

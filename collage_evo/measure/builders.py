@@ -1,4 +1,4 @@
-"""Compiles regions ahead of what times them: takes regions, gives why some cannot be compiled."""
+"""Building processes that compile regions ahead of their timing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import timing_slots
 
 LONG_BUILD_S = 4.0
-"""An engine whose piece took a processor so long has half of the processes from then on. On a machine that others
-share any piece takes as long by the clock: who compiles waits for them, and is halted while somebody times."""
+"""Processor time in seconds of a piece from which on its engine may use only half of the processes. Wall time is no
+criterion: on a machine that others share any piece takes long by the clock, because building processes wait, and are
+halted while something is timed."""
 _LATE = Failure(Fault.CLOSED, "no time was left to compile it")
 
 
 class Builders:
-    """Building processes beside a pool's measuring ones, one for each core, started when first needed.
+    """Building processes next to a pool's worker processes, one for each core, started when first needed.
 
-    On several threads only one placement is timed at once, and one process would compile its regions in turn. So
-    what is timed next is compiled ahead, with every core at work; while something is timed, who compiles is halted.
-    Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    On several threads only one placement is timed at once, and one process would compile its regions one after the
+    other. So the next placements are compiled ahead, on every core; while something is timed, building processes are
+    halted. Pieces pass through the cache on disk. A cluster's workers compile for themselves.
     """
 
     def __init__(self, pool: MeasuringPool) -> None:
@@ -49,7 +50,8 @@ class Builders:
         """Jobs tried once more after they had failed for what may have been the machine's fault of the moment."""
 
     def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
-        """Have ``job`` compiled, unless it was before; once more where it failed for a reason that may pass."""
+        """Start compiling ``job``, unless it was compiled before; once more if it failed for a reason that may
+        pass."""
         known = self._known.get(job)
         if known is not None and (job in self._again or not _may_pass(known)):
             return known
@@ -63,9 +65,10 @@ class Builders:
         return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
-        """Have all ``jobs`` compiled; gives why some cannot be.
+        """Compile all ``jobs``; returns why some cannot be compiled.
 
-        After ``seconds`` nobody waits for the others, which go on: the answer is a failure (``Fault.CLOSED``).
+        After ``seconds`` the call stops waiting for the others, which go on: their answer is a failure
+        (``Fault.CLOSED``).
         """
         begun = {job: self.begin(job) for job in jobs}
         done, _ = wait(begun.values(), None if math.isinf(seconds) else max(0.0, seconds))
@@ -83,7 +86,7 @@ class Builders:
         return answer
 
     def close(self) -> None:
-        """End the processes; what is not compiled yet never will be."""
+        """End the processes; jobs that are not compiled yet stay so."""
         for threads in (self._quick, self._slow):
             threads.shutdown(wait=False, cancel_futures=True)
         for sandbox in self._sandboxes:
@@ -101,7 +104,7 @@ class Builders:
 
 
 def _may_pass(known: Future[Compiled | Failure]) -> bool:
-    """Whether it failed for a reason that may be another one the next time."""
+    """Whether the failure may not recur in a second attempt."""
     if not known.done() or known.cancelled():
         return False
     answer = known.result()
@@ -109,7 +112,7 @@ def _may_pass(known: Future[Compiled | Failure]) -> bool:
 
 
 def _left_to_workers() -> Future[Compiled | Failure]:
-    """What a cluster's own workers compile when they need it."""
+    """The result for jobs that a cluster's workers compile when they need them."""
     future: Future[Compiled | Failure] = Future()
     future.set_result(Compiled())
     return future

@@ -1,4 +1,4 @@
-"""A Dask cluster: takes its scheduler's address and calls, gives what the workers answer."""
+"""Client of a Dask cluster: submits calls to its workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ except ImportError:
 
 CONNECT_S = "10s"
 Call = Callable[[Job], Reply[Any] | LeftOut]
-"""What runs on the workers."""
+"""The function that the workers run."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A connected cluster, asked by several threads."""
+    """A connected cluster; several threads may call it."""
 
     client: Any
     address: str
@@ -56,15 +56,15 @@ class Cluster:
         return self.client.submit(call, job, pure=False)
 
     def done(self, future: Any, wait_s: float) -> bool:
-        """Whether it has ended, after a wait of ``wait_s`` at most."""
-        # Which client waits is known by thread. Of a call that was given up, result() tells.
+        """Whether the call has ended, after a wait of at most ``wait_s``."""
+        # Dask knows the waiting client by thread. result() reports a call that was given up.
         with self.client.as_current(), contextlib.suppress(TimeoutError, distributed.CancelledError):
             distributed.wait(future, timeout=wait_s)
         ended: bool = future.done()
         return ended
 
     def result(self, future: Any) -> Reply[Any] | LeftOut:
-        """What the call of a future that has ended gave; a failure if every worker that tried it died.
+        """The result of a future that has ended; a failure if every worker that tried it died.
 
         Raises:
             BrokenExecutor: the cluster went away with it.
@@ -88,10 +88,10 @@ def connect(address: str) -> Iterator[Cluster]:
     Raises:
         UnavailableError: no scheduler answers there.
     """
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it logs when workers go is told elsewhere
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the run reports workers that go in its own words
     try:
         client: Any = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, TypeError, ValueError) as error:  # of TLS without certificates it makes a TypeError
+    except (OSError, TypeError, ValueError) as error:  # TLS without certificates raises a TypeError
         raise UnavailableError(
             f"no Dask scheduler answers at {address} ({one_line(error)}): start one with 'dask scheduler', and "
             f"'dask worker {address} --nthreads 1' on each machine; a run that was under way can then go on with: "

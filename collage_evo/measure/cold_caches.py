@@ -1,4 +1,4 @@
-"""How cold caches must be for a match to cost what it costs inside the model."""
+"""Cache flushing between runs, so that a match costs in isolation what it costs inside the model."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ from collage_evo.precision.transforms.edits import Numerics
 from collage_evo.target.cores import own_cores
 
 MOST_FLUSH_BYTES = 64 * 2**20
-"""More than the last-level cache of most CPUs: reading as much pushes everything else out."""
+"""Larger than the last-level cache of most CPUs: reading as many bytes evicts everything else."""
 MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
-"""The same for GPUs, whose last-level caches are larger. Triton's ``do_bench`` clears as many; not measured here."""
+"""The same for GPUs, whose last-level caches are larger. Triton's ``do_bench`` clears as many bytes; not measured
+here."""
 LEAST_DEVICE_FLUSH_BYTES = 64 * 2**20
-"""While a GPU writes these, the region behind them is launched. On a GPU with nothing to do the launch would be part
-of the region's time, which inside a capture nobody pays. That so many last long enough was not measured."""
+"""While a GPU writes these bytes, the host launches the region behind them. On an idle GPU the launch would be part
+of the region's time, although a capture of the model does not pay it. Whether so many bytes take long enough was not
+measured."""
 LINE_BYTES = 64
-"""A cache line: reading one number of it brings all of it."""
+"""A cache line: reading one number of it loads the whole line."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Bytes that a number of float32 takes where it is computed with: a heavy operator's weight, and any other."""
+    """Bytes per number of a float32 tensor in the arithmetic that computes it: a heavy operator's weight, and any
+    other."""
 
     weights: int = 4
     others: int = 4
 
 
 def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
-    """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
+    """The widths of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
     kinds = {arithmetic_of(backend, variant), *(arithmetic for arithmetic, _ in numerics)}
     return Widths(min(kind.weight_bytes for kind in kinds), min(kind.number_bytes for kind in kinds))
 
 
 def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:
-    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model does, ``most`` at most.
+    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model touches, at most ``most``.
 
-    So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
-    large model, still in it for a small model. Nothing lies between two runs of the whole model. Who runs the rest
-    is taken to do so in the same arithmetic.
+    So weights are as cold as they are inside the model: out of the last-level cache for a small part of a large
+    model, still in it for a small model. No bytes are touched between two runs of the whole model. The rest is
+    assumed to run in the same arithmetic.
     """
     return min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most)
 
 
 def device_flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
-    """The same on a device: enough that launching the region is no part of its time."""
+    """Bytes to touch on a device: enough that launching the region is no part of its time."""
     return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, widths, MOST_DEVICE_FLUSH_BYTES))
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     """Bytes of the constants that ``nodes`` read, and of the most of their tensors that are needed at once.
 
-    Others lie where these did. It takes as long as there are other nodes: what all touch is known.
+    Other tensors reuse the memory of these. The run time grows with the number of other nodes: the total is cached.
     """
     tables: dict[Widths, _Touched] = graph.memo.setdefault("touched bytes", {})
     if widths not in tables:
@@ -67,7 +70,7 @@ def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
 
 
 class _Touched:
-    """What all nodes of ``graph`` touch, as tables from which some of them can be taken away."""
+    """Bytes that all nodes of ``graph`` touch, as tables from which some nodes can be subtracted."""
 
     def __init__(self, graph: Graph, widths: Widths) -> None:
         self._graph, self._widths = graph, widths
@@ -76,7 +79,7 @@ class _Touched:
         self._as_weights: dict[str, list[int]] = {}
         """Who of these reads it as the weights of a heavy operator."""
         for node in graph.nodes:
-            for name in dict.fromkeys(filter(None, (*node.inputs, *node.outputs))):  # one left out has no name
+            for name in dict.fromkeys(filter(None, (*node.inputs, *node.outputs))):  # an omitted one has no name
                 self._users.setdefault(name, []).append(node.index)
             for name in node.inputs[1:2] if node.op_type in HEAVY else ():
                 self._as_weights.setdefault(name, []).append(node.index)
@@ -90,7 +93,7 @@ class _Touched:
                 self._need(self._changes, name, users)
 
     def without(self, others: NodeSet) -> int:
-        """Bytes touched by all nodes but ``others``."""
+        """Bytes touched by all nodes except ``others``."""
         gone, changes, constants = frozenset(members(others)), self._changes.copy(), self._constants
         nodes = map(self._graph.nodes.__getitem__, gone)
         for name in {name for node in nodes for name in (*node.inputs, *node.outputs) if name}:
@@ -120,10 +123,10 @@ def _held(tensor: Tensor, width: int) -> int:
 
 
 class Flush:
-    """Reads as many bytes as asked for, on as many threads as the target has, each on a core of its own.
+    """Reads a given number of bytes, on as many threads as the target has, each pinned to one core.
 
-    All cores read: so each one's own caches are cold, and none is idle when the region starts, as none is
-    inside the model. Waking an idle core takes tens of microseconds.
+    All cores read: so each core's private caches are cold, and none is idle when the region starts, as none is inside
+    the model. Waking an idle core takes tens of microseconds.
     """
 
     def __init__(self, threads: int) -> None:
@@ -132,11 +135,13 @@ class Flush:
         self._others = [_thread_on(self._cores[number : number + 1]) for number in range(1, threads)]
 
     def read(self, nbytes: int) -> int:
-        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
+        """Read ``nbytes`` (at most ``MOST_FLUSH_BYTES``), divided evenly among the threads; returns how many were
+        read."""
         parts = self._ballast[:, : nbytes // LINE_BYTES // len(self._ballast), 0]
         others = [thread.submit(part.sum) for thread, part in zip(self._others, parts[1:], strict=True)]
         if self._cores:
-            # There now, the caller need not move when the region starts; free again, as libraries expect it.
+            # The caller is on its core now and need not move when the region starts; it is unpinned again, as
+            # libraries expect.
             os.sched_setaffinity(0, self._cores[:1])
             os.sched_setaffinity(0, self._cores)
         total = parts[0].sum() + sum(other.result() for other in others)
@@ -144,7 +149,7 @@ class Flush:
 
 
 def _thread_on(cores: tuple[int, ...]) -> ThreadPoolExecutor:
-    """One thread that stays on ``cores``; on any if there are none."""
+    """One thread pinned to ``cores``; unpinned if there are none."""
     if not cores:
         return ThreadPoolExecutor(1)
     return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, cores))

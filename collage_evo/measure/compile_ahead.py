@@ -1,4 +1,4 @@
-"""Placements on their way to be measured: takes who proposes them and who compiles, gives those that are compiled."""
+"""Queue that compiles placements ahead of their measurement."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 
 DEPTH = 8
-"""Placements that are being compiled, or wait to be measured, besides those that are measured now."""
+"""Placements that are being compiled, or wait to be measured, in addition to those being measured."""
 LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A placement by its number in the order of proposals; ``failure`` says why it cannot run."""
+    """A placement by its number in the order of proposals; ``failure`` is the reason why it cannot run."""
 
     number: int
     placement: Placement
@@ -30,9 +30,9 @@ class Compiled:
 
 
 class CompileAhead:
-    """Takes ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
+    """Pulls ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
 
-    Use as a context manager: once it is left, no more are taken. Up to ``width`` are given out at a time.
+    Use as a context manager: after it exits, it pulls no more. Up to ``width`` placements are handed out at a time.
     """
 
     def __init__(self, builders: Builders, placements: Iterable[Placement], width: int) -> None:
@@ -61,14 +61,13 @@ class CompileAhead:
         self._taker.join()
 
     def ready(self, any_right: Callable[[], bool], over: Callable[[], bool]) -> list[Compiled]:
-        """The next that are compiled, while more are to be taken waited for; none where time is ``over``. For several
-        threads at a time.
+        """The next compiled placements. Waits as long as more are to come; empty once time is ``over``. Thread-safe.
 
-        As long as there was not ``any_right`` there is time, and they are waited for as long as any is left. The
-        first one always is: a search of which a generation measures nothing is over.
+        While ``any_right`` is false the time limit does not apply, and the method waits as long as any placement is
+        left. It always returns the first one: a generation that measures nothing would end the search.
 
         Raises:
-            Exception: what making a placement, or compiling one, raised.
+            Exception: the error that making or compiling a placement raised.
         """
         while not self._closing and self._error is None and not (any_right() and over()):
             all_taken = not self._taker.is_alive()
@@ -99,11 +98,11 @@ class CompileAhead:
                 number, self.taken = self.taken, self.taken + 1
                 self._hand_on(number, placement)
                 self._room.acquire()
-        except BaseException as error:  # it is raised where the placements are asked for
+        except BaseException as error:  # ready() raises it in the thread that asks for placements
             self._error = error
 
     def _hand_on(self, number: int, placement: Placement) -> None:
-        """Have ``placement`` compiled, and put where :meth:`ready` looks once all of it is."""
+        """Compile ``placement``, and queue it for :meth:`ready` once all of it is compiled."""
         begun = [self._builders.begin(build_job(region)) for region in placement.regions]
         left = set(begun)
 
@@ -114,7 +113,7 @@ class CompileAhead:
                     return
             try:
                 answers = [future.result() for future in begun]
-            except BaseException as error:  # a disk that is full meets all others too
+            except BaseException as error:  # a full disk affects all other placements too
                 self._error = error
                 return
             failure = next((answer for answer in answers if isinstance(answer, Failure)), None)

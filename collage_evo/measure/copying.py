@@ -1,4 +1,4 @@
-"""Times copies between the host's memory and a device's: takes a device and a size, gives raw times."""
+"""Timing of copies between host memory and a device's memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WARM_UP = 3
 def time_copies(
     device: Device, nbytes: int, to_device: bool, runs: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[float, ...]:
-    """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, the first ones left out.
+    """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, without the warm-up runs.
 
-    Left out are those of the device's warm-up: with nothing to do its clocks, and its bus's pace, may have fallen.
-    A copy to the device takes its place among the device's work, which nobody waits for: it is timed by events. What
-    comes back is waited for: it is timed until it is there.
+    The device warms up because the clocks of an idle one, and its bus's pace, may have fallen. A copy to the device
+    is queued with the device's work, and no one waits for it: events time it. The host waits for a copy from the
+    device: the clock times it until the data has arrived.
     """
     array = device.arena(nbytes)(0, (nbytes,), "uint8")
     host = device.pinned(nbytes)

@@ -1,4 +1,4 @@
-"""End-to-end fitness: takes placements, gives each one's measured latency or the reason why it has none."""
+"""End-to-end evaluation of placements: the measured latency of each, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 MOST_AT_ONCE = 8
-"""Placements that are measured side by side at most; a machine times one at a time."""
+"""Placements that are measured in parallel at most; a machine times one at a time."""
 
 
 @dataclass(frozen=True)
 class Anchored:
-    """An artifact that placements are timed against, and its latency in ms."""
+    """The artifact of the reference run, and its latency in ms."""
 
     artifact: Path
     latency_ms: float
@@ -35,28 +35,28 @@ class Anchored:
 
 @dataclass
 class MeasuredEvaluator:
-    """The evaluator of the real target. A placement slower than ``give_up_ms`` is not timed to the end."""
+    """Evaluator on the real target. It aborts the timing of a placement slower than ``give_up_ms``."""
 
     pool: MeasuringPool
     builders: Builders
     timing: TimingSettings
     give_up_ms: float
     reference_run: Anchored | None = None
-    """What placements are timed against; they are timed by the clock alone where there is none."""
+    """The reference run that placements are timed against; without one, only the clock times them."""
     budget: float = math.inf
-    """The largest error of an answer."""
+    """The error budget of an answer."""
     best_ms: float = math.inf
-    """The fastest so far that may be the answer, which all others race against."""
+    """The latency of the fastest placement so far that may be the answer, against which all others race."""
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
-        """Check and time ``placements``, taken and compiled a few ahead of what is timed.
+        """Check and time ``placements``, compiled a few ahead of the timing.
 
-        Whatever is compiled first is measured first, by as many hands as there are slots: while one times, what the
-        other timed before is judged. Once all are taken nobody waits for those that are still being compiled, but for
-        one: they have no outcome, and neither have those that would begin after ``until`` on the clock. As long as
-        none was right and kept the budget, there is time.
+        The first placement that is compiled is measured first, on as many threads as there are slots: while one
+        times, another judges what it timed before. Once all are pulled the method does not wait for those that are
+        still being compiled, except for one: they have no outcome, and neither have those that would begin after
+        ``until`` on the clock. The time limit applies only once a placement was correct and within the budget.
         """
         outcomes: dict[int, Outcome] = {}
         count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.executor.local else 1
@@ -68,11 +68,11 @@ class MeasuredEvaluator:
                 for hand in as_completed(begun):
                     hand.result()
             finally:
-                threads.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
+                threads.shutdown(wait=False)  # ending the run ends the worker processes that these threads wait for
         return [outcomes.get(number) for number in range(compile_ahead.taken)]
 
     def _measure_all(self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float) -> None:
-        """Measure what is ready until there is no more, or no time."""
+        """Measure ready placements until none is left, or time is over."""
         while ready := compile_ahead.ready(self._any_right, lambda: self.clock() >= until):
             with compile_ahead.making if self._fills_machine else nullcontext():
                 outcomes.update(self._measured(ready))
@@ -86,7 +86,7 @@ class MeasuredEvaluator:
         return self.best_ms < math.inf
 
     def _measured(self, ready: Sequence[Compiled]) -> dict[int, Outcome]:
-        """Outcomes of compiled placements by number, but of those that there was no time for."""
+        """Outcomes of compiled placements by number, except those for which there was no time."""
         found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
         running = [one for one in ready if one.failure is None]
         jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
@@ -116,7 +116,7 @@ def placement_job(
 
 
 def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
-    """Summary of what ``worker`` answered."""
+    """Convert the answer of ``worker`` to an outcome."""
     if isinstance(answer, Failure):
         return Outcome.unfit(answer, worker)
     timing = Timing(answer.times_ms)

@@ -1,8 +1,8 @@
-"""Who times does so alone: jobs of one machine are prepared side by side, and timed one at a time.
+"""Readers-writer lock for timing slots: jobs of one machine prepare side by side, and are timed one at a time.
 
-What runs on other cores takes its share of caches and memory, and some libraries mind more than others: with another
-run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn.
-Such times rank placements otherwise than they rank alone.
+Programs on other cores use shared caches and memory bandwidth, and some libraries suffer more than others: with
+another run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn. Times measured
+like this would rank placements differently.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from collage_evo.target.private import open_private
 
 POLL_S = 0.002
 SIGN_S = 1.0
-"""Somebody who waits says so this often."""
+"""Interval in seconds at which a waiting process reports that it waits."""
 
 
 class ExclusiveTiming:
-    """The part of one process of ``run``; ``directory`` is the machine's, ``waiting`` is called during a wait.
+    """One process's side of the lock, for ``run``; ``directory`` is the machine's, ``waiting`` is called during a
+    wait.
 
-    Who prepares shares the room, who times has it alone. The door keeps new preparations out while somebody waits
-    to time. Both are locks on files, so that nothing stays locked after a process that dies. Who compiles needs no
-    room, takes long, and is waited for by nobody: its process is halted while somebody times. So is the process of
-    who judges what it timed.
+    A process that prepares holds the lock in shared mode, one that times holds it exclusively. The turnstile blocks
+    new preparations while a process waits to time. Both are file locks, so that the death of a process releases them.
+    A process that compiles takes long and holds no lock, and no process waits for it: it is halted while another one
+    times. So is a process that judges what it timed.
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
@@ -40,7 +41,8 @@ class ExclusiveTiming:
 
     @contextlib.contextmanager
     def job(self) -> Iterator[None]:
-        """Until :meth:`alone` others may do the same meanwhile; what follows in this context is done alone."""
+        """Context of a job: others may prepare too until :meth:`acquire_exclusive`; the rest of the context is
+        exclusive."""
         self._lock(self._turnstile, fcntl.LOCK_EX)
         try:
             self._lock(self._room, fcntl.LOCK_SH)
@@ -55,8 +57,9 @@ class ExclusiveTiming:
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """What is compiled in this context begins while nobody times, and is halted whenever somebody does."""
-        self._presence.note(Doing.COMPILES)  # first: who begins to time from here on halts it
+        """Context of a compilation: it begins while nothing is timed, and the process is halted whenever something
+        is."""
+        self._presence.note(Doing.COMPILES)  # first: a process that begins to time from here on halts this one
         try:
             self._lock(self._room, fcntl.LOCK_SH, noting=False)
             fcntl.flock(self._room, fcntl.LOCK_UN)
@@ -65,8 +68,8 @@ class ExclusiveTiming:
             self._presence.note(Doing.NOTHING)
 
     def acquire_exclusive(self) -> None:
-        """Wait until nobody on this machine prepares or times, and halt who compiles or judges; it stays so until the
-        job ends, or what is timed is :meth:`over`."""
+        """Wait until no process of this machine prepares or times, and halt those that compile or judge, until the
+        job ends or calls :meth:`over`."""
         self._lock(self._turnstile, fcntl.LOCK_SH)
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._lock(self._room, fcntl.LOCK_EX)
@@ -76,8 +79,9 @@ class ExclusiveTiming:
             _signal(process, signal.SIGSTOP)
 
     def over(self) -> None:
-        """From here on others may prepare and time again; this process is halted while somebody times."""
-        self._presence.note(Doing.JUDGES)  # first: who begins to time from here on halts it
+        """End the exclusive part: others may prepare and time again; this process is halted while another one
+        times."""
+        self._presence.note(Doing.JUDGES)  # first: a process that begins to time from here on halts this one
         self._let_go_on()
         fcntl.flock(self._room, fcntl.LOCK_UN)
         fcntl.flock(self._turnstile, fcntl.LOCK_UN)
@@ -102,8 +106,8 @@ class ExclusiveTiming:
 
 
 def go_on(directory: Path) -> None:
-    """Let who was halted go on, after a process that timed has ended and cannot. Another that times by now halted
-    them too, and lets them go on itself."""
+    """Resume halted processes after the process that timed has ended and cannot do so. If another process times by
+    now, it has halted them too, and resumes them itself."""
     if any(note.doing is Doing.TIMES and note.process != os.getpid() for note in present(directory)):
         return
     for process in interruptible(directory):
@@ -111,6 +115,6 @@ def go_on(directory: Path) -> None:
 
 
 def _signal(process: int, number: int) -> None:
-    """To a measuring process and those that it started; it may have ended, or be another person's."""
+    """Signal a worker process and its children; it may have ended, or belong to another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process, number)

@@ -1,9 +1,9 @@
-"""Where jobs run: takes an executor's kind and address and jobs, gives each one's answer as soon as it is there.
+"""Executors of jobs: this machine, or a Dask cluster.
 
-joblib maps the jobs over threads, each of which waits for a measuring process of this machine (``local``) or for a
-Dask cluster (``dask``) of machines of one kind that see the run directory and the cache under the same paths; each
-worker measures on timing slots of its own machine. joblib's own Dask back end waits for ever on a call whose workers
-died (joblib 1.6).
+joblib maps the jobs over threads, each of which waits for a worker process of this machine (``local``) or for a Dask
+cluster (``dask``) of machines of one kind that see the run directory and the cache under the same paths; each worker
+measures on timing slots of its own machine. joblib's own Dask back end waits forever for a call whose workers died
+(joblib 1.6).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collage_evo.measure.cluster import Call, Cluster
 
 TIMEOUT_S = 10.0
-"""How long an answer may take before it is asked whether the cluster still has workers."""
+"""Seconds without an answer after which the pool checks whether the cluster still has workers."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Executor:
 
     @property
     def warning(self) -> str:
-        """What a person should hear before code goes to that address; nothing within this machine and by TLS."""
+        """The warning to print before code goes to that address; empty within this machine and with TLS."""
         scheme, colons, rest = self.address.rpartition("://")
         host = rest.rpartition(":")[0].strip("[]") or rest
         if self.local or (colons and scheme == "tls") or _is_here(host):
@@ -60,13 +60,13 @@ class Executor:
     def run(
         self, call: Call, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
-        """What ``call`` answers to each job, with the job's number, in any order.
+        """Results of ``call`` for each job, with the job's number, in any order.
 
-        On this machine ``slots`` workers share the jobs; on a cluster all its workers do. A job that no worker
-        survived is answered with that failure, and one that comes when time is ``over`` with a failure that says so.
+        On this machine ``slots`` threads share the jobs; on a cluster all its workers do. The answer of a job that no
+        worker survived is that failure, and the answer of one that starts when time is ``over`` is a failure too.
 
         Raises:
-            BrokenExecutor: workers or the cluster went away with jobs that are not answered; ask again.
+            BrokenExecutor: workers or the cluster went away with unanswered jobs; call again.
             UnavailableError: the cluster cannot be reached, or has no worker, or its workers cannot do the call.
         """
         if self.local:
@@ -91,7 +91,7 @@ class Executor:
 
     @contextlib.contextmanager
     def _cluster(self) -> Iterator[Cluster]:
-        from collage_evo.measure.cluster import connect  # Dask need not be installed where nobody asks for it
+        from collage_evo.measure.cluster import connect  # Dask is optional and need not be installed here
 
         with connect(self.address) as cluster:
             cluster.require_workers()

@@ -1,4 +1,4 @@
-"""What a measuring process is asked to do: records that travel as lines of JSON."""
+"""Job types of worker processes: records that travel as lines of JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
 REGIONS = "regions"
-"""Under which an artifact's information has its regions: what its pieces were compiled from."""
+"""Key of an artifact's information that lists its regions, from which its pieces were compiled."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all jobs of one run share. Paths as text, so that the value travels."""
+    """Settings that all jobs of one run share. Paths are text, so that the value travels."""
 
     work: str
     """The directory of :attr:`files`."""
@@ -45,32 +45,33 @@ class Setting:
     target: Target
     """On any cores: each measuring process has its own."""
     limits: Limits
-    """How wrong results may be."""
+    """Tolerances of results."""
     registered: tuple[Origin, ...] = ()
-    """Backends that are not found by entry point."""
+    """Backends that have no entry point."""
     run: str = ""
-    """Which run it is, for others that wait for it: process id and run directory."""
+    """The run, for others that wait for it: process id and run directory."""
     metric: str = ""
     """Name of a metric or ``file.py:function``, whose drop is the error; empty for the relative error (2-norm)."""
     over: Over = "all"
-    """Which error the budget bounds: that of all samples together, or that of the worst."""
+    """The error that the budget bounds: that of all samples together, or that of the worst."""
     keeps_nonfinite: bool = False
-    """Whether NaN and infinity in inputs must not be lost."""
+    """Whether results must preserve NaN and infinity in inputs."""
     policy: Policy = DEFAULT_POLICY
-    """When a placement, or a single library, is behind; how long both are timed."""
+    """Thresholds at which a placement, or a single library, is behind, and how long both are timed."""
     sessions: int = 1
-    """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
-    machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""
+    """Sessions of a whole model that run at once while it is timed, each on the target's threads. With several, the
+    latency is the machine's time for a run: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed
+    standalone."""
 
     @property
     def files(self) -> WorkFiles:
-        """What all jobs read."""
+        """Files that all jobs read."""
         return WorkFiles(Path(self.work))
 
 
 @dataclass(frozen=True)
 class Begin:
-    """The first line that a measuring process gets: what all its jobs share, and the cores that it is pinned to."""
+    """The first line that a worker process gets: the settings of all its jobs, and the cores that it is pinned to."""
 
     setting: Setting
     cores: tuple[int, ...]
@@ -85,7 +86,7 @@ class BuildJob(Asks[Compiled]):
 
 @dataclass(frozen=True)
 class CostJob(Asks[Measured]):
-    """Time one match as it will be paid inside the model: weights cold, inputs warm."""
+    """Time one match at its cost inside the model: weights cold, inputs warm."""
 
     region: Region
     timing: TimingSettings
@@ -95,17 +96,17 @@ class CostJob(Asks[Measured]):
 
 @dataclass(frozen=True)
 class KernelsJob(Asks[KernelTimes]):
-    """Have a library tell what each of its kernels takes in a region that runs as a whole, and time that region."""
+    """Profile the kernels of a region that runs as a whole with its library's profiler, and time that region."""
 
     region: Region
     timing: TimingSettings
     seconds: float
-    """For the runs with the profiler."""
+    """Timing settings of the runs with the profiler."""
 
 
 @dataclass(frozen=True)
 class CopyJob(Asks[Measured]):
-    """Time copies of ``nbytes`` to the target's device, or back to the host, ``runs`` of them."""
+    """Time ``runs`` copies of ``nbytes`` to the target's device, or back to the host."""
 
     nbytes: int
     to_device: bool
@@ -114,7 +115,7 @@ class CopyJob(Asks[Measured]):
 
 @dataclass(frozen=True)
 class PlacementJob(Asks[Measured]):
-    """Check a placement against the reference, then time it end to end: against an anchor, where there is one.
+    """Check a placement against the reference, then time it end to end: against a reference run, if there is one.
 
     It is judged on few samples, and on all of them only where it may be the answer: where it did not lose the race.
     """
@@ -124,27 +125,28 @@ class PlacementJob(Asks[Measured]):
     timing: TimingSettings
     give_up_ms: float
     best_ms: float = math.inf
-    """The fastest so far that may be the answer: what is behind for certain is timed no further."""
+    """Latency of the fastest placement so far that may be the answer: a placement that is certainly slower is timed
+    no further."""
     reference_run: str = ""
-    """An artifact of whose latency that of the placement is a multiple."""
+    """Artifact of the reference run; the placement's latency is a multiple of its latency."""
     reference_run_ms: float = math.nan
-    """The latency of the anchor."""
+    """Latency of the reference run."""
 
 
 @dataclass(frozen=True)
 class TuneJob(Asks[TunedKernels]):
-    """Let a backend try more ways of running a match's kernels."""
+    """Tune the kernels of a match with its backend."""
 
     nodes: NodeSet
     backend: str
     records: str
-    """Directory with what was tried."""
+    """Directory of the tuning records."""
     trials: int
 
 
 @dataclass(frozen=True)
 class WholeJob(Asks[Measured]):
-    """Compile the person's model as one piece, write it as an artifact, check and time it."""
+    """Compile the user's model as one piece, write it as an artifact, check and time it."""
 
     backend: str
     variant: str
@@ -155,10 +157,10 @@ class WholeJob(Asks[Measured]):
 
 @dataclass(frozen=True)
 class FallbackJob(Asks[Measured]):
-    """Compile the person's model with its shapes left open, write it as an artifact, check and time it.
+    """Compile the user's model with open shapes, write it as an artifact, check and time it.
 
-    A fall-back meets shapes that it has not met before, for which some libraries compile anew: what is timed is the
-    first run of a session just loaded.
+    A fall-back gets shapes that it has not run before, for which some libraries compile anew: the job times the first
+    run of a newly loaded session.
     """
 
     backend: str
@@ -171,20 +173,20 @@ class FallbackJob(Asks[Measured]):
 
 @dataclass(frozen=True)
 class ArtifactJob(Asks[Written]):
-    """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
+    """Compile a placement and write it as an artifact; pieces in the cache are not compiled again."""
 
     regions: tuple[Region, ...]
     """As in :class:`PlacementJob`."""
     artifact: str
     info: Mapping[str, Any]
-    """Information about its making, for the manifest."""
+    """Build information for the manifest."""
 
 
 @dataclass(frozen=True)
 class OpenJob(Asks[Opened]):
-    """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
+    """Load an artifact, check it against every reference input, and leave it open for ``TimeJob``.
 
-    The answer tells what loading took, for a process that loaded no backend before.
+    The answer contains the cost of loading in a process that loaded no backend before.
     """
 
     artifact: str
@@ -192,11 +194,11 @@ class OpenJob(Asks[Opened]):
 
 @dataclass(frozen=True)
 class JudgeJob(Asks[Judgement]):
-    """Load an artifact and tell how wrong it is, with an interval: no bound is held against it."""
+    """Load an artifact and report its error, with an interval; no bound applies."""
 
     artifact: str
     samples: str
-    """File of samples with what they ought to give, as ``accuracy/samples.py`` keeps them."""
+    """File of samples with their expected outputs, as ``accuracy/samples.py`` writes them."""
 
 
 @dataclass(frozen=True)
@@ -205,14 +207,14 @@ class TimeJob(Asks[Timed]):
 
     timing: TimingSettings
     attempts: int = 1
-    """How often at most, while others disturb it."""
+    """Maximum number of repeats under contention."""
 
 
 @dataclass(frozen=True)
 class ReloadJob(Asks[SampleBatches]):
-    """Load artifacts anew in place of all that is open, in this order, and warm each up by a burst of runs.
+    """Replace all open artifacts by these, in this order, and warm each up with a sample batch.
 
-    ``seed`` draws where in memory they lie: blocks of random sizes are taken before each.
+    ``seed`` draws their addresses in memory: blocks of random sizes are allocated before each.
     """
 
     artifacts: tuple[str, ...]
@@ -221,7 +223,7 @@ class ReloadJob(Asks[SampleBatches]):
 
 @dataclass(frozen=True)
 class SampleBatchesJob(Asks[SampleBatches]):
-    """A burst of runs of each of ``artifacts`` in turn, which are open: the same one may be named again."""
+    """Run a sample batch of each of the open ``artifacts`` in turn; the list may repeat one."""
 
     artifacts: tuple[str, ...]
 
@@ -239,10 +241,10 @@ Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 
 
 def bare(part: Part) -> Region:
-    """``part`` as jobs have it: what it is compiled from, and nothing of the search."""
+    """``part`` as jobs contain it: the input of its compilation, without values of the search."""
     return Region(part.nodes, *part.family, part.edits)
 
 
 def regions_of(placement: Placement) -> tuple[Region, ...]:
-    """The regions of ``placement`` as jobs have them."""
+    """The regions of ``placement`` as jobs contain them."""
     return tuple(map(bare, placement.regions))

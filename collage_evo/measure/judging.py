@@ -1,4 +1,4 @@
-"""How wrong a session's outputs may be and are: takes sessions and the setting, gives errors or what is wrong."""
+"""Error bounds and errors of a session's outputs."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ from collage_evo.runtime.session import Session
 from collage_evo.target.target import CPU
 
 BROKEN = 1.0
-"""A relative error from which on a result has nothing to do with its reference, in whatever precision."""
+"""Relative error from which on a result is unrelated to its reference, in any precision."""
 LATE_ERROR = 2.0
-"""After many runs a result in a lower precision may be so many times as far off as after the first."""
+"""After many runs the error of a result in a lower precision may be so many times that of the first run."""
 NEAR = 1.5
-"""What few samples give as an error may be so many times too large, without the one that is off most."""
+"""An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
-"""Of what is behind, one sample in so many tells roughly what a metric drops by, which needs more than few."""
+"""For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
 JUDGE_SECONDS = 60.0
-"""Who takes longer over the samples of the search is far too slow, and says so before it is taken to hang."""
+"""A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
+out."""
 EXACT = "exact"
-"""The key of an artifact's information that says whether it computes in float32 throughout."""
+"""Key of an artifact's information for whether it computes in float32 throughout."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What few samples give as an error: of all of them, and of those without the sample that is off most.
+    """The error on few samples: on all of them, and without the sample with the largest error.
 
-    One sample can have most of an error, as where a classifier's label changes.
+    A single sample can cause most of an error, for example where a classifier's label changes.
     """
 
     error: float
@@ -54,14 +55,14 @@ class Estimate:
 
 
 class Judge:
-    """Holds outputs against references by the rules of one run. Samples and metric are loaded when first needed."""
+    """Compares outputs with references by the rules of one run. Samples and metric are loaded when first needed."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting, self._limits = setting, setting.limits
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """Those of the search."""
+        """The samples of the search."""
         return read_samples(self._setting.files.search)
 
     @cached_property
@@ -70,7 +71,7 @@ class Judge:
 
     @cached_property
     def _reference_score(self) -> float | None:
-        """What the model itself reaches on the samples of the search, by the metric."""
+        """The score of the model itself on the samples of the search, by the metric."""
         return self.metric.reference(self.samples)
 
     @cached_property
@@ -82,24 +83,25 @@ class Judge:
         return read_references(self._setting.files.edges)
 
     def bound(self, exact: bool) -> float:
-        """The largest relative error of a piece that is not broken."""
+        """The largest relative error of a correct piece."""
         return self._limits.of_pieces if exact else max(self._limits.of_pieces, BROKEN)
 
     def whole_bound(self, exact: bool) -> float:
-        """The same for the model's own outputs, where in a lower precision a metric alone says what is broken.
+        """The largest relative error of the model's own outputs; in a lower precision only a metric decides, if there
+        is one.
 
-        It may be the number of things found that differs, and with it the shape of an output.
+        The number of detected objects may differ, and with it the shape of an output.
         """
         if exact:
             return self._limits.tolerance
         return math.inf if self._setting.metric else max(self._limits.tolerance, BROKEN)
 
     def late_bound(self, exact: bool, first: Error) -> float:
-        """The same for a result after many runs whose first one was off by ``first``."""
+        """The largest relative error after many runs, if ``first`` was the error of the first one."""
         return self._limits.tolerance if exact else max(self._limits.tolerance, LATE_ERROR * first.relative)
 
     def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
-        """The largest errors over ``references``; or what is wrong with the session."""
+        """The largest errors over ``references``; or why the session fails."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
             error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
@@ -109,7 +111,8 @@ class Judge:
         return worst
 
     def wrong_at_edges(self, session: Session, exact: bool) -> Failure | None:
-        """What is wrong with float32 results for inputs that random ones hardly reach; lower precisions lose more."""
+        """The failure of float32 results for inputs that random ones hardly reach; lower precisions lose more
+        there."""
         for feeds, expected in self._edges if exact else ():
             error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
@@ -117,7 +120,7 @@ class Judge:
         return None
 
     def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
-        """What is wrong where NaN and infinity must not get lost: with the whole model, or on ``references``."""
+        """The failure where NaN and infinity must be preserved: of the whole model, or on ``references``."""
         if not self._setting.keeps_nonfinite:
             return None
         for feeds, expected in self._nonfinite if references is None else references:
@@ -126,13 +129,13 @@ class Judge:
         return None
 
     def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
-        """What is wrong with what the last of many runs left, on inputs whose first run was off by ``first``."""
+        """The failure of the last of many runs, on inputs for which the first run had the error ``first``."""
         feeds, expected = reference
         last = self._apart([plain(session.read(name)) for name in expected], expected, exact)
         return self.fault(session, feeds, last, self.late_bound(exact, first))
 
     def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
-        """Why the run that gave ``error`` does not count; None if it does."""
+        """The failure of the run with this ``error``; None if it passes."""
         if not math.isfinite(error.relative) and math.isfinite(bound):
             return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
         elif error.relative > bound:
@@ -143,8 +146,8 @@ class Judge:
         return None
 
     def _apart(self, given: Sequence[Any], expected: Mapping[str, Any], exact: bool) -> Error:
-        """The largest errors of any output beyond what rounding explains; of labels in a lower precision how many
-        differ, not by how much."""
+        """The largest errors of any output beyond rounding; for labels in a lower precision the share that differs,
+        not the distance."""
         found = [
             one.error
             for made, (name, right) in zip(given, expected.items(), strict=True)
@@ -154,7 +157,7 @@ class Judge:
         return Error(*(max((getattr(one, name) for one in found), default=0.0) for name in ("relative", "max_abs")))
 
     def over_samples(self, session: Session, exact: bool, most: int | None = None) -> float | Failure | None:
-        """What the budget bounds, over all samples of the search; None where nothing is judged by it.
+        """The error that the budget bounds, over all samples of the search; None where no budget applies.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
         ``most`` samples, always the first ones, give an estimate.
@@ -162,11 +165,12 @@ class Judge:
         pairs = self._outputs(session, exact, most)
         if pairs is None or isinstance(pairs, Failure):
             return pairs
-        error = self._error(pairs, self._reference_score if most is None else None)  # a part has its own
+        # a part of the samples has a score of its own
+        error = self._error(pairs, self._reference_score if most is None else None)
         return self._refused(error, exact) or error
 
     def estimate(self, session: Session, exact: bool) -> Estimate | Failure | None:
-        """What few samples give for that; None of a metric, of which they tell nothing."""
+        """An estimate of that from few samples; None for a metric, which few samples cannot estimate."""
         few = self._setting.policy.first_samples
         pairs = None if self._setting.metric else self._outputs(session, exact, few)
         if pairs is None or isinstance(pairs, Failure):
@@ -177,15 +181,15 @@ class Judge:
         return self._refused(least, exact) or Estimate(error, least)
 
     def promising(self, estimate: Estimate) -> bool:
-        """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
+        """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
         return len(self.samples) > self._setting.policy.first_samples and estimate.least <= NEAR * self._limits.budget
 
     def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
-        """What counts where no more samples than those of ``estimate`` are looked at."""
+        """The error that counts if no samples beyond those of ``estimate`` are used."""
         return self._refused(estimate.error, exact) or estimate.error
 
     def _outputs(self, session: Session, exact: bool, most: int | None) -> Pairs | Failure | None:
-        """What ``session`` gives for the first ``most`` samples; None where nothing is judged by them."""
+        """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
         if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:
@@ -198,27 +202,27 @@ class Judge:
         return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
 
     def _refused(self, error: float, exact: bool) -> Failure | None:
-        """What is wrong with an error that no answer could have."""
+        """The failure for an error that no answer could have."""
         if exact or error <= self._limits.measured:
             return None
         detail = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
         return Failure(Fault.WRONG_NUMBERS, detail, error)
 
     def roughly(self, session: Session, exact: bool) -> float | Failure | None:
-        """By how much a metric drops over a part of the samples; None where all have to tell.
+        """The drop of a metric over a part of the samples; None where all samples are needed.
 
-        They have to where the part would have the session refused for its drop, or the metric takes no part.
+        They are needed where the drop over the part would fail the session, or there is no metric.
         """
         if not self._setting.metric:
             return None
         try:
             dropped = self.over_samples(session, exact, len(self.samples) // PART)
-        except InputError:  # it may need many, or one of each class
+        except InputError:  # a metric may need many samples, or one of each class
             return None
         return None if isinstance(dropped, Failure) and dropped.fault is Fault.WRONG_NUMBERS else dropped
 
     def closely(self, session: Session, samples: Path) -> Judgement:
-        """How wrong ``session`` is over the samples in a file, with an interval."""
+        """The error of ``session`` over the samples in a file, with an interval."""
         return judge_closely(_run(session, read_samples(samples)), self.metric, self._setting.over)
 
 
@@ -234,10 +238,10 @@ def _run(
 
 
 class ActiveClock:
-    """A clock that stands still while this process is halted, so that others can time.
+    """A clock that pauses while this process is halted for the timing of others.
 
-    It goes on by no more than the process used of the cores since it was asked last: who judges on the processor
-    always uses one.
+    It advances by no more than the processor time that the process used since the last call: judging on the processor
+    always uses one core.
     """
 
     def __init__(self) -> None:
@@ -255,5 +259,5 @@ def all_exact(placement: Placement) -> bool:
 
 
 def computes_exactly(artifact: Path) -> bool:
-    """Whether an artifact computes in float32 throughout, as it says of itself; one that does not say does."""
+    """Whether an artifact's information declares float32 throughout; False without a declaration."""
     return all(info.get(EXACT, True) for info in read_infos(artifact))

@@ -1,4 +1,4 @@
-"""Whose work a library's kernels do: takes what its profiler told of a region, gives node sets with their ms."""
+"""Attribution of a library's kernels to nodes: reads a region's profile, returns node sets with their ms."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from collage_evo.runtime.program import Piece
 from collage_evo.target.target import Target
 
 _FORMS = re.compile(rf"(_raw|_product|_column)?({AS}[a-z0-9-]+)?$")
-"""Ends what an output is called before its quantisers, its bias or its own shape, or in a smaller type
+"""Suffixes of output names before their quantisers, their bias or their own shape, or in a smaller type
 (``precision/quantise/write.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
-"""What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
+"""Names of tensors inside a rewritten site (``rewrites/write.py``): the number of the site, and their own name."""
 
 
 def profile_piece(piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
-    """What the library of ``piece``, which has a profiler, tells of its kernels."""
+    """The kernel profile of ``piece``, whose library has a profiler."""
     backend = get_backend(piece.backend)
     assert isinstance(backend, HasProfiler)
     return backend.profile(piece.directory, target, backend.variant(piece.variant), inputs, seconds)
@@ -41,11 +41,11 @@ def kernels_of(
 ) -> list[tuple[NodeSet, float]]:
     """Each kernel's nodes of ``graph`` and its ms; ``model`` is what was compiled for ``region``.
 
-    A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
+    A heavy operator without a kernel of its name was fused into the kernel of the next named operator behind it.
     """
     owners, readers = node_owners(graph, region, model)
     labels = [names_in(kernel.label) for kernel in kernel_times]
-    # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
+    # A quantiser may be fused into a kernel before its reader, which then computes it.
     sets = [_union(owners, names) or _union(readers, names) for names in labels]
     times = [kernel.ms for kernel in kernel_times]
     named = 0
@@ -62,7 +62,7 @@ def kernels_of(
 
 
 def _fused_behind(region: Region, model: onnx.ModelProto, owners: Mapping[str, NodeSet], called: Set[str]) -> NodeSet:
-    """Rewritten sites with a heavy operator, such that no kernel is called after it or what follows it there."""
+    """Rewritten sites with a heavy operator after which, and after whose successors there, no kernel is named."""
     heard: dict[NodeSet, bool] = {}
     sites = {site for _, site in region.rewrites}
     for proto in model.graph.node:
@@ -82,10 +82,10 @@ def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
 def node_owners(
     graph: Graph, region: Region, model: onnx.ModelProto
 ) -> tuple[Mapping[str, NodeSet], Mapping[str, NodeSet]]:
-    """For each node and tensor of ``model``, by name, the nodes of ``graph`` that make it; and those that read what
-    only ``model`` has, such as a quantiser.
+    """For each node and tensor of ``model``, by name, the nodes of ``graph`` that produce it; for those that exist in
+    ``model`` only, such as a quantiser, the nodes that read it.
 
-    What a rewrite wrote belongs to all of its site.
+    Everything that a rewrite wrote belongs to all nodes of its site.
     """
     rewritten = {node: site for _, site in region.rewrites for node in members(site)}
     made = {inner: rewritten.get(maker, 1 << maker) for name, inner in canonical_names(graph, region.nodes).items()

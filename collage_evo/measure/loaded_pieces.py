@@ -1,4 +1,4 @@
-"""Pieces that stay loaded in a measuring process: placements of one search have most of them in common."""
+"""Cache of loaded pieces in a worker process: placements of one search have most of them in common."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, load_piece
 
 CACHE_BYTES = 2**28
-"""Of files. Loaded, pieces were seen to take three times as much; a measuring process of 2 GiB is replaced."""
+"""Limit in bytes of files. Loaded pieces took three times as much; a worker process of 2 GiB is replaced."""
 
 _Key = tuple[Path, tuple[str, ...], tuple[str, ...], int]
 
 
 class LoadedPieceCache:
-    """Loaded pieces, the latest used last; those used longest ago go where their files are too many bytes.
+    """Least-recently-used cache of loaded pieces, bounded by the bytes of their files.
 
-    A kept piece is bound to new buffers when the program that it was bound for is closed. A program that has a piece
-    twice has it loaded twice. What runs on a device is loaded anew each time: it takes memory there.
+    A cached piece is bound to new buffers when the program that it was bound for is closed. A program that contains a
+    piece twice loads it twice. Pieces on a device are loaded anew each time, because they take memory there.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
@@ -27,7 +27,8 @@ class LoadedPieceCache:
         self._loaded: OrderedDict[_Key, tuple[Executable, int]] = OrderedDict()
 
     def loader(self) -> Loader:
-        """What loads the pieces of one program, or takes those that are kept. No other may be open beside it."""
+        """A loader for the pieces of one program, from the cache where possible. No other program may be open at the
+        same time."""
         used: Counter[Path] = Counter()
 
         def load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
@@ -45,7 +46,7 @@ class LoadedPieceCache:
         return load
 
     def clear(self) -> None:
-        """Keep nothing of what was loaded so far."""
+        """Empty the cache."""
         self._loaded.clear()
 
     def _shrink(self) -> None:

@@ -1,4 +1,4 @@
-"""An artifact that a measuring process keeps open: takes its path, gives a session, and what is timed of it."""
+"""An artifact that a worker process holds open for checks and timing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from collage_evo.runtime.crowd import Crowd
 
 BLOCKS = 64
 SMALLEST, LARGEST = 64, 2**22
-"""Bytes of a block of ballast: from what libraries take for a name to what they map pages of their own for."""
+"""Bytes of a block of ballast: from what libraries allocate for a name to what they map separate pages for."""
 
 
 def ballast(order: random.Random) -> list[bytearray]:
-    """Blocks of random sizes: what is loaded while they are held lies elsewhere than it would."""
+    """Blocks of random sizes: while they are allocated, libraries load at other addresses."""
     sizes = (math.exp(order.uniform(math.log(SMALLEST), math.log(LARGEST))) for _ in range(BLOCKS))
     return [bytearray(int(size)) for size in sizes]
 
 
 class OpenArtifact:
-    """``session`` is loaded at once: the first that a process loads tells what loading takes.
+    """An open artifact. ``session`` is loaded at once: a process's first session shows the cost of loading.
 
     Args:
         artifact: its directory.
-        shares: for each session that is to be timed its cores; one alone is ``session`` itself, on any cores.
+        shares: for each session that is to be timed its cores; a single one is ``session`` itself, on any cores.
     """
 
     def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
@@ -39,7 +39,7 @@ class OpenArtifact:
         self.session = self._load()
 
     def at_work(self, feeds: Mapping[str, Any]) -> SingleSession | Crowd:
-        """What is timed, ready to run on ``feeds``, and kept for the next time."""
+        """The timed sessions, ready to run on ``feeds``, reused by later calls."""
         if self._at_work is None:
             several = len(self._shares) > 1
             self._at_work = Crowd(self._load, self._shares) if several else SingleSession(self.session)
@@ -47,7 +47,7 @@ class OpenArtifact:
         return self._at_work
 
     def close(self) -> None:
-        """Let go of all sessions."""
+        """Close all sessions."""
         if isinstance(self._at_work, Crowd):
             self._at_work.close()
         self.session.close()
@@ -66,6 +66,6 @@ def reloaded(
 
 
 def close_all(opened: dict[str, OpenArtifact]) -> None:
-    """Close every one of ``opened``, and forget them."""
+    """Close every one of ``opened``, and clear it."""
     while opened:
         opened.popitem()[1].close()

@@ -1,4 +1,4 @@
-"""Measures many jobs in parallel with joblib, one measuring process to each timing slot."""
+"""Pool that measures jobs in parallel with joblib, one worker process for each timing slot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from collage_evo.measure.worker_slot import Expected, LocalPool, PoolConfig, mea
 from collage_evo.target.slots import acquire_slot
 
 if TYPE_CHECKING:
-    from collage_evo.measure.cluster import Call  # needs Dask, which may be missing
+    from collage_evo.measure.cluster import Call  # Dask is optional
 
 MOST_IDLE = 10
-"""Rounds in a row in which no job may be done, because workers die or are left out, before the pool gives up."""
+"""Consecutive rounds without an answer, because workers die or are excluded, before the pool gives up."""
 CALLS_A_WORKER = 4
 """Reference jobs sent for each worker of a cluster, so that each is likely to get one."""
 _log = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ class MeasuringPool:
     executor: Executor = LOCAL
     expected: Expected | None = None
     reported: set[str] = field(default_factory=set, compare=False)
-    """Workers that were said to be left out."""
+    """Excluded workers that were reported."""
     local_pool: LocalPool = field(default_factory=LocalPool, compare=False, repr=False)
-    """Where this machine measures."""
+    """The worker pool of this machine."""
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
@@ -58,13 +58,13 @@ class MeasuringPool:
         return partial(measure_on_worker, self._config, self.expected)
 
     def map(self, jobs: Sequence[Asks[A]], over: Callable[[], bool] = lambda: False) -> Iterator[Reply[A]]:
-        """Replies in the order of ``jobs``, each as soon as it and all before it are there.
+        """Replies in the order of ``jobs``, each as soon as it and all before it have arrived.
 
-        Once time is ``over`` no job begins: those that are left are answered with a failure (``Fault.CLOSED``). A job
-        whose worker died, or was left out, is done by another; one that no worker survives is unfit.
+        Once time is ``over`` no job begins: the answer of the remaining ones is a failure (``Fault.CLOSED``). If a
+        worker died or is excluded, another one does its job; a job that no worker survives is unfit.
 
         Raises:
-            UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
+            UnavailableError: the cluster cannot be reached, or all its workers die or are excluded.
         """
         waiting = dict(enumerate(cast(Sequence[Job], jobs)))
         replies: dict[int, Reply[Any]] = {}
@@ -89,9 +89,9 @@ class MeasuringPool:
                 raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
 
     def agreed(self, job: PlacementJob, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
-        """The pool in which only workers measure that agree on ``job``, and each worker's latency in ms.
+        """A pool restricted to workers that agree on ``job``, and each worker's latency in ms.
 
-        On one machine there is nothing to agree on: the pool itself.
+        On one machine no agreement is needed: returns the pool itself.
 
         Raises:
             UnavailableError: no worker could do ``job``.
@@ -107,7 +107,7 @@ class MeasuringPool:
         return replace(self, expected=expected), took
 
     def _report(self, left: LeftOut) -> str:
-        """Why a worker is left out, logged once."""
+        """Log why a worker is excluded, once."""
         text = f"worker {left.worker} is left out: {left.why}"
         if left.worker not in self.reported:
             self.reported.add(left.worker)

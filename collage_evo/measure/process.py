@@ -1,4 +1,5 @@
-"""The measuring process: reads jobs as JSON lines, answers each with one. It may crash, hang or be killed."""
+"""Main loop of a worker process: reads jobs as JSON lines and answers each with one. It may crash, hang or be
+killed."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from collage_evo.target.private import machine_directory
 
 
 def exit_with_parent(parent: int, scratch: str = "", interval_s: float = 1.0) -> None:
-    """End this process soon after the one that started it has gone, however it went.
+    """End this process soon after its parent has ended for whatever reason.
 
     Args:
-        parent: that one's process id: it may have gone before this process could ask for it.
-        scratch: a directory that is to go with this process, if any.
-        interval_s: how often it looks.
+        parent: the parent's process id: it may have ended before this process could read it.
+        scratch: a directory to delete with this process, if any.
+        interval_s: the polling interval.
     """
 
     def watch() -> None:
@@ -42,7 +43,7 @@ def exit_with_parent(parent: int, scratch: str = "", interval_s: float = 1.0) ->
 
 
 def serve(jobs: TextIO, answers: TextIO) -> None:
-    """Answer the jobs of one connection; its first line gives the setting and the cores."""
+    """Answer the jobs of one connection; its first line contains the setting and the cores."""
     begin = from_json(jobs.readline(), Begin)
     if begin.cores:
         os.sched_setaffinity(0, begin.cores)
@@ -53,7 +54,7 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.flush()
 
     worker = Worker(begin.setting, begin.cores, lambda: answer(Waits()), lambda key: answer(Inherits(key)))
-    answer(Waits())  # from here on silence is the job's: on a busy machine reading the modules takes seconds
+    answer(Waits())  # the timeout of the job starts here: on a busy machine importing the modules takes seconds
     for line in jobs:
         answer(_answer(worker, line))
 
@@ -77,7 +78,7 @@ def _answer(worker: Worker, line: str) -> Answer:
 
 def _raised(error: BaseException) -> Failure:
     detail = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    # Libraries that take memory of a device have errors of their own for it, which share these words.
+    # Libraries that allocate memory of a device raise errors of their own, which share these words.
     memory = isinstance(error, MemoryError) or "out of memory" in detail.lower()
     return Failure(Fault.MEMORY if memory else Fault.RAISED, detail)
 
@@ -90,5 +91,5 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     try:
         serve(sys.stdin, private)
-    finally:  # whoever gives jobs has gone, which this may see before the other thread does
+    finally:  # the parent has gone, which this thread may notice before the other one
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""An anchor in a process of its own, for several threads: asked by a pipe for a burst, it gives its runs' times.
+"""Reference run in a process of its own, for several threads: each line on its pipe starts a sample batch.
 
-Two libraries' pools in one process spoil each other. In two processes that take turns they do not: whoever waits
-sleeps on its pipe.
+Two libraries' pools in one process slow each other down. In two processes that take turns they do not: the waiting
+one sleeps on its pipe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collage_evo.runtime.artifact import load_artifact
 
 
 class ReferenceRunEnded(Exception):
-    """The process of an anchor ended, by itself or killed."""
+    """The process of a reference run ended, by itself or killed."""
 
 
 class _Given(NamedTuple):
@@ -36,21 +36,21 @@ class _Given(NamedTuple):
 
 
 class _Ran(NamedTuple):
-    """What it answers: times in ms, and what it has used of the cores so far."""
+    """Its answer: times in ms, and the processor time that it has used so far."""
 
     times_ms: SampleBatch
     used_s: float
 
 
 class ReferenceProcess:
-    """An artifact, loaded and ready to run in a process on this one's cores, which ends with this one.
+    """An artifact, loaded and ready to run in a child process on the cores of this one.
 
     Raises:
         ReferenceRunEnded: here and from each method.
     """
 
     def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
-        # In the group of this process: who kills that one kills both.
+        # The child joins the process group of this one: a kill of the group ends both.
         self._process = subprocess.Popen(
             module_command("collage_evo.measure.reference_process"),
             env=module_environment(),
@@ -88,7 +88,7 @@ class ReferenceProcess:
 
 
 def serve(asked: TextIO, answers: TextIO) -> None:
-    """Load what the first line names, and run a burst for each line after that."""
+    """Load the artifact that the first line names, and run a sample batch for each line after that."""
 
     def answer(times: SampleBatch) -> None:
         answers.write(to_json(_Ran(times, time.process_time())) + "\n")

@@ -1,8 +1,8 @@
-"""Timing against the reference run: sample batches of both take turns, and their ratio counts.
+"""Timing against a reference run: sample batches of both alternate, and only their ratio counts.
 
-A clock that drifts and other programs on the machine affect both sides equally, so few short batches are as good as
-a long timing, and one pair is enough for what is slow. With several threads the reference run has its own process
-(``reference_process.py``), because thread pools of two libraries in one process slow each other down.
+Clock drift and neighbours affect both sides alike, so few short batches are as precise as one long timing, and one
+pair suffices for a slow placement. On several threads the reference run has a process of its own
+(``measure/reference_process.py``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collage_evo.target.interference import Others
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """What others are timed against: a burst of it, and the latency in ms that counts as its own.
+    """The reference of a timing: a function that runs a sample batch of it, and its nominal latency in ms.
 
-    ``used_s``: time that it has used of the cores in another process than this one.
+    ``used_s``: processor time that it has used in another process than this one.
     """
 
     sample_batch: Callable[[], SampleBatch]
@@ -42,17 +42,18 @@ def time_against(
     policy: Policy = DEFAULT_POLICY,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
-    """Milliseconds of ``tried``, one value a pair of bursts: its ratio to the anchor's times the anchor's latency.
+    """Milliseconds of ``tried``, one value per pair of sample batches: its ratio to the reference run, times the
+    reference run's latency.
 
-    ``tried`` is warm. As many pairs as ``settings`` want runs and seconds at most: none after those that tell enough,
-    which are few of what is slower than ``give_up_ms`` or ``best_ms``; ``policy`` says how few.
+    ``tried`` is warm. ``settings`` bounds the runs and seconds; the timing ends earlier once the pairs decide it,
+    which takes few pairs for a placement slower than ``give_up_ms`` or ``best_ms``; ``policy`` sets how few.
     """
     begin, others = clock(), Others(reference_run.used_s)
     values: list[float] = []
     runs, timed_ms = 0, 0.0
     lost_ms = min(give_up_ms, best_ms)
     while True:
-        # Who comes second finds caches as the other left them: in turn.
+        # The second of a pair finds the caches as the first left them: the order alternates.
         before = len(values) % 2 == 0
         reference_ms = reference_run.sample_batch() if before else ()
         own = sample_batch(tried)
@@ -65,7 +66,7 @@ def time_against(
 
 
 def _is_decided(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
-    """Whether the pairs so far show that it takes longer than ``lost_ms``, or tell what it takes exactly enough."""
+    """Whether the pairs so far show a latency above ``lost_ms``, or give the latency precisely enough."""
     if len(values_ms) < policy.least_pairs:
         return min(values_ms) > policy.first_pair * lost_ms
     logs = np.log(values_ms)
@@ -77,7 +78,7 @@ def _is_decided(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> b
 def warm_up(
     tried: SingleSession, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
 ) -> None:
-    """Runs that do not count; one alone of what is far too slow, which has run before, if only to be checked."""
+    """Untimed runs; only one for a session that is far too slow, which has run before, if only for the check."""
     for _ in range(runs):
         start = clock()
         tried.session.execute()

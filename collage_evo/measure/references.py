@@ -1,4 +1,4 @@
-"""Reference inputs and outputs, and what a reference run recorded, as files for the measuring processes."""
+"""Reference inputs and outputs, and recorded tensors of a reference run, as files for the worker processes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import onnx
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
-"""Inputs and the outputs that they ought to give, by name."""
+"""Inputs and their expected outputs, by name."""
 WRITTEN_AGAIN = "resume the run, which writes it again"
 RECORDED = "run"
-"""The group of values under which a run's tensors are kept."""
+"""The group of values that holds a run's tensors."""
 
 
 def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-    """Keep reference inputs and outputs for the measuring processes."""
+    """Write reference inputs and outputs for the worker processes."""
     groups = {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
     groups |= {f"out{index}": outputs for index, (_, outputs) in enumerate(pairs)}
     save_values(path, groups)
 
 
 def read_references(path: Path) -> list[Reference]:
-    """What :func:`write_references` wrote.
+    """Read the file of :func:`write_references`.
 
     Raises:
-        DamagedFile: it holds something else.
+        DamagedFile: its content is something else.
     """
     with reading(path, WRITTEN_AGAIN):
         groups = read_values(path)
@@ -44,23 +44,25 @@ def read_references(path: Path) -> list[Reference]:
 def nonfinite_references(
     model: onnx.ModelProto, feeds: Mapping[str, Any], names: tuple[Sequence[str], Sequence[str]], threads: int
 ) -> list[Reference]:
-    """``feeds`` with NaN or infinity in them, and what ``model`` makes of it; inputs and outputs go by ``names``."""
+    """``feeds`` with NaN or infinity in them, and the outputs of ``model`` for these; ``names`` names inputs and
+    outputs."""
     from collage_evo.graph.reference import Reference as Model  # few processes need it
 
     loaded, (inputs, outputs) = Model(model, threads), names
     found = []
     for given in spoiled(feeds).values():
-        with contextlib.suppress(InputError):  # what the model does not take, such as an index of NaN, is no standard
+        # inputs that the model rejects, such as an index of NaN, are no reference
+        with contextlib.suppress(InputError):
             made = plain(loaded.run(given))
             found.append((dict(zip(inputs, given.values(), strict=True)), dict(zip(outputs, made, strict=True))))
     return found
 
 
 def read_recorded(path: Path) -> dict[str, Any]:
-    """What a reference run recorded, by tensor; nothing where there is no file.
+    """The recorded tensors of a reference run, by name; empty if there is no file.
 
     Raises:
-        DamagedFile: it holds something else.
+        DamagedFile: its content is something else.
     """
     if not path.is_file():
         return {}

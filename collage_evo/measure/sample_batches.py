@@ -1,4 +1,4 @@
-"""Short looks at what is loaded: takes sessions ready to run, gives the times of a few runs, and how two compare."""
+"""Sample batches: the times of a few runs in a row, and ratios of two sessions' batches."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import TimingSettings
 
 BATCH_RUNS = TimingSettings(warmup=0, min_runs=3, min_seconds=0.01, max_seconds=0.1)
-"""Three runs or 10 ms, whichever is more; over after 100 ms, so that one run of a large model is a burst."""
+"""Three runs or 10 ms, whichever is more; at most 100 ms, so that one run of a large model is a batch."""
 
 SampleBatch = tuple[float, ...]
 """Raw times of single runs in ms."""
 
 
 def sample_batch(at_work: SingleSession | Crowd) -> SampleBatch:
-    """Times of a few runs in a row, without the first third: those find the caches as somebody else left them."""
+    """Times of a few runs in a row, without the first third: those run on caches that another session filled."""
     times = at_work.measure(BATCH_RUNS).times_ms
     return times[len(times) // 3 :]
 
 
 def log_ratios(slow: Sequence[SampleBatch], fast: Sequence[SampleBatch]) -> np.ndarray:
-    """Logarithms of how many times as fast ``fast`` is, one a pair of bursts that were neighbours."""
+    """Logarithms of the speed-up of ``fast``, one for each pair of neighbouring batches."""
     return np.array([np.log(np.median(a) / np.median(b)) for a, b in zip(slow, fast, strict=True)])
 
 

@@ -1,4 +1,4 @@
-"""Runs jobs in a process that may die: takes a job, gives its answer, or the reason why there is none."""
+"""Sandbox for jobs: one worker process that may die, and the reason if it did."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from collage_evo.target.private import SHARED, machine_directory, shared_tempora
 from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
-"""Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
-jobs, so that no candidate is blamed for what earlier ones left behind."""
+"""Libraries retain memory after a region is freed. A process above this share of its limit is replaced between jobs,
+so that no candidate pays for the memory of earlier ones."""
 RECYCLE_SHARE_ON_DEVICE = 0.75
-"""The same where a device takes part: its single libraries take gigabytes of the host, and seconds to start."""
+"""The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
 
 
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
 
 class Sandbox:
-    """One measuring process, started when first needed and again after it died. One thread calls it at a time.
+    """One worker process, started when first needed and again after it died. One thread calls it at a time.
 
     Args:
         setting: what all its jobs share.
@@ -59,11 +59,10 @@ class Sandbox:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
-        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
+        """Run ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
-        Time that it waits for other measuring processes, is halted for them, or takes to start, does not count. A
-        crash on pieces that another run built may be those pieces' fault: they are built again, and the job is done
-        once more.
+        Time in which the process waits for others, is halted for them, or starts does not count. After a crash on
+        pieces that another run built, which may be the cause, these are rebuilt and the job is repeated once.
 
         Raises:
             InputError: the operating system refuses what all jobs need.
@@ -83,7 +82,7 @@ class Sandbox:
             return death.failure
 
     def _exchange(self, job: Asks[A], timeout_s: float, inherited: list[str]) -> A | Failure:
-        """The answer to ``job``; ``inherited`` takes the keys of other runs' pieces that it uses.
+        """The answer to ``job``; adds to ``inherited`` the keys of other runs' pieces that it uses.
 
         Raises:
             _Died: the process ended by itself.
@@ -107,7 +106,8 @@ class Sandbox:
                 if _halted(process.pid):
                     deadline += time.monotonic() - looked
                     if not any(note.doing is Doing.TIMES for note in present(machine_directory())):
-                        os.killpg(process.pid, signal.SIGCONT)  # who halted it was killed together with its run
+                        # the process that halted it was killed together with its run
+                        os.killpg(process.pid, signal.SIGCONT)
                 if time.monotonic() > deadline:
                     self._end()
                     return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
@@ -136,14 +136,14 @@ class Sandbox:
         return RECYCLE_SHARE if self._setting.target.device == CPU else RECYCLE_SHARE_ON_DEVICE
 
     def _spoilt(self, answer: Answer) -> bool:
-        """Whether later jobs would pay for this one: libraries keep a device's memory, and no process outlives an
-        error of the device, whoever hears of it first."""
+        """Whether later jobs would suffer from this one: libraries keep a device's memory, and no process survives an
+        error of the device, whichever library reports it first."""
         if self._setting.target.device == CPU or not isinstance(answer, Failure):
             return False
         return answer.fault in (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 
     def close(self) -> None:
-        """Kill the process, if there is one, and start none again. Any thread may close it, while another calls."""
+        """Kill the process, if there is one, and start none again. Any thread may close the sandbox during a call."""
         self._closed = True
         self._end()
 
@@ -163,7 +163,7 @@ class Sandbox:
         self.close()
 
     def start(self) -> subprocess.Popen[str]:
-        """The process, started if need be; that it reads its modules is not waited for.
+        """The process, started if necessary, without waiting for its imports.
 
         Raises:
             _Died: the sandbox is closed.
@@ -182,10 +182,11 @@ class Sandbox:
             return self._running
 
     def _new(self) -> _Running:
-        # What libraries leave in TMPDIR when they are killed (PyTorch unpacks its archives there) goes with it.
+        # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
-        # A group of its own: Ctrl-C reaches only the process the person sees, which then ends this one. In the same
-        # session, so that where that one is killed while this one is halted, the system ends this one too.
+        # A process group of its own: Ctrl-C reaches only the process in the user's terminal, which then ends this
+        # one. In the same session, so that if that one is killed while this one is halted, the system ends this one
+        # too.
         process = subprocess.Popen(
             [*module_command("collage_evo.measure.process"), str(os.getpid()), scratch.name],
             stdin=subprocess.PIPE,
@@ -213,7 +214,7 @@ class Sandbox:
         self._end()
         if code == -signal.SIGALRM:
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
-        if code == -signal.SIGKILL:  # not by this program, which would not ask
+        if code == -signal.SIGKILL:  # not by this program, which would not send it
             return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
@@ -224,7 +225,7 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class _Running:
-    """A process, its temporary directory and what it said: whoever takes it out of the sandbox ends it."""
+    """A process, its temporary directory and its output; the code that removes it from the sandbox ends it."""
 
     process: subprocess.Popen[str]
     scratch: tempfile.TemporaryDirectory[str]
@@ -243,7 +244,7 @@ class _Running:
 
 
 class _Died(Exception):
-    """The measuring process ended by itself; ``failure`` says how."""
+    """The worker process ended by itself; ``failure`` is the reason."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(str(failure))

@@ -1,4 +1,4 @@
-"""How a session is timed: takes it loaded and fed, gives raw times; of a device's regions by the device's events."""
+"""Timing of a loaded session by the clock, and of a device's regions by the device's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings,
 
 @dataclass(frozen=True)
 class SingleSession:
-    """One session of a whole model, as :class:`collage_evo.runtime.crowd.Crowd` has several."""
+    """One session of a whole model, with the interface of :class:`collage_evo.runtime.crowd.Crowd`, which has
+    several."""
 
     session: Session
 
@@ -32,9 +33,9 @@ class SingleSession:
         self.session.feed(feeds)
 
     def measure(self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf) -> Timing:
-        """From host to host by the clock: copies to a device and from it, and waiting for it, are part of it.
+        """Time from host to host by the clock, including copies to and from a device and the wait for it.
 
-        Without warm-up a device is not warmed up either: somebody has just been at work on it.
+        Without warm-up runs the device is not warmed up either: the caller has just used it.
         """
         warm_s = _warm_s(self.session) if settings.warmup else 0.0
         return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
@@ -43,9 +44,9 @@ class SingleSession:
 def region_timer(
     session: Session, job: CostJob, graph: Graph, feeds: Mapping[str, Any], flush: Callable[[], Flush]
 ) -> Callable[[], Timing]:
-    """What times a region of ``graph`` as it is paid inside the model: weights cold, inputs warm.
+    """A timer of a region of ``graph`` at its cost inside the model: weights cold, inputs warm.
 
-    On a device without copies of inputs and outputs: what a border costs is measured apart.
+    On a device it excludes copies of inputs and outputs: borders are measured separately.
     """
     region = job.region
     widths = widths_of(*region.family, region.numerics)
@@ -66,7 +67,7 @@ def region_timer(
 def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2, most: int = 300) -> float:
     """Milliseconds that ``session.run`` takes beyond ``session.execute``: checks, and copies of inputs and outputs.
 
-    Both run in turns on the same inputs, at least three times; it is the median of the differences, and at least 0.
+    Both run alternately on the same inputs, at least three times; the result is the median difference, at least 0.
     """
     differences: list[float] = []
     begin = time.perf_counter()
@@ -80,7 +81,7 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
 
 
 def throttled(session: Session) -> bool:
-    """Whether the device that the session runs on, if any, is slower now than it could be."""
+    """Whether the session's device, if any, is slower now than it could be."""
     return session.device is not None and bool(session.device.health().throttled)
 
 

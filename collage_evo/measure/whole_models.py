@@ -1,4 +1,4 @@
-"""Judges and times whole models in a measuring process: takes a loaded program, gives raw times and errors."""
+"""Checking and timing of whole models in a worker process."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 
 class UncontendedTimer(Protocol):
-    """Times a session, again while others disturb it."""
+    """Times a session, and repeats that while it is contended."""
 
     def __call__(self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings) -> Timing: ...
 
 
 class WholeModels:
-    """What of a measuring process has to do with whole models.
+    """The part of a worker process that checks and times whole models.
 
     Args:
         setting: what all jobs share.
         target: with the cores of one session.
         shares: the cores of each session, where several run at once.
         references: reads the reference inputs and outputs when first needed.
-        judge: holds outputs against them.
-        exclusive: sees to it that who times does so alone.
-        undisturbed: times what has no anchor.
+        judge: compares outputs with them.
+        exclusive: the lock that makes timing exclusive.
+        uncontended: times whatever has no reference run.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class WholeModels:
         give_up_ms: float,
         placed: PlacementJob | None = None,
     ) -> Measured | Failure:
-        """Judge over the samples, check, time, and check again what the last timed run left.
+        """Judge over the samples, check, time, and check again the outputs of the last timed run.
 
-        ``exact``: in float32 throughout, so that more than the tolerance is a fault. ``placed``: of a placement, how
-        it is timed in a race; it is judged once it is timed, on all samples if it is not behind.
+        ``exact``: in float32 throughout, so that an error above the tolerance is a fault. ``placed``: for a
+        placement, how a race times it; it is judged after the timing, on all samples if it is not behind.
         """
         if isinstance(program, BuildFailure):
             return unbuilt(program)
@@ -120,7 +120,8 @@ class WholeModels:
     def _judged(
         self, session: Session, exact: bool, estimate: Estimate | None, near: bool
     ) -> tuple[float | Failure | None, bool]:
-        """What counts of a placement that is ``near`` the best, or not, and whether a part of the samples told it."""
+        """The error of a placement that is ``near`` the best or not, and whether only a part of the samples gave
+        it."""
         approximate = self._judge.roughly(session, exact) if estimate is None and not near else None
         if approximate is not None:
             return approximate, True
@@ -131,13 +132,13 @@ class WholeModels:
     def _timing(
         self, at_work: SingleSession | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
     ) -> Timing:
-        """Time what is ready to run, alone on this machine from here on."""
+        """Time sessions that are ready to run, with exclusive use of this machine from here on."""
         behind_ms = self._setting.policy.near_best * placed.best_ms if placed else math.inf
         if placed and placed.reference_run and isinstance(at_work, SingleSession):
             once = partial(self._against_reference_run, placed, at_work, timing, give_up_ms)
             try:
                 return once()
-            except ReferenceRunEnded:  # no fault of the placement's
+            except ReferenceRunEnded:  # not the placement's fault
                 self._reference_run = None
                 return once()
         self._exclusive.acquire_exclusive()
@@ -153,7 +154,7 @@ class WholeModels:
         return time_against(reference_run, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
 
     def _ready_reference_run(self, artifact: str, latency_ms: float) -> ReferenceRun:
-        """The anchor, loaded when it is first needed and kept."""
+        """The reference run, loaded when first needed and reused."""
         if self._reference_run is None or self._reference_run[0] != artifact:
             self._reference_run = artifact, self._loaded_reference_run(Path(artifact))
         loaded = self._reference_run[1]
@@ -171,5 +172,5 @@ class WholeModels:
 
 
 def unbuilt(failure: BuildFailure) -> Failure:
-    """What could not be compiled, as an answer."""
+    """The answer for a model that could not be compiled."""
     return Failure(Fault.BUILD, failure.reason)

@@ -1,4 +1,4 @@
-"""The files of one run that measuring processes read: a name for each, in its work directory."""
+"""Paths of the files of one run that worker processes read, in its work directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class WorkFiles:
-    """Files below ``directory``; some are not there in every run."""
+    """Files below ``directory``; not every run has all of them."""
 
     def __init__(self, directory: Path) -> None:
         self.original = directory / "original.onnx"

@@ -1,4 +1,4 @@
-"""What a measuring process does: takes a job, compiles, checks and times, gives the answer."""
+"""Job handlers of a worker process: they compile, check and time."""
 
 from __future__ import annotations
 
@@ -93,15 +93,17 @@ from collage_evo.target.slots import timing_slots, usable_cores
 from collage_evo.target.target import CPU
 
 LONG_TURN_S = 1.0
-"""A turn of a race that takes longer is not taken again."""
+"""A round of a race that takes longer is not repeated."""
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
-"""Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
+"""If more matches than this stay contended in every repeat, later ones are timed once, because repeats do not
+help."""
 
 
 class Worker:
-    """Does jobs one after the other, each with sessions of its own.
+    """Runs jobs one after the other, each with sessions of its own.
 
-    ``waiting`` is called while it waits for others; ``on_inherited`` hears each piece of another run before its use.
+    ``waiting`` is called while it waits for others; ``on_inherited`` is called with each piece of another run before
+    its use.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Worker:
         """The cores of each session, where several run at once."""
         self._target = replace(setting.target, cores=cores if setting.sessions == 1 else shares[0])
         self._on_inherited = on_inherited
-        self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
+        self._inherited: set[str] = set()  # pieces of other runs that the current job has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
         self._compiler = Compiler(self._target, cache, setting.files.ranges)
         self._judge = Judge(setting)
@@ -145,7 +147,7 @@ class Worker:
 
     @cached_property
     def near(self) -> Callable[[float], bool]:
-        """Whether the target's cores are near each other, for measurements on several of them."""
+        """Whether the target's cores are close to each other, for measurements on several of them."""
         cores = own_cores(self._target.threads)
         return CoreDistance(cores).near if cores else lambda wait_s: True
 
@@ -154,10 +156,10 @@ class Worker:
         self._on_inherited(key)
 
     def do(self, job: Job) -> Answer:
-        """Do one job. Expected failures are answers.
+        """Run one job. Expected failures are answers.
 
-        What is raised over pieces that another run built may be their fault: they are built again, and the job is
-        done once more. Where the process dies of them, the one that started it sees to that.
+        If the job raises after it used pieces that another run built, these may be the cause: they are rebuilt, and
+        the job is repeated once. If the process dies of them, its parent does the same.
         """
         self._inherited.clear()
         try:
@@ -175,7 +177,7 @@ class Worker:
             case BuildJob():
                 self._expect_any_backend()
                 region, began_s = job.region, _processor_s()
-                # What is compiled for a device may be tried on it, which somebody who times there must not notice.
+                # A compilation for a device may run there, which must not affect a process that times on it.
                 with self._exclusive.job() if device_of(*region.family) != CPU else self._exclusive.compiling():
                     piece = self._compiler.region(self.graph, region)
                 compiled = Compiled(_processor_s() - began_s)
@@ -189,7 +191,7 @@ class Worker:
             return self._timed(job)
 
     def _timed(self, job: TimedJob) -> Answer:
-        """Do a job that times something, alone on this machine from there on."""
+        """Run a job that times something, with exclusive use of this machine from there on."""
         match job:
             case CostJob():
                 self._expect_any_backend()
@@ -247,7 +249,7 @@ class Worker:
         return next(reversed(self._opened.values()))
 
     def _expect_any_backend(self) -> None:
-        """Settle all pools before the first library is loaded, be it only to compile."""
+        """Configure all thread pools before the first library is loaded, even if only to compile."""
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Measured | Failure:
@@ -280,14 +282,14 @@ class Worker:
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.contended)
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
-        """What is wrong with a piece, a region's ``model``, where NaN and infinity must not get lost."""
+        """The failure of a piece, a region's ``model``, where NaN and infinity must be preserved."""
         if not self._setting.keeps_nonfinite:
             return None
         names = (session.program.inputs, session.program.outputs)
         return self._judge.lost(session, nonfinite_references(model, feeds, names, self._target.threads))
 
     def _feeds(self, model: onnx.ModelProto, program: Program) -> dict[str, np.ndarray]:
-        """Values for the inputs of a region's ``model``: those that the first reference run had, else random ones."""
+        """Values for the inputs of a region's ``model``: those of the first reference run, else random ones."""
         own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
         known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
         return random_inputs(model, seed=1, values=known)
@@ -371,7 +373,7 @@ class Worker:
         return Measured(tuple(times), error.relative, error.max_abs)
 
     def _open(self, job: OpenJob) -> Opened | Failure:
-        references = self.references  # read now: they are no part of what serving takes
+        references = self.references  # read now: they are not part of what serving takes
         close_all(self._opened)
         peak, began = PeakMemory(), time.perf_counter()
         opened = self._opened[job.artifact] = OpenArtifact(Path(job.artifact), self._shares)
@@ -392,5 +394,5 @@ class Worker:
 
 
 def _processor_s() -> float:
-    """Seconds of processors that this process took so far, and those that it started and waited for."""
+    """Processor seconds of this process so far, and of the child processes that it waited for."""
     return sum(os.times()[:4])

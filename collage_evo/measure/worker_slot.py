@@ -1,4 +1,4 @@
-"""A timing slot with a measuring process on it: takes jobs one at a time, holds the cores until it is closed."""
+"""Worker slots: a timing slot with a worker process on it, and pools of these."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from collage_evo.target.slots import Slot, acquire_slot, timing_slots
 from collage_evo.target.target import CPU
 
 SLOT_TIMEOUT_S = 5.0
-"""How long a cluster's worker waits for cores that other workers of its machine hold."""
+"""Seconds that a cluster's worker waits for cores that other workers of its machine hold."""
 REFUSAL_REST_S = 0.3
-"""Pause of a worker that is left out before it hands a job back, so that the others get it."""
+"""Seconds that an excluded worker pauses before it returns a job, so that other workers get it."""
 SET_BY_DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
 """Set by Dask's nanny for its workers; a placement's threads must not depend on them."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
+    """Values that every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
 
     job: PlacementJob
     latency_ms: float
     margin: float
 
     def agrees(self, latency_ms: float) -> bool:
-        """Whether a worker that took so long (ms) may measure."""
+        """Whether a worker with this latency (ms) may measure."""
         return abs(latency_ms / self.latency_ms - 1) <= self.margin
 
 
 @dataclass(frozen=True)
 class PoolConfig:
-    """What every station of one pool measures with; it travels to the machines of a cluster."""
+    """Settings that every slot of one pool shares; they travel to the machines of a cluster."""
 
     setting: Setting
     cores: tuple[int, ...]
@@ -51,17 +51,18 @@ class PoolConfig:
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of cores of which a station holds one. A device is one slot, whatever the cores."""
+        """The groups of cores, of which each worker slot holds one. A device is one slot, whatever the number of
+        cores."""
         slots = timing_slots(self.cores, self.setting.target.threads * self.setting.sessions)
         return slots if self.setting.target.device == CPU else slots[:1]
 
 
 class WorkerSlot:
-    """One slot and one measuring process, taken with the first job and kept for the next. Not for several threads.
+    """One slot and one worker process, acquired with the first job and reused for the next. Not thread-safe.
 
     Args:
-        timeout_s: how long it waits for a free slot; without one it waits as long as it takes.
-        closing: set by another thread, it ends the wait.
+        timeout_s: how long it waits for a free slot; None waits without limit.
+        closing: an event that another thread sets to end the wait.
     """
 
     def __init__(self, timeout_s: float | None = None, closing: threading.Event | None = None) -> None:
@@ -77,7 +78,7 @@ class WorkerSlot:
         """Held while what it has is given to it or taken from it: it is closed by another thread than uses it."""
 
     def measure(self, job: Job, config: PoolConfig, expected: Expected | None) -> Reply[Any] | LeftOut:
-        """The reply to ``job``; or, after a pause, that this station may not measure, and why."""
+        """The reply to ``job``; or, after a pause, the reason why this slot may not measure."""
         if foreign := config.setting.target.foreign:
             return self._left_out(foreign)
         sandbox = self._sandbox_for(config)
@@ -101,12 +102,12 @@ class WorkerSlot:
     @property
     def name(self) -> str:
         """Machine, cores and process."""
-        slot = self._slot  # which another thread may close
+        slot = self._slot  # another thread may close it
         cores = slot.cores if slot is not None else ()
         return f"{socket.gethostname()}/{','.join(map(str, cores))}/{os.getpid()}"
 
     def close(self) -> None:
-        """End the process and let others have the cores."""
+        """End the process and release the cores."""
         with self._changing:
             sandbox, slot = self._sandbox, self._slot
             self._config = self._slot = self._sandbox = self._reference = None
@@ -120,7 +121,7 @@ class WorkerSlot:
         return LeftOut(self.name, why, took)
 
     def _sandbox_for(self, config: PoolConfig) -> Sandbox | None:
-        """The measuring process; None where no slot became free."""
+        """The worker process; None if no slot became free."""
         if self._sandbox is None or self._config != config:
             self.close()
             timeout_s = 0.0 if self._waited_for == config.slots else self._timeout_s
@@ -133,7 +134,7 @@ class WorkerSlot:
             made = Sandbox(config.setting, slot.cores, config.memory_bytes)
             with self._changing:
                 self._slot, self._sandbox, self._config = slot, made, config
-            if self._closing.is_set():  # by a thread that came before the cores did
+            if self._closing.is_set():  # set by another thread before the cores were free
                 self.close()
                 return None
             return made
@@ -141,7 +142,7 @@ class WorkerSlot:
 
 
 class WorkerPool:
-    """Stations that are opened as jobs need them and closed together, for good."""
+    """Worker slots that are opened as jobs need them and closed together, finally."""
 
     def __init__(self) -> None:
         self._idle: queue.LifoQueue[WorkerSlot] = queue.LifoQueue()
@@ -149,7 +150,7 @@ class WorkerPool:
         self._closing = threading.Event()
 
     def measure(self, config: PoolConfig, job: Job) -> Reply[Any] | LeftOut:
-        """``job``'s reply, from a station that is idle or a new one."""
+        """``job``'s reply, from an idle slot or a new one."""
         closed: Reply[Any] = Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
         if self._closing.is_set():
             return closed
@@ -165,20 +166,21 @@ class WorkerPool:
         return closed if self._closing.is_set() else reply
 
     def close(self) -> None:
-        """End all processes and free their cores. Whoever still waits for an answer gets one that does not count."""
+        """End all processes and free their cores. Pending calls get an answer that does not count."""
         self._closing.set()
         for worker_slot in self._all:
             worker_slot.close()
 
 
 class LocalPool:
-    """This machine's crew, and after it was closed a new one. A copy sent to another machine starts without."""
+    """This machine's worker pool, and a new one after it was closed. A copy sent to another machine starts without
+    one."""
 
     def __init__(self) -> None:
         self.worker_pool = WorkerPool()
 
     def close(self) -> None:
-        """End the crew's processes and free its cores."""
+        """End the pool's processes and free its cores."""
         self.worker_pool.close()
         self.worker_pool = WorkerPool()
 
@@ -187,7 +189,7 @@ class LocalPool:
 
 
 class _OfWorker:
-    """The one station that a worker process of a cluster has; its threads take turns."""
+    """The single worker slot of a cluster's worker process; its threads take turns."""
 
     def __init__(self) -> None:
         self._worker_slot: WorkerSlot | None = None
@@ -209,5 +211,5 @@ _of_worker = _OfWorker()
 
 
 def measure_on_worker(config: PoolConfig, expected: Expected | None, job: Job) -> Reply[Any] | LeftOut:
-    """What a cluster's worker does: ``job`` on its own station, refused where it disagrees with ``expected``."""
+    """The call of a cluster's worker: runs ``job`` on its own slot, and refuses if it disagrees with ``expected``."""
     return _of_worker.measure(config, expected, job)

@@ -1,17 +1,17 @@
-"""Compiles regions and whole models, and keeps what was compiled.
+"""Compilation of regions and whole models, with a cache on disk.
 
-What a batch of matches lacks is compiled first (``measure/builders.py``): in processes of their own, one a
-core, distinct regions once. Placements are compiled a few ahead of what is measured (``measure/compile_ahead.py``),
-and measured in the order in which they are ready; an engine of which a piece took long has half of these processes,
-so that others are not kept waiting. Pieces go by way of the cache on disk; a region that cannot be compiled is known
-by its reason for the rest of the run, one that hung or took too much memory after a second attempt. A cluster's
-workers compile what they are asked to measure.
+The pieces that a batch of matches lacks are compiled first (``measure/builders.py``): in separate processes, one a
+core, distinct regions once. Placements are compiled a few ahead of the measurement (``measure/compile_ahead.py``),
+and measured in the order in which they are ready; an engine with a slow piece may use half of these processes, so
+that other engines do not wait. Pieces pass through the cache on disk. The reason why a region cannot be compiled is
+remembered for the rest of the run; a build that hung or took too much memory gets a second attempt. A cluster's
+workers compile what they have to measure.
 
-Pieces lie in the cache with their digests and the run that built them (``measure/build/cache.py``). One of another
-run is read once more before it is used, and built again where it is not as it was put there. If the job then
-crashes or raises nevertheless, its pieces of other runs are built again and the job is done once more, before it
-counts against the backend: a cost is kept for good. That finds damage, not malice: pieces are code, so a cache that
-others may write into is refused before anything is read (``target/private.py``). A record lies in each piece's
-directory and not in one database, because the machines of a cluster write there over NFS. The whole is walked, to
-drop what is longest unused, only after a process has put a sixteenth of ``cache.max_gb``.
+The cache stores pieces with their digests and the run that built them (``measure/build/cache.py``). A piece of
+another run is verified before its first use, and rebuilt if its files changed. If the job then crashes or raises
+nevertheless, its pieces of other runs are rebuilt and the job is repeated once, before the failure counts against the
+backend: a recorded cost is permanent. That finds damage, not malice: pieces are code, so a cache that others may
+write into is refused before anything is read (``target/private.py``). Each piece's directory holds its own record,
+not one database, because the machines of a cluster write there over NFS. The whole cache is walked, to drop what is
+longest unused, only after a process has put a sixteenth of ``cache.max_gb``.
 """

@@ -1,4 +1,4 @@
-"""Compiled pieces on disk: takes what was built under a key, gives it back as long as it is what was put there."""
+"""Cache of compiled pieces on disk, by key, with verification of their files."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from collage_evo.errors import DamagedFile
 from collage_evo.files import reading
 
 SLACK = 1 / 16
-"""Share of the cache's bound that a process puts in before it looks again at all that is there, which takes long."""
+"""Share of the cache's bound that a process adds before it walks the whole cache again, which takes long."""
 FILES, RECORD = "files", "piece.json"
-"""What a piece's directory holds: the files that its backend wrote, and who built them with their digests."""
+"""Content of a piece's directory: the files that its backend wrote, and a record of the run and the digests."""
 
 
 @dataclass
 class PieceCache:
-    """Compiled pieces in a directory that runs share, bounded in size; the longest unused go first.
+    """Directory of compiled pieces that runs share, bounded in size; it evicts the least recently used.
 
-    A piece of another run is read once more before it is used, and one that is not as it was put there is forgotten.
-    That finds damage; who may write into the directory can run code, so it has to be the person's alone
+    A piece of another run is verified before its first use, and discarded if its files changed. That finds damage;
+    anyone who may write into the directory can run code, so it has to belong to the user exclusively
     (:func:`collage_evo.target.private.own_directory`).
 
     Attributes:
-        run: whose pieces are not read again; empty for nobody's.
-        on_inherited: hears the key of each piece that is given out and that another run built.
+        run: the run whose pieces are not verified again; empty for none.
+        on_inherited: called with the key of each returned piece that another run built.
     """
 
     directory: Path
@@ -40,12 +40,13 @@ class PieceCache:
     run: str = ""
     on_inherited: Callable[[str], None] = field(default=lambda key: None, compare=False, repr=False)
     _read: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Keys of pieces that this process has read."""
+    """Keys of pieces that this process has verified."""
     _added: float = field(default=math.inf, compare=False, repr=False)
-    """Bytes put since this process last looked at the whole cache."""
+    """Bytes added since this process last walked the whole cache."""
 
     def get(self, key: str) -> Path | None:
-        """The directory of the piece's files, now the most recently used; None where there is no such piece."""
+        """The directory of the piece's files, which becomes the most recently used; None if there is no such
+        piece."""
         path = self.directory / key
         try:
             os.utime(path)
@@ -62,10 +63,10 @@ class PieceCache:
         return path / FILES
 
     def _require_sound(self, path: Path) -> bool:
-        """Hold a piece's files against its record; gives whether this run built it.
+        """Compare a piece's files with its record; returns whether this run built it.
 
         Raises:
-            DamagedFile: they are not what was put there.
+            DamagedFile: the files changed.
         """
         with reading(path / RECORD, "build the piece again"):
             record = json.loads((path / RECORD).read_bytes())
@@ -79,7 +80,7 @@ class PieceCache:
         return own
 
     def put(self, key: str, built: Path) -> Path:
-        """Take over what was ``built`` in a :meth:`workdir`; when another process was first, its piece is as good."""
+        """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
         path = self.directory / key
         found = _describe(built)
         files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in found.items()}
@@ -107,15 +108,15 @@ class PieceCache:
         shutil.rmtree(built.parent, ignore_errors=True)
 
     def discard(self, key: str) -> None:
-        """Forget a piece, so that it is built again."""
+        """Remove a piece, so that it is built again."""
         work = Path(tempfile.mkdtemp(prefix="discarded-", dir=self.directory))
-        with contextlib.suppress(OSError):  # another process may have done it
+        with contextlib.suppress(OSError):  # another process may have removed it
             os.rename(self.directory / key, work / key)
         shutil.rmtree(work, ignore_errors=True)
         self._read.discard(key)
 
     def _trim(self, keep: str) -> None:
-        """Make room for what this process puts until it looks again."""
+        """Make room for what this process adds until its next walk."""
         entries = []
         for path in self.directory.iterdir():
             try:
@@ -133,7 +134,7 @@ class PieceCache:
 
 
 def _describe(directory: Path, sizes_only: bool = False) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 (empty if not asked for) of each file, by its name."""
+    """Size and SHA-256 (empty if not requested) of each file, by its name."""
     found: dict[str, tuple[int, str]] = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         digest = ""

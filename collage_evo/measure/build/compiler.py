@@ -1,4 +1,4 @@
-"""Compiles regions and whole models through their backends: takes nodes, gives pieces, kept on disk by content."""
+"""Compiler of regions and whole models through their backends, with results cached by content."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from collage_evo.target.target import Target
 class Compiler:
     """Builds for one target, through the cache.
 
-    ``ranges``: file of the calibrated ranges, read when a region has quantisers that need them.
+    ``ranges``: file of the calibrated ranges, which are read when a region has quantisers that need them.
     """
 
     target: Target
@@ -77,7 +77,7 @@ class Compiler:
         return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
 
     def model(self, graph: Graph, region: Region) -> onnx.ModelProto:
-        """What is compiled for ``region``.
+        """The ONNX model that is compiled for ``region``.
 
         Raises:
             InputError: its quantisers or rewrites do not fit.
@@ -85,7 +85,7 @@ class Compiler:
         return self._content(graph, region)[1]()
 
     def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
-        """What tells the region's model from others, and the model."""
+        """The content that identifies the region's model in the cache, and the model."""
         ranges = self._ranges if region.numerics else None
         data = Data(ranges, get_backend(region.backend).quantisers(region.variant))
         edited = EditedRegion(graph, region.nodes, region.edits, data)
@@ -105,9 +105,9 @@ class Compiler:
         return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
-        """Compile a person's own model, untouched, as one piece of one backend.
+        """Compile the user's model, unchanged, as one piece of one backend.
 
-        An output that is an input is none of the piece's: the program has it.
+        The piece excludes outputs that are inputs: the program passes them through.
         """
         given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         made = [declared_tensor(value.name, value.type) for value in model.graph.output]
@@ -158,7 +158,7 @@ class Compiler:
 
 
 def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> str:
-    """Why a backend takes no piece of these inputs and outputs, where some are not static; empty if it does."""
+    """Why a backend cannot take a piece with these inputs and outputs, some of them not static; empty if it can."""
     backend = get_backend(name)
     open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
     if open_ and not isinstance(backend, TakesOpenShapes):
