@@ -1,4 +1,4 @@
-"""The last word: takes placements that looked best, gives the answer, measured against every baseline in one race."""
+"""The final decision: races the best placements against every baseline and returns the answer."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from collage_evo.policy import DEFAULT_POLICY, Policy
 
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
 RUNS = 40
-"""Of the slowest that is left in the race: at least so long may it take."""
+"""Timed runs of the slowest remaining contestant that the race has time for at least."""
 MOST_BASELINES = 2
-"""That race besides the libraries with their defaults: each makes rounds longer, and so fewer."""
+"""Baselines in the race in addition to the libraries with their defaults: each makes rounds longer, and so fewer."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What won.
+    """Result of the final race.
 
-    ``answer`` names the artifact that is given out: a candidate that beat every single backend, the whole interval
-    of its speedup over each above 1; else what was the answer before, or the best single backend. ``speedup`` is over
-    the best single backend; where the answer is that backend itself it is 1 by definition and ``candidate_speedup``
-    tells what the best candidate reached.
+    ``answer`` names the published artifact: a candidate that beat every single backend, the whole interval of its
+    speed-up over each above 1; else the answer before, or the best single backend. ``speedup`` is over the best
+    single backend; if the answer is that backend itself it is 1 by definition and ``candidate_speedup`` is the best
+    candidate's.
     """
 
     answer: str
@@ -48,22 +48,22 @@ class Verdict:
 
 @dataclass(frozen=True)
 class FinalSettings:
-    """When the final race is over."""
+    """Stopping rules of the final race."""
 
     stopping: Stopping = field(default_factory=Stopping)
     seconds: float = math.inf
-    """From the first round: none begins that would end later, once everybody has had the fewest. A slow model has as
-    many as ``RUNS`` runs take."""
+    """Time limit from the first round: no round begins that would end later, once each contestant has the fewest. A
+    slow model gets the time of ``RUNS`` runs."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Who may be the answer still, by the rounds so far.
+    """Contestants that may still be the answer, by the rounds so far.
 
-    A candidate has to beat all of its rivals: the baselines that may be the best, and ``incumbent``, what was the
-    answer before, which is one of either. That needs no correction for their number (intersection-union test, Berger,
-    Technometrics 24, 1982); the number of candidates is in ``stopping``. ``shown`` run the fewest rounds, to be
-    compared with, and are never the answer.
+    A candidate has to beat all of its rivals: the baselines that may be the best, and ``incumbent``, the answer
+    before, which is one of either. That needs no correction for their number (intersection-union test, Berger,
+    Technometrics 24, 1982); the number of candidates is in ``stopping``. ``shown`` run the fewest rounds, for
+    comparison, and are never the answer.
     """
 
     race: Race
@@ -91,9 +91,10 @@ class Standing:
         return self._fastest_first(self.candidates)
 
     def rivals(self, candidate: str) -> list[str]:
-        """Whom ``candidate`` has to beat: the best baseline, those that may be the best still, and the incumbent.
+        """Contestants that ``candidate`` has to beat: the best baseline, those that may still be the best, and the
+        incumbent.
 
-        A baseline that is slow by its own rounds is none, so that its noise holds nobody up.
+        A baseline that is slow by its own rounds is excluded, so that its noise delays no decision.
         """
         best = self.best
         near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
@@ -105,10 +106,11 @@ class Standing:
         return all(self._beats(candidate, rival) for rival in self.rivals(candidate))
 
     def stays(self) -> Sequence[str]:
-        """Who goes on: nobody once the fastest candidate won, or the best single backend is told without one.
+        """Contestants of the next round: none once the fastest candidate won, or the best single backend is known
+        without one.
 
-        A baseline leaves that is not likely to be faster than the best one, a candidate that is not likely to be
-        faster than some rival. An incumbent stays as long as somebody may beat it.
+        A baseline leaves that is unlikely to be faster than the best one, a candidate that is unlikely to be faster
+        than some rival. An incumbent stays as long as a contestant may beat it.
         """
         if not self.singles:
             return ()
@@ -122,7 +124,7 @@ class Standing:
         return [best, *near, *likely, *held, *shown] if likely or near or shown else ()
 
     def verdict(self) -> Verdict:
-        """Who is the answer after the last round.
+        """The result after the last round.
 
         Raises:
             InputError: no baseline is left, or there were candidates and all failed.
@@ -169,15 +171,15 @@ def decide(
     incumbent: str = "",
     defaults: Sequence[Baseline] = (),
 ) -> Verdict:
-    """Race ``candidates`` and ``baselines`` until it is known who is the fastest, or time is over.
+    """Race ``candidates`` and ``baselines`` until the fastest is known, or time is over.
 
-    When time is over depends on what rounds take, never on how anybody did, so that few rounds are as honest as many;
-    they are less sharp: a candidate that is not proved faster is not the answer. What the search measured is no
-    evidence here: a placement races because its times there were the least of many, so that they are too short.
+    The time limit depends on the length of rounds, never on results, so that few rounds are as honest as many; they
+    are less sharp: a candidate that is not proved faster is not the answer. The search's measurements are no evidence
+    here: a placement races because its times there were the least of many, so that they are too short.
 
     Args:
         incumbent: the one of them that was the answer before: it stays the answer unless it is beaten.
-        defaults: libraries with their defaults, which all race, so that the ratios to them are of this race too;
+        defaults: libraries with their defaults, which all race, so that the ratios to them come from this race too;
             those that are none of ``baselines`` may not be the answer.
     """
     rivals = contenders(baselines, incumbent, settings.stopping.policy)
@@ -206,10 +208,10 @@ def _slowest_ms(race: Race, names: Sequence[str]) -> float:
 def contenders(
     baselines: Sequence[Baseline], incumbent: str = "", policy: Policy = DEFAULT_POLICY
 ) -> dict[str, Path]:
-    """The fastest ``MOST_BASELINES`` that may be the best, and the one that was the answer before.
+    """The fastest ``MOST_BASELINES`` that may be the best, and the answer before.
 
-    One a little slower than the best may be the best: it was timed in another minute than that one, and where others
-    disturbed either's time, that says less still.
+    One that was a little slower may be the best: it was timed in another minute, and under contention the times are
+    less reliable still.
     """
     runnable = [b for b in baselines if b.outcome.latency_ms is not None]
     best = min(runnable, key=_latency_ms)

@@ -1,4 +1,4 @@
-"""Each single backend on the person's own model: gives an artifact and a latency, or the reason for none."""
+"""Baselines: each single backend on the user's model, with an artifact and a latency, or the reason for none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
-"""How one is timed that takes turns afterwards."""
+"""Timing settings of a baseline that races afterwards."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -39,23 +39,23 @@ class Baseline:
     artifact: Path
     outcome: Outcome
     target: str = ""
-    """Digest of the target that it was measured on."""
+    """Digest of the target of the measurement."""
     exact: bool = True
     """Whether it computes in float32 throughout."""
 
     def keeps(self, budget: float) -> bool:
-        """Whether it runs and may be the answer where that may be off by ``budget``; in float32 it always may."""
+        """Whether it runs and may be the answer for an error budget of ``budget``; in float32 it always may."""
         error = self.outcome.error
         return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
 
     @property
     def out_of_time(self) -> bool:
-        """Whether it was not tried because the time for baselines was over."""
+        """Whether the time limit for baselines prevented its measurement."""
         return self.outcome.failure is not None and self.outcome.failure.fault is Fault.NO_TIME
 
 
 def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
-    """Those that ran: ms by backend and variant."""
+    """Latencies in ms of the successful ones, by backend and variant."""
     return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
 
 
@@ -69,16 +69,16 @@ def measure_baselines(
     seconds: float = math.inf,
     far: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
-    """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
+    """Measure every backend in each variant that the setting allows, each in a process of its own.
 
     Those that run most models well come first, on the target's device before the host, in float32 before lower
-    precisions, and then the others alike; whenever it is the turn of the next of these groups, ``on_turn`` hears what
-    was found by then. One that is far behind the best before it, as the policy says, has the latency of the few runs
-    it made (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as
-    the best in float32, or of any precision that keeps the budget for one in a lower precision. After ``seconds``
-    only those that run most models well are tried, and another that is not done by then is ended, unless nothing ran
-    yet. A last resort is measured where nothing before it is right in float32. What is known to be ``far`` behind is
-    not tried, for that reason.
+    precisions, and then the others in the same order; before each of these groups but the first, ``on_turn`` is
+    called with the results so far. One that is far behind the best before it, by the policy, has the latency of the
+    few runs it made (one, where a run takes long; none, where it was ended during the first), and a reason: the best
+    in float32 counts, or for one in a lower precision that of any precision within the budget. After ``seconds`` only
+    those that run most models well are tried, and another that is unfinished by then is ended, unless nothing ran
+    yet. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind are not
+    tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -101,7 +101,7 @@ def measure_baselines(
             if left_s <= 0:
                 why = _OVER
             if reason := far.get((backend.name, variant.name)):
-                why = Failure(Fault.KNOWN, reason)  # which says nothing of the backend's other variants
+                why = Failure(Fault.KNOWN, reason)  # concerns this variant only, not the backend's other ones
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:
@@ -116,10 +116,10 @@ def measure_baselines(
 def measure_as_it_comes(
     backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
 ) -> tuple[Baseline, ...]:
-    """Each single library on the person's own model with its own settings but for the number of threads.
+    """Measure each library on the user's model with its own settings except for the number of threads.
 
-    Those that run most models well come first; what is far behind the best before it, as the policy says,
-    has the latency of few runs, or none.
+    Those that run most models well come first; one that is far behind the best before it, by the policy, has the
+    latency of few runs, or none.
     """
     found: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
@@ -135,7 +135,7 @@ def measure_as_it_comes(
 
 
 def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
-    """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
+    """Measure one backend in one variant with a few runs, and write ``artifact``."""
     with pool.uncontended() as cores:
         return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
 
@@ -150,8 +150,8 @@ def _in_own_process(
     best_ms: float,
     seconds: float = math.inf,
 ) -> Outcome:
-    """What one backend takes in a process of its own, where the best before it takes ``best_ms``; and why it was
-    given up, if it was. The process is ended after ``seconds`` without an answer."""
+    """Measure one backend in a process of its own, where the best before it takes ``best_ms``; also returns why it
+    was given up, if it was. The process is ended after ``seconds`` without an answer."""
     with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
         give_up_ms = pool.setting.policy.single_give_up * best_ms
         job = WholeJob(backend.name, variant.name, str(artifact), timing, give_up_ms)
@@ -164,14 +164,14 @@ def _in_own_process(
 
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
-    """Who is measured, in order."""
+    """Backends and variants in the order of their measurement."""
     device, largest = setting.target.device, setting.limits.measured
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
     return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
 
 
 def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
-    """The group of a variant where ``device`` is the target: groups come in the order of these."""
+    """The group of a variant where ``device`` is the target: groups sort in the order of measurement."""
     return variant.last_resort, not backend.runs_any_model(variant), variant.device != device, not variant.exact
 
 
@@ -189,9 +189,9 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hop
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:
-    """Backends that run the person's model with its shapes left open; latency is that of first runs.
+    """Measure backends that run the user's model with open shapes; the latency is that of first runs.
 
-    Where none of ``backends`` does, any other that is usable here may.
+    If none of ``backends`` does, any other that is usable here may.
     """
     names = {backend.name for backend in backends}
     target = pool.setting.target
@@ -212,7 +212,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
 
 
 def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
-    """Which of ``measured`` runs inputs of any other shapes, in one line."""
+    """One line that names which of ``measured`` runs inputs of any other shapes."""
     if best is not None:
         return f"inputs of any other shapes run in {best.name}"
     why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)
@@ -220,13 +220,12 @@ def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> st
 
 
 def read_baselines(saved: Path, directory: Path, target: Target | None = None) -> tuple[Baseline, ...]:
-    """What :func:`write_baselines` wrote, the artifacts being in ``directory``.
+    """Read the file of :func:`write_baselines`; the artifacts are in ``directory``.
 
-    Nothing where there is no file, or where any was measured on another target than ``target``: its code may not run
-    here.
+    Empty if there is no file, or if any was measured on another target than ``target``: its code may not run here.
 
     Raises:
-        DamagedFile: it holds something else.
+        DamagedFile: its content is something else.
     """
     if not saved.exists():
         return ()
@@ -235,13 +234,13 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
 
 
 def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
-    """Keep what was measured, whole or not at all."""
+    """Write measured baselines atomically."""
     named = tuple(replace(baseline, artifact=Path(baseline.artifact.name)) for baseline in found)
     write_json(saved, tuple[Baseline, ...], named, indent=1)
 
 
 def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
-    """The fastest baseline that keeps ``budget``; by default, of those in float32.
+    """The fastest baseline within ``budget``; by default, of those in float32.
 
     Raises:
         UnavailableError: no backend runs the whole model; the message gives each one's reason.
@@ -256,7 +255,7 @@ def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
 def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
     """The one with the least geometric mean of latencies over the profiles, each with its own measurements.
 
-    None where no backend runs the open model in all of them.
+    None if no backend runs the open model in all of them.
     """
     logs: dict[str, list[float]] = {}
     for fallback in (fallback for profile in measured for fallback in profile):

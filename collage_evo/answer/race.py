@@ -1,4 +1,4 @@
-"""Comparisons that decide: takes artifacts, gives paired times of rounds that each load everybody anew."""
+"""Race of artifacts: paired sample batches in rounds that each load all contestants anew."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
 
 LAYOUT = 0.005
-"""Standard deviation of a latency's logarithm by where the model lies in memory."""
+"""Standard deviation of a latency's logarithm over placements of the model in memory."""
 _OF_MEDIAN = math.pi / 2
 """Variance of a median over that of a mean."""
 MAX_REPEATS = 14
-"""Of bursts in a round: large models have fewer, two at least, since a round has its time."""
+"""Maximum of repeats in a round: large models have fewer, at least two, since a round has a time limit."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What serving an artifact takes in a process of its own: time to load it, and the most memory of it.
+    """Cost of serving an artifact in a process of its own: time to load it, and its peak memory.
 
-    ``notes``: what of it does not run as well as it might, and why.
+    ``notes``: parts of it that run worse than they could, and why.
     """
 
     load_ms: float
@@ -44,10 +44,10 @@ class Serving:
 
 @dataclass(frozen=True)
 class Race:
-    """Bursts by contestant, round and lap; those that could not run, and why; what serving the others takes.
+    """Sample batches by contestant, round and repeat; failures; and the serving cost of the others.
 
-    Who left a race early has fewer rounds, the first ones. ``seconds``: from the first round's beginning to the last
-    one's end.
+    A contestant that left a race early has fewer rounds, the first ones. ``seconds``: from the first round's
+    beginning to the last one's end.
     """
 
     rounds: Mapping[str, tuple[tuple[SampleBatch, ...], ...]]
@@ -61,7 +61,8 @@ class Race:
         return max(map(len, self.rounds.values()), default=0)
 
     def over(self, seconds: float) -> bool:
-        """Whether everybody had the fewest rounds, and one more would end later than ``seconds`` after the first."""
+        """Whether each contestant had the fewest rounds, and one more would end later than ``seconds`` after the
+        first."""
         return self.length >= FEWEST and self.seconds * (1 + 1 / self.length) > seconds
 
     def timing(self, name: str) -> Timing:
@@ -69,23 +70,24 @@ class Race:
         return Timing(tuple(ms for repeats in self.rounds[name] for batch in repeats for ms in batch))
 
     def logs(self, rival: str, name: str) -> list[float]:
-        """Logarithm of how many times as fast as ``rival`` ``name`` is, in each round of both."""
+        """Logarithm of the speed-up of ``name`` over ``rival``, in each round of both."""
         return [log_ratio(*both) for both in zip(self.rounds[rival], self.rounds[name], strict=False)]
 
     def expected(self, rival: str, name: str) -> float:
-        """The variance that a round of :meth:`logs` is expected to have, by how far its laps are apart."""
+        """The expected variance of a round of :meth:`logs`, from the spread of its repeats."""
         both = zip(self.rounds[rival], self.rounds[name], strict=False)
         return expected_variance([log_ratios(*repeats) for repeats in both])
 
     def ratio(self, rival: str, name: str, significance: float) -> Ratio:
-        """How many times as fast as ``rival`` ``name`` is."""
+        """The speed-up of ``name`` over ``rival``."""
         return Ratio.of(self.logs(rival, name), significance, self.expected(rival, name))
 
 
 def expected_variance(rounds: Sequence[np.ndarray]) -> float:
-    """Of the median over laps: what noise from lap to lap adds to it, and where two models lie in memory.
+    """Expected variance of the median over repeats: from noise between repeats, and from the place of two models in
+    memory.
 
-    Laps that something else hit are as far off as they like, so of four and more the median deviation counts.
+    Contention can shift single repeats by any amount, so with four and more the median deviation counts.
     """
     repeats = min(map(len, rounds), default=0)
     if repeats < 2:
@@ -98,18 +100,19 @@ def expected_variance(rounds: Sequence[np.ndarray]) -> float:
 
 
 def _deviation(values: np.ndarray) -> float:
-    """The standard deviation of normal values, by their median deviation."""
+    """The standard deviation of normal values, from their median deviation."""
     numbers: list[float] = values.tolist()  # a few: NumPy's median takes ten times as long
     middle = median(numbers)
     return 1.4826 * median(abs(one - middle) for one in numbers)
 
 
 class RaceRunner:
-    """Where contestants run one at a time on the same cores. Use as a context manager: leaving it ends them all.
+    """Runs contestants one at a time on the same cores. Use as a context manager: its exit ends their processes.
 
-    On one thread all are loaded in one process, and neighbouring bursts are microseconds apart. The pools of two
-    libraries on several threads slow each other down in one process, so there each contestant has its own. So has it
-    where one process fails, which tells who is to blame. ``failed`` says why one who failed is out.
+    On one thread all are loaded in one process, and neighbouring batches are microseconds apart. The pools of two
+    libraries on several threads slow each other down in one process, so there each contestant has its own. So it does
+    after a common process failed, which then shows the contestant at fault. ``failed`` has the reason for each
+    contestant that failed and is excluded.
     """
 
     def __init__(
@@ -122,10 +125,10 @@ class RaceRunner:
         self.serving: dict[str, Serving] = {}
 
     def check(self) -> None:
-        """Load each in a process of its own, and check what it computes."""
+        """Load each in a process of its own, and check its outputs."""
         self._sandboxes = {name: self._sandbox() for name in self._artifacts}
         for sandbox in self._sandboxes.values():
-            sandbox.start()  # they read their modules side by side
+            sandbox.start()  # they import their modules in parallel
         for name in self._artifacts:
             opened = self._sandboxes[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
             if isinstance(opened, Failure):
@@ -138,15 +141,16 @@ class RaceRunner:
             self.start_sandboxes(self._sandboxes)
 
     def start_sandboxes(self, names: Collection[str]) -> None:
-        """Give ``names`` processes to run in, that have loaded nothing yet."""
+        """Start processes for ``names`` that have loaded nothing yet."""
         one = self._sandbox()
         self._sandboxes = {name: self._sandbox() if self._apart else one for name in names}
 
     def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
-        """Load ``names`` anew, in random order and elsewhere in memory, and let them run by laps; who fails is out.
+        """Load ``names`` anew, in random order and elsewhere in memory, and run all repeats; failing contestants are
+        excluded.
 
-        Where a model lies in memory decides some tenths of a percent for as long as it lies there, so that laps are
-        no independent values, and rounds are.
+        A model's place in memory decides some tenths of a percent for as long as it stays there, so that repeats are
+        not independent values, but rounds are.
         """
         while True:
             apart, began = self._apart, time.monotonic()
@@ -163,7 +167,7 @@ class RaceRunner:
                 sandbox.close()
 
     def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
-        """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
+        """The order of a repeat: random, and then reversed, so that a drift affects all alike."""
         # A third of each batch was dropped.
         repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
         repeats = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
@@ -172,7 +176,8 @@ class RaceRunner:
         return [name for order in orders for name in (*order, *reversed(order))]
 
     def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[SampleBatch]]:
-        """A burst of each of ``names`` in turn, by name; what follows in one process is asked for at once."""
+        """Run a sample batch of each of ``names`` in turn, by name; consecutive ones in one process make one
+        request."""
         found: dict[str, list[SampleBatch]] = {}
         for sandbox, group in itertools.groupby(names, key=self._sandboxes.get):
             together = [name for name in group if name not in self.failed]
@@ -192,7 +197,7 @@ class RaceRunner:
         return found
 
     def _part(self) -> None:
-        """Give everybody a process of its own from now on."""
+        """Give each contestant a process of its own from now on."""
         for sandbox in {id(sandbox): sandbox for sandbox in self._sandboxes.values()}.values():
             sandbox.close()
         self._apart = True
@@ -223,14 +228,14 @@ def race(
     rounds: int,
     still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
 ) -> Race:
-    """Let ``artifacts`` race for at most ``rounds`` rounds.
+    """Race ``artifacts`` for at most ``rounds`` rounds.
 
     Args:
         artifacts: by contestant.
-        pool: whose setting and first cores are used.
+        pool: its setting and first cores are used.
         rounds: the most rounds.
-        still: told the race so far after each round, says who goes on; with nobody left the race is over. By default
-            all go on.
+        still: called with the race so far after each round, returns the contestants of the next; the race ends
+            when it returns none. By default all go on.
     """
     taken: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:

@@ -1,14 +1,14 @@
-"""Group sequential test of a race: intervals of a ratio that hold however often one looks.
+"""Group sequential test of a race: intervals of a ratio that hold for any number of looks.
 
 A group sequential test in the manner of Pocock (Biometrika 64, 1977): every look has the same nominal significance,
-so small that all looks together err as seldom as they say. The intervals are the repeated confidence intervals of
+so small that all looks together have the stated error rate. The intervals are the repeated confidence intervals of
 Jennison and Turnbull (Journal of the Royal Statistical Society B 51, 1989). A candidate that is not worth more rounds
 is given up by a rule of its own, which does not bind: ignoring it leaves the rate of false alarms as it is.
 
-Three rounds tell little of their own variance: Student's t with two degrees of freedom needs ten standard errors. So
+Three rounds estimate their own variance badly: Student's t with two degrees of freedom needs ten standard errors. So
 the variance is moderated (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004): that of the
-rounds is pooled with one that laps inside the rounds and the known effect of a model's place in memory let expect,
-which counts as much as ``PRIOR`` degrees of freedom (``benchmarks/stopping.py`` compares weights).
+rounds is pooled with one expected from repeats inside the rounds and from the known effect of a model's place in
+memory, which counts as much as ``PRIOR`` degrees of freedom (``benchmarks/stopping.py`` compares weights).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LOOKS = (3, 6, 10, 16, 22, 28)
 PRIOR = 2
 """Degrees of freedom of the expected variance. With 4 a ratio that shifts between rounds wins 5 % of races of equals.
 Without any, a candidate 1.7 times as fast needs six rounds, and of those 1.1 times as fast 82 % win in four rounds
-instead of 94 % (simulated: laps with 1 % of noise, two a round)."""
+instead of 94 % (simulated: repeats with 1 % of noise, two a round)."""
 FEWEST = 3
-"""Rounds before somebody is given up, and whatever time they take."""
+"""Rounds before a contestant is given up, and minimum of every race, whatever time they take."""
 RACES = 100_000
-"""Simulated for the nominal significance, whose standard error is then under 2 % of itself."""
+"""Simulated races for the nominal significance, whose standard error is then under 2 % of itself."""
 
 
 def mean_interval(
@@ -44,7 +44,7 @@ def mean_interval(
     Args:
         logs: logarithms of a ratio, one a round.
         significance: of the look.
-        expected: the variance that a round is expected to have; with None the rounds alone tell it.
+        expected: the variance that a round is expected to have; with None the rounds are the only estimate.
     """
     if len(logs) < 2:
         return -math.inf, math.inf
@@ -57,7 +57,7 @@ def mean_interval(
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast: the geometric mean over rounds, Student's interval of it, and the rounds' ratios."""
+    """A speed-up: the geometric mean over rounds, Student's interval of it, and the rounds' ratios."""
 
     estimate: float
     low: float
@@ -68,7 +68,8 @@ class Ratio:
     def of(
         cls, logs: Sequence[float], significance: float = 1.0 - LEVEL, expected: float | None = None
     ) -> Ratio:
-        """From the logarithms of the rounds' ratios; ``significance`` and ``expected`` as :func:`mean_interval`."""
+        """Computed from the logarithms of the rounds' ratios; ``significance`` and ``expected`` as in
+        :func:`mean_interval`."""
         low, high = mean_interval(logs, significance, expected)
         high = math.exp(high) if high < math.inf else math.inf
         return cls(math.exp(float(np.mean(logs))), math.exp(low), high, tuple(map(math.exp, logs)))
@@ -81,9 +82,9 @@ class Ratio:
 def nominal_significance(looks: tuple[int, ...], level: float) -> float:
     """Significance of each of several ``looks``, which are numbers of rounds, at a race of equals.
 
-    Moderated t after each round depends on nothing but chance where both sides are the same, rounds are normal and
-    their variance is distributed about the expected one as the prior has it. So its smallest significance over a race
-    is found by simulating races. (Tables hold it for known variances only.)
+    If both sides are equal, rounds are normal and their variance is distributed about the expected one by the prior,
+    the moderated t after each round depends on chance only. So its smallest significance over a race is found by
+    simulating races. (Tables hold it for known variances only.)
     """
     at, rng = np.array(looks), np.random.default_rng(0)
     values = rng.standard_normal((RACES, looks[-1])) * np.sqrt(PRIOR / rng.chisquare(PRIOR, (RACES, 1)))
@@ -95,32 +96,32 @@ def nominal_significance(looks: tuple[int, ...], level: float) -> float:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a race of at most ``rounds`` rounds between ``candidates`` and a rival is over.
+    """Stopping rules of a race of at most ``rounds`` rounds between ``candidates`` and a rival.
 
-    Values are logarithms of how many times as fast as the rival a candidate was, one a round. With several candidates
-    each test is as much stricter as there are (Bonferroni), so that all of them together err as seldom as one.
+    Values are logarithms of the speed-up of a candidate over the rival, one a round. With several candidates each
+    test is stricter by their number (Bonferroni), so that all of them together err as rarely as one.
     """
 
     rounds: int = LOOKS[-1]
     candidates: int = 1
     policy: Policy = DEFAULT_POLICY
-    """How sure one has to be, and who is not worth more rounds."""
+    """The confidence that a win needs, and the threshold at which a candidate is not worth more rounds."""
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Rounds after which it may be won; where time is over earlier, one look then takes the next one's place."""
+        """Rounds after which a race may be won; if time is over earlier, that look replaces the next one."""
         return (*(look for look in LOOKS if look < self.rounds), self.rounds)
 
     @property
     def significance(self) -> float:
-        """Of a single look; see :func:`mean_interval`."""
+        """Significance of a single look; see :func:`mean_interval`."""
         return nominal_significance(self.looks, 1.0 - (1.0 - self.policy.race_level) / self.candidates)
 
     def won(self, logs: Sequence[float], expected: float | None = None) -> bool:
-        """The candidate is faster, asked at a look; ``expected`` as :func:`mean_interval`."""
+        """Whether the candidate is faster, at a look; ``expected`` as in :func:`mean_interval`."""
         return mean_interval(logs, self.significance, expected)[0] > 0.0
 
     def given_up(self, logs: Sequence[float], expected: float | None = None) -> bool:
-        """It is not likely any more that the candidate is faster by so much that it is worth more rounds."""
+        """Whether the candidate is unlikely to be faster by a margin that is worth more rounds."""
         most = math.log1p(self.policy.race_worth)
         return len(logs) >= FEWEST and mean_interval(logs, 2 * self.policy.race_missed, expected)[1] < most
