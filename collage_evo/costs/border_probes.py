@@ -1,4 +1,4 @@
-"""Random cuts of the model between engines: placements whose times tell what borders cost."""
+"""Border probes: random cuts of the model between engines, whose times determine the cost of borders."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.search.encoding import find_cover, place
 
 MAX_PROBES = 5
-"""A border is a small difference between large times: of one cut alone it would be lost in the noise."""
+"""Borders per probe. A border is a small difference between large times: a single cut would be lost in the noise."""
 
 
 def random_probes(space: SearchSpace, engines: Sequence[Engine], rng: Random) -> Iterator[Placement]:
-    """Placements of the whole model, cut across at random, with neighbouring parts on different ``engines``."""
+    """Placements of the whole model, cut at random, with neighbouring parts on different ``engines``."""
     count = len(space.graph.nodes)
     seen = set()
     for _ in range(20 * count):  # small models have few
@@ -33,19 +33,20 @@ def random_probes(space: SearchSpace, engines: Sequence[Engine], rng: Random) ->
 
 
 def whole_on(space: SearchSpace, engine: Engine) -> Placement | None:
-    """The whole model on ``engine``, and on others of its family what it does not take."""
+    """The whole model on ``engine``, and on others of its family the nodes that it does not support."""
     return _placed(space, [(engine, (0, len(space.graph.nodes)))])
 
 
 def _placed(space: SearchSpace, spans: Sequence[tuple[Engine, tuple[int, int]]]) -> Placement | None:
-    """Nodes from one number to another on an engine each, as far as it takes them."""
+    """Place ranges of node numbers on an engine each, as far as it supports them."""
     wanted = {node: (engine, span) for engine, span in spans for node in range(*span)}
     cover = find_cover(space, lambda node: _wishes(space, node, *wanted[node]))
     return None if cover is None else place(cover, space)
 
 
 def _wishes(space: SearchSpace, node: int, engine: Engine, span: tuple[int, int]) -> list[int]:
-    """What ``node`` may choose from: matches of ``engine`` inside ``span`` first, then of its family, large ones."""
+    """The choices of ``node`` in order: matches of ``engine`` inside ``span`` first, then of its family, large ones
+    first."""
     begin, end = span
     family = space.cost.family(engine)
 
@@ -58,9 +59,9 @@ def _wishes(space: SearchSpace, node: int, engine: Engine, span: tuple[int, int]
 
 
 def sides_of(space: SearchSpace, placement: Placement) -> Sides:
-    """Where tensors cross: for each family how many sides of its regions' borders, and their bytes.
+    """Tensor crossings: for each family the number of sides of its regions' borders, and their bytes.
 
-    An engine that is not its family has more of its own, at its borders inside a region too.
+    An engine that differs from its family has additional ones, at its borders inside a region too.
     """
     found: dict[Engine, tuple[float, float]] = {}
     for crossing in crossings(space.flows, placement):
@@ -79,7 +80,8 @@ def sample_of(
     measured_ms: float,
     contended: bool,
 ) -> BorderSample:
-    """What ``placement`` costs at borders beyond ``whole_models``: the engines' own cost of the whole model."""
+    """The cost of ``placement`` at borders beyond ``whole_models``, which contain the engines' own cost of the whole
+    model."""
     sides = dict(sides_of(space, placement))
     inner = 0.0
     for match in (match for region in placement.regions for match in region.matches):

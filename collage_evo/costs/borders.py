@@ -1,7 +1,7 @@
-"""Costs of borders: takes placements measured whole, gives what entering and leaving an engine costs.
+"""Costs of borders, fitted to placements measured as whole models.
 
-What a placement takes beyond the kernels in it is the price of its borders, taken as linear in the bytes of each
-tensor that is handed on.
+The time of a placement beyond its kernels is the price of its borders, taken as linear in the bytes of each tensor
+that crosses one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Engine
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
 UNSURE = Border(0.015, 0.1)
-"""Standard deviations of what borders are expected to cost."""
+"""Standard deviations of the prior on border costs."""
 NOISE = 0.03
 """Standard deviation of a measured placement about its kernels and borders, relative to it."""
 CONTENDED_NOISE = 0.3
-"""What is added to that where others were at work on the same cores."""
+"""Added to that where other programs used the same cores."""
 DRIFT = 0.05
-"""The same of all placements together about what was measured minutes before them."""
+"""Relative standard deviation that all placements together have about measurements made minutes before them."""
 
 
 LEAST_SHARE = 0.05
-"""A region keeps at least this share of what it takes alone, however dear its borders look."""
+"""A region costs at least this share of its standalone time, however expensive its borders seem."""
 
 
 Sides = Mapping[Engine, tuple[float, float]]
-"""How many sides of borders tensors cross, and their bytes: for each family those of regions, and for each engine
-that is not its family those where its operators begin or end, inside a region too."""
+"""Numbers of border sides that tensors cross, and their bytes: for each family those of regions, and for each engine
+that differs from its family those where its operators begin or end, inside a region too."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class BorderSample:
 
 @dataclass(frozen=True)
 class WholeModel:
-    """An engine that runs the whole model: its ms, and the borders that are in there."""
+    """An engine that runs the whole model: its ms, and the borders that these include."""
 
     ms: float
     sides: Sides
 
     def share(self, borders: Mapping[Engine, Border]) -> float:
-        """Which share of the time is not due to borders."""
+        """The share of the time that is not due to borders."""
         less = sum(n * borders[who].fixed_ms + b / BYTES_PER_MB * borders[who].ms_per_mb
                    for who, (n, b) in self.sides.items())  # fmt: skip
         return max(1.0 - less / self.ms, LEAST_SHARE) if self.ms else 1.0
@@ -65,12 +65,13 @@ def fit_borders(
     inside: Iterable[Engine] = (),
     policy: Policy = DEFAULT_POLICY,
 ) -> dict[Engine, Border]:
-    """What one side of a border costs, nothing below zero; near to what ``policy`` expects where ``rows`` say little.
+    """Fit the cost of one side of a border, at least zero; near the prior of ``policy`` where ``rows`` carry little
+    information.
 
-    Of each of ``families`` it is the whole border, of each engine ``inside`` one what it costs more, such as writing
-    integers. Those of which ``rows`` say nothing are taken to be no better than the worst of the others. Errors count
-    in relation to what was measured, and large ones less than by their square (soft L1): some of the times were
-    disturbed. What was measured later may be slower or faster altogether, which borders do not explain.
+    For each of ``families`` it is the whole border, for each engine ``inside`` one the additional cost, such as
+    writing integers. Those that ``rows`` do not contain are taken to be no better than the worst of the others.
+    Errors count relative to the measurement, and large ones less than by their square (soft L1): some of the times
+    were contended. Later measurements may be slower or faster as a whole, which borders do not explain.
     """
     outer = sorted(set(families))
     engines = [*outer, *sorted(set(inside) - set(outer))]
@@ -110,11 +111,11 @@ def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 
 def border_ms(graph: Graph, nodes: NodeSet, border: Border) -> float:
-    """What all tensors that enter or leave ``nodes`` cost at their borders."""
+    """Border cost in ms of all tensors that enter or leave ``nodes``."""
     sides = sum(map(len, graph.boundary(nodes)))
     return sides * border.fixed_ms + boundary_bytes(graph, nodes) / BYTES_PER_MB * border.ms_per_mb
 
 
 def inner_ms(graph: Graph, nodes: NodeSet, standalone_ms: float, border: Border) -> float:
-    """What ``nodes`` cost without their borders, at least ``LEAST_SHARE`` of what they take alone."""
+    """Cost of ``nodes`` in ms without their borders, at least ``LEAST_SHARE`` of their standalone time."""
     return max(standalone_ms - border_ms(graph, nodes, border), LEAST_SHARE * standalone_ms)

@@ -1,7 +1,7 @@
-"""Costs of copies: takes a device beside the host, gives what it costs to bring a tensor there and back.
+"""Costs of copies between the host's memory and a device's.
 
-They are timed once a run, at several sizes, from page-locked memory, as sessions copy; what lies between is taken as
-linear in the bytes.
+Copies are timed once a run, at several sizes, from page-locked memory, as sessions copy; between these sizes the cost
+is taken as linear in the bytes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
 """Bytes of the copies that are timed."""
 RUNS = 30
 PROTOCOL = 2
-"""Goes up when the way of timing changes."""
+"""Version of the way of timing; it goes up with each change."""
 
 
 def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
-    """Those that work in the device's memory."""
+    """Engines that work in the device's memory."""
     return frozenset(engine for engine in engines if device_of(*engine) != CPU)
 
 
 def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase) -> Copies:
-    """What copies to the target's device and back cost, through the run's own database and the one all runs share.
+    """Cost of copies to the target's device and back, through the run's own database and the one that all runs share.
 
     Raises:
-        UnavailableError: the device does not copy; the message says why.
+        UnavailableError: the device does not copy; the message has the reason.
     """
     found: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
@@ -61,13 +61,13 @@ def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase)
 
 
 def copy_key(target: Target, job: CopyJob) -> str:
-    """What a copy's cost is kept under."""
+    """Database key of a copy's cost."""
     direction = "there" if job.to_device else "back"
     return target.key("copies", f"protocol{PROTOCOL}", direction, f"{job.nbytes} bytes", f"runs{job.runs}")
 
 
 def fit_copies(ms: Mapping[int, float]) -> Border:
-    """Fixed ms and ms a MB, neither below zero, from times by bytes. Errors count in relation to the time."""
+    """Fixed ms and ms per MB, neither below zero, from times by bytes. Errors count relative to the time."""
     took = np.array([*ms.values()])
     terms = np.array([[1.0, nbytes / BYTES_PER_MB] for nbytes in ms])
     (fixed, rate), _ = nnls(terms / took[:, None], np.ones(len(took)))

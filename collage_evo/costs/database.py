@@ -1,4 +1,5 @@
-"""Measured costs that outlive a run: SQLite, keyed by structure, engine, version, target and way of timing."""
+"""Database of measured costs that outlive a run: SQLite, keyed by structure, engine, version, target and way of
+timing."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from collage_evo.measure.answers import Measured
 from collage_evo.placement.failure import Failure
 
 SCHEMA = 3
-"""Costs of an older one are measured again."""
+"""Schema version; costs of an older one are measured again."""
 _MEND = "move it away, and costs are measured again; or set cache.dir to another directory"
 _log = logging.getLogger(__name__)
 
 
 class CostDatabase:
-    """Safe for several processes at once; a kill at any moment loses at most the row being written.
+    """SQLite database, safe for several processes at once; a kill at any moment loses at most the row being written.
 
-    One that is damaged is put aside, and a new one begun: all that it held can be measured again.
+    A damaged file is set aside, and a new one begun: all of its content can be measured again.
 
     Raises:
-        InputError: the file cannot be used, whatever is done with it.
+        InputError: the file cannot be used at all.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,13 +48,13 @@ class CostDatabase:
             raise InputError(f"{path} has schema {found}, this version reads up to {SCHEMA}: {_MEND}")
 
     def get(self, key: str) -> Measured | Failure | None:
-        """What was measured under ``key``."""
+        """The measurement under ``key``; None if there is none."""
         with self._connect() as connection:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
             return None if row is None else from_json(row[0], Measured | Failure)
 
     def put(self, key: str, answer: Measured | Failure) -> None:
-        """Keep an answer, over an older one."""
+        """Store an answer; it replaces an older one."""
         text = to_json(answer, Measured | Failure)
         with self._connect() as connection:
             connection.execute("INSERT OR REPLACE INTO costs VALUES (?, ?)", (key, text))
@@ -69,7 +70,7 @@ class CostDatabase:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Whether the file is no database, or one with pages that cannot be right. One that is locked is not damaged."""
+    """Whether the file is no database, or one with invalid pages. A locked one is not damaged."""
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
@@ -78,7 +79,7 @@ def _is_damaged(path: Path) -> bool:
 
 
 def _put_aside(path: Path) -> None:
-    for end in ("", "-wal", "-shm"):  # SQLite's own files beside it are of no other database
+    for end in ("", "-wal", "-shm"):  # SQLite's own files next to it belong to no other database
         with contextlib.suppress(FileNotFoundError):
             os.replace(f"{path}{end}", f"{path}.damaged{end}")
     _log.warning("%s is damaged: it is now %s.damaged, and costs are measured again", path, path.name)

@@ -1,6 +1,6 @@
-"""Measures regions of backends that stand on others, such as lanes: what replaces most first, while its kind wins.
+"""Measurement of regions of backends that stand on others, such as lanes: the largest first, while their engine wins.
 
-Such a region runs its parts on another backend's pieces, so that no sum of matches tells what it takes; and there are
+Such a region runs its parts on another backend's pieces, so that no sum of matches predicts its time; and there are
 few of them, each of many operators.
 """
 
@@ -17,16 +17,16 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 
 TRIED = 3
-"""Regions of an engine that are measured before it may be given up. Chosen: the largest ones come first, and two may
-be exceptions."""
+"""Regions of an engine that are measured before the engine may be given up. Chosen: the largest ones come first, and
+two may be exceptions."""
 LOST = 1.05
 """An engine is given up when each of its regions took more than this many times what it would replace. Chosen a
 little above 1: what would be replaced is partly an estimate, and without its borders."""
 HOPELESS = 1.5
-"""Or when the first, its largest, took more than this many times as much. Chosen: on two threads what came near to
-what it would replace took 1.1 to 1.4 times as long (docs/results.md)."""
+"""It is also given up when the first, its largest, took more than this many times as much. Chosen: on two threads
+regions that came near to what they would replace took 1.1 to 1.4 times as long (docs/results.md)."""
 STATES = 30_000
-"""That the dynamic program examines to tell what regions would replace."""
+"""States that the dynamic program examines to find what regions would replace."""
 
 
 def measure_dependents(
@@ -36,9 +36,9 @@ def measure_dependents(
     dependents: Iterable[int],
     on_done: Callable[[int], None],
 ) -> None:
-    """Measure ``dependents``, matches of ``space`` by index, until the time for costs is gone.
+    """Measure ``dependents``, matches of ``space`` by index, until the time for costs is over.
 
-    ``space``: what there is without them.
+    ``space``: the search space without them.
     """
     node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
     replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in dependents}
@@ -56,7 +56,8 @@ def measure_dependents(
 
 
 def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:
-    """The first of ``waiting`` that are measured together, but one of each engine of which nothing is known yet."""
+    """The first of ``waiting`` that are measured together, but only one of each engine that has no measurement
+    yet."""
     some: list[int] = []
     begun: set[Engine] = set()
     for index in waiting:
@@ -68,7 +69,8 @@ def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Se
 
 
 def _took_ms(costs: Costs, index: int) -> float | None:
-    """What was measured; infinite where that was too slow to end. A cut that was refused says nothing of others."""
+    """The measured latency in ms; infinite if it was too slow to end. A refused region is no evidence about
+    others."""
     failure = costs.failures.get(index)
     far_behind = failure is not None and failure.fault is Fault.FAR_BEHIND
     return math.inf if far_behind else costs.ms.get(index)

@@ -1,4 +1,4 @@
-"""Costs of matches, in ms, for those that are asked for: every distinct structure is timed once."""
+"""Standalone costs of matches, in ms, on request: every distinct structure is timed once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import CPU, Target
 
 PROTOCOL = 13
-"""Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
+"""Version of the way of timing; it goes up with each change, so that older costs are not mixed with newer ones."""
 
 BATCH = 12
-"""Matches that are compiled, then timed, together, where there is time for so many."""
+"""Matches that are compiled, then timed, together, if there is time for so many."""
 FIRST_BATCH = 4
-"""Those before it is known how long one takes."""
+"""Matches of the first batch, before the time of one is known."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class CostTable:
     standalone_ms: tuple[float, ...]
     failures: Mapping[int, Failure]
     estimated: frozenset[int] = frozenset()
-    """Matches that were not measured: their cost is what is expected from those that were."""
+    """Matches without a measurement: their cost is estimated from those that have one."""
 
 
 @dataclass(frozen=True)
 class CostSettings:
     """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them.
 
-    ``nonfinite``: only those that do not lose NaN and infinity.
+    ``nonfinite``: only matches that preserve NaN and infinity.
     """
 
     timing: TimingSettings
@@ -56,7 +56,7 @@ class CostSettings:
 
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
-    """What a match's cost is kept under: equal for matches that must cost the same."""
+    """Database key of a match's cost: equal for matches that must cost the same."""
     backend = get_backend(match.backend)
     timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
     written = structure_text(graph, match.nodes, match.edits)
@@ -67,7 +67,8 @@ def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings)
 
 
 def _structure_key(graph: Graph, match: Match, settings: CostSettings) -> str:
-    """The structure, and to the nearest power of two how much is flushed, which depends on the rest of the model."""
+    """The structure, and to the nearest power of two the number of flushed bytes, which depends on the rest of the
+    model."""
     device, widths = device_of(*match.engine), widths_of(*match.family, match.numerics)
     known: dict[tuple[NodeSet, str, Widths, bool], str] = graph.memo.setdefault("structures of costs", {})
     place = match.nodes, device, widths, settings.flush
@@ -84,7 +85,7 @@ def _structure_key(graph: Graph, match: Match, settings: CostSettings) -> str:
 class CostMeter:
     """Measures node sets on engines, through the run's own database and the one that all runs share.
 
-    Once the time for costs is over, what is not known stays so.
+    Once the time for costs is over, it measures nothing more.
     """
 
     def __init__(
@@ -112,26 +113,26 @@ class CostMeter:
         self.cache_hits = 0
 
     def key(self, match: Match) -> str:
-        """Equal for matches that must cost the same."""
+        """Database key: equal for matches that must cost the same."""
         return cost_key(self.graph, match, self._pool.setting.target, self._settings)
 
     def exact(self, match: Match) -> bool:
-        """Whether it computes in float32 throughout."""
+        """Whether the match computes in float32 throughout."""
         return exact_arithmetic(match)
 
     def over(self, share: float = 1.0) -> bool:
-        """Whether so much of the time for costs is gone: nothing more is measured."""
+        """Whether this share of the time for costs is over, so that nothing more is measured."""
         return self._left_s(share) <= 0
 
     def _left_s(self, share: float) -> float:
         return share * self._settings.seconds - (self._clock() - self._began)
 
     def extend(self, share: float) -> None:
-        """Allow more time, as a share of what there was."""
+        """Extend the time by a share of the present limit."""
         self._settings = replace(self._settings, seconds=(1 + share) * self._settings.seconds)
 
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
-        """What is known without measuring, by key."""
+        """Known answers without measuring, by key."""
         answers: dict[str, Measured | Failure] = {}
         for key in dict.fromkeys(map(self.key, matches)):
             known = self._own.get(key)
@@ -150,10 +151,11 @@ class CostMeter:
         share: float = 1.0,
         on_answer: Callable[[str, Measured | Failure], None] = lambda key, answer: None,
     ) -> dict[str, Measured | Failure]:
-        """Answers by key; what the database knows is not measured again.
+        """Answers by key; matches in the database are not measured again.
 
-        Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` hears each answer of
-        this machine as it comes; ``give_up_ms`` is asked just before a match is timed, and may go by what it heard.
+        Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` is called with each
+        answer of this machine as it arrives; ``give_up_ms`` is called just before a match is timed, and may use these
+        answers.
         """
         answers = self.recall(matches)
         todo: dict[str, Match] = {}
@@ -167,7 +169,7 @@ class CostMeter:
             some, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
             for key, answer in self._answers(some, give_up_ms, share):
                 self._own.put(key, answer)
-                # What may be the machine's fault of the moment is not passed on to other runs.
+                # Failures that may be temporary for this machine are not shared with other runs.
                 contended = isinstance(answer, Measured) and answer.contended
                 if not contended and not (isinstance(answer, Failure) and answer.fault.passing):
                     self._shared.put(key, answer)
@@ -180,7 +182,8 @@ class CostMeter:
         return answers
 
     def _affordable(self, share: float) -> int:
-        """How many are compiled next: as many as can be timed in what is left, if they take as long as others did."""
+        """Number of matches to compile next: as many as can be timed in the remaining time, if they take as long as
+        others did."""
         left = self._left_s(share)
         if math.isinf(left):
             return BATCH
@@ -191,9 +194,9 @@ class CostMeter:
     def _answers(
         self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float], share: float
     ) -> Iterator[tuple[str, Measured | Failure]]:
-        """Compile all, then time those that could be, while ``share`` of the time is not over.
+        """Compile all, then time those that compiled, while ``share`` of the time is not over.
 
-        One of each node set is timed before the others: it tells when these are to be given up.
+        One of each node set is timed before the others: its latency is the threshold at which these are given up.
         """
         builds = {key: build_job(match) for key, match in matches.items()}
         failed = self._builders.build(builds.values(), self._left_s(share))
@@ -214,12 +217,12 @@ class CostMeter:
 
 
 def cost_ms(answer: Measured | Failure) -> float:
-    """What was measured, in ms; infinite where it failed."""
+    """The measured latency in ms; infinite where it failed."""
     return math.inf if isinstance(answer, Failure) else Timing(answer.times_ms).median_ms
 
 
 class Costs:
-    """What is known so far of a graph's matches: ms by index, or why there is none.
+    """Known costs of a graph's matches: ms by index, or why there is none.
 
     A match is given up when it takes ``far_behind`` times as long as the best known way of running its operators.
     """
@@ -241,15 +244,15 @@ class Costs:
         return index in self.ms or index in self.failures
 
     def recall(self) -> None:
-        """Take what was measured before, or meanwhile in other ways."""
+        """Add costs that are in the database, or were measured meanwhile in other ways."""
         unknown = [match for index, match in enumerate(self._matches) if not self.known(index)]
         for key, answer in self._meter.recall(unknown).items():
             self._record(key, answer)
 
     def measure(self, wanted: Iterable[int], on_done: Callable[[int], None], share: float = 1.0) -> None:
-        """Measure matches, in order, until ``share`` of the time is gone, and so know all that must cost the same.
+        """Measure matches, in order, until ``share`` of the time is over, which gives the cost of all equal ones too.
 
-        One is refused unmeasured when one of its operators alone is known to take its backend ``far_behind`` times
+        One is refused unmeasured when a single one of its operators is known to take its backend ``far_behind`` times
         as long as all of its operators take the best backends.
         """
         todo = []
@@ -263,7 +266,7 @@ class Costs:
                 todo.append(index)
         asked = [self._matches[index] for index in todo]
         answers = self._meter.measure(asked, self.give_up_ms, on_done, share, self._record)
-        for index in todo:  # what the database knew
+        for index in todo:  # from the database
             key = self._meter.key(self._matches[index])
             if key in answers and not self.known(index):
                 self._record(key, answers[key])
@@ -271,7 +274,7 @@ class Costs:
     def give_up_ms(self, match: Match) -> float:
         """Above this a match is far behind the best known way; infinite where none is known.
 
-        What computes in float32 is held against its like only: the budget of errors may leave nothing else.
+        Matches in float32 are compared with their like only: the error budget may exclude all others.
         """
 
         def best(nodes: NodeSet) -> float:
@@ -310,7 +313,7 @@ def measure_costs(
     meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
 ) -> CostTable:
     """Measure every match: single operators first, backend by backend in order of first appearance, then larger
-    matches, one after the other on all backends, so that what is compared is measured in the same minute."""
+    matches, one after the other on all backends, so that compared costs are measured in the same minute."""
     costs = Costs(meter, matches, far_behind)
     order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
     phases: dict[int, list[int]] = {}

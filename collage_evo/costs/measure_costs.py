@@ -1,10 +1,10 @@
-"""The costs of one graph's matches, and the search space with them: profiles first, then what no profile has.
+"""Cost measurement of one graph's matches, and the search space with these costs.
 
-Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
-(``costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
-whole model takes there (``costs/unprofiled.py``). Then some random cuts of the model between engines are
-measured as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other
-backends, and rewrites that no profile told of, are timed alone as well.
+Libraries with a profiler report the times of their kernels while they run the whole model, in each of their variants
+(``costs/profiles.py``). Kernels of the others are timed standalone, the most expensive first, and scaled to the whole
+model's latency there (``costs/unprofiled.py``). Then border probes, random cuts of the model between engines, are
+measured as whole models: their time beyond their kernels is the price of borders. Regions that stand on other
+backends, and rewrites that no profile covers, are timed standalone as well.
 """
 
 from __future__ import annotations
@@ -36,36 +36,33 @@ from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.transforms.edits import within
 
 MOST_CUT = 4
-"""Engines that take part in the cuts that tell what borders cost: the parts of each have to be compiled. Borders of
-others are expected to be as usual."""
+"""Engines between which border probes cut the model: the parts of each have to be compiled. Borders of others have
+their prior cost."""
 MOST_FAMILIES = 2
-"""Families inside which the model is cut: between float32 and int8, say."""
+"""Families inside which the model is cut: between float32 and int8, for example."""
 PROBES_TOGETHER = 4
-"""Cuts that are compiled together."""
+"""Border probes that are compiled together."""
 MORE_SECONDS = 0.6
-"""Where there are regions on lanes: time for them alone, as a share of that for costs."""
+"""Additional time for regions on lanes, if there are any, as a share of that for costs."""
 
 OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
 Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[Profiled]]
-"""Profiles regions, in order, until it is told that the time is over."""
+"""Profiles regions, in order, until the callback returns that the time is over."""
 MeasureWholeModels = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
 
 @dataclass(frozen=True)
 class ProfiledCosts:
-    """What nodes take on an engine; the times of all nodes of each of ``pieces`` together include its borders."""
+    """Times of nodes on an engine; the times of all nodes of each of ``pieces`` together include its borders."""
 
     pieces: tuple[NodeSet, ...]
     ms: NodeMs
 
 
 class CostMeasurement:
-    """The costs of one graph's matches, as far as they are known.
-
-    Call ``profile``, ``time_standalone``, ``cut``, then ``time_dependents``; ``space`` is what is known at any time.
-    """
+    """Costs of one graph's matches, as far as they are known."""
 
     def __init__(
         self,
@@ -81,7 +78,7 @@ class CostMeasurement:
     ) -> None:
         """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost.
 
-        ``alone``: ms of the whole model on engines that ran it. ``policy``: how the time is shared out.
+        ``baseline_ms``: ms of the whole model on engines that ran it. ``policy``: how the time is divided.
         """
         self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
         self._on_device, self._copies, self._ran_ms = on_device, copies, dict(baseline_ms)
@@ -113,8 +110,8 @@ class CostMeasurement:
         return {match.engine: match.family for match in self._matches if match.family != match.engine}
 
     def profile(self, profiler: Profiler, on_done: OnDone) -> None:
-        """Have libraries tell what their kernels take: the fastest ones first, then of models that are rewritten, and
-        then engines that are far behind, whose rewritten models are the last."""
+        """Profile the kernels of libraries: the fastest engines first, then rewritten models, and then engines that
+        are far behind, whose rewritten models come last."""
         asked = to_profile(self._graph, self._matches, self._backends)
         far_ms = self._policy.single_behind * min(self._ran_ms.values(), default=0.0)
 
@@ -135,7 +132,8 @@ class CostMeasurement:
         self._late = frozenset(engine for engine in late if self._families[engine] in priced)
 
     def time_standalone(self, on_done: OnDone) -> None:
-        """Time kernels of engines that no profile told of, the weightiest first; estimate the others from those."""
+        """Time kernels of engines that no profile covers, the most expensive first; estimate the others from
+        those."""
         self._costs.recall()
         kernels = {engine: self._untold(engine) for engine in self._plain if engine not in self._late}
         in_turn = self._weightiest(kernels)
@@ -150,7 +148,7 @@ class CostMeasurement:
         self._costs.measure(rewritten, on_done, self._policy.standalone_share)
 
     def _weightiest(self, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
-        """Matches of ``kernels``, what takes longest first; none of engines that are far behind with all of it."""
+        """Matches of ``kernels``, the slowest first; none of engines that are far behind with all of it."""
         best = min(self._whole_ms.values(), default=math.inf)
         weight: dict[int, float] = {}
         for engine, own in kernels.items():
@@ -159,7 +157,8 @@ class CostMeasurement:
         return sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
 
     def _add_profile(self, engine: Engine, own: Mapping[NodeSet, int]) -> None:
-        """What its kernels ``own`` take on ``engine``, by those that were timed and by the model as a whole."""
+        """Add the node times of kernels ``own`` on ``engine``, from those that were timed and from the model as a
+        whole."""
         ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
         timed = [nodes for nodes in own if nodes in ms]
         covered = 0
@@ -174,7 +173,8 @@ class CostMeasurement:
         self._expected[engine] = frozenset(costs.ms.keys() - {node for nodes in timed for node in members(nodes)})
 
     def _inside(self, kernels: Iterable[int]) -> list[int]:
-        """Matches of one node each that kernels of several consist of: they tell how their time is shared out."""
+        """Matches of one node each inside kernels of several nodes: they determine how a kernel's time is
+        apportioned."""
         single = {match: i for i, match in enumerate(self._matches) if match.nodes.bit_count() == 1}
         found = []
         for kernel in (self._matches[index] for index in kernels if self._matches[index].nodes.bit_count() > 1):
@@ -184,7 +184,7 @@ class CostMeasurement:
         return found
 
     def _untold(self, engine: Engine) -> dict[NodeSet, int]:
-        """Kernels of ``engine`` of whose nodes no profile told, by their nodes."""
+        """Kernels of ``engine`` with nodes that no profile covers, by their nodes."""
         costs = self._node_ms(engine)
         own = {self._matches[i].nodes: i for i in self._plain[engine]}
         sets = kernel_sets(self._graph, own)
@@ -192,7 +192,7 @@ class CostMeasurement:
 
     @cached_property
     def _whole_ms(self) -> dict[Engine, float]:
-        """What all of the model takes on engines that take all of it, so far as is known."""
+        """Latency of all of the model on engines that support all of it, so far as is known."""
         whole_ms = dict(self._ran_ms)
         for engine, parts in self._profiled.items():
             if len(parts) == 1 and len(parts[0].ms) == len(self._graph.nodes):
@@ -201,7 +201,7 @@ class CostMeasurement:
 
     @cached_property
     def _shape(self) -> Sequence[float]:
-        """What nodes take on the fastest engine whose profile tells of all; what is guessed where none does."""
+        """Node times on the fastest engine whose profile covers all of them; a guess where none does."""
         # An engine that ran the whole model may have been profiled in a part of it only, where parts do not meet.
         count = len(self._graph.nodes)
         complete = (one for one, parts in self._profiled.items() if len(parts) == 1 and len(parts[0].ms) == count)
@@ -212,7 +212,7 @@ class CostMeasurement:
         return [ms[node] for node in range(len(self._graph.nodes))]
 
     def cut(self, measure: MeasureWholeModels, on_done: OnDone) -> None:
-        """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
+        """Measure border probes between engines, and inside families; fit the cost of borders."""
         rows: list[BorderSample] = []
         families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
         space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
@@ -255,7 +255,7 @@ class CostMeasurement:
         return frozenset(match.engine for match in self._matches)
 
     def _total(self, space: SearchSpace, engine: Engine) -> float:
-        """What the whole model takes on ``engine``, as far as it takes it, and the rest at its cheapest."""
+        """Cost of the whole model on ``engine``, as far as it supports it, with the rest at its cheapest."""
         own = self._node_ms(engine)
         cheapest = (min(map(space.ms_per_node, options)) for options in space.candidates)
         return sum(own.get(node, ms) for node, ms in enumerate(cheapest))
@@ -278,7 +278,7 @@ class CostMeasurement:
         return SearchSpace(self._graph, self._matches, cost, self._reasons())
 
     def _node_ms(self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})) -> dict[int, float]:
-        """What nodes take on ``engine``, without borders where these are known."""
+        """Node times on ``engine``, without borders where these are known."""
         found: dict[int, float] = {}
         for costs in self._profiled.get(engine, ()):
             found |= costs.ms
@@ -293,22 +293,22 @@ class CostMeasurement:
     def _inner(
         self, index: int, known: Mapping[Engine, Mapping[int, float]], borders: Mapping[Engine, Border]
     ) -> float:
-        """What match ``index`` costs without borders; infinite where that is not known, or a part of it failed."""
+        """Cost of match ``index`` without borders; infinite where that is not known, or a part of it failed."""
         match = self._matches[index]
         if any(not nodes & ~match.nodes for nodes in self._failed.get(match.engine, ())):
             return math.inf
         if (summed := self._summed(index, known)) is not None:
             return summed
-        # Of an engine that is late, an earlier run may have timed kernels alone.
+        # An earlier run may have timed kernels standalone for an engine that is excluded here.
         ms = None if bordering(match.engine) in self._late else self._costs.ms.get(index)
         return math.inf if ms is None else inner_ms(self._graph, match.nodes, ms, borders[bordering(match.engine)])
 
     def _summed(self, index: int, known: Mapping[Engine, Mapping[int, float]]) -> float | None:
-        """What the nodes of match ``index`` take together; None where some are not known in it."""
+        """Sum of the times of match ``index``'s nodes; None where some are not known in it."""
         match = self._matches[index]
         own = known.get(match.engine, {})
         needed = match.nodes
-        if match.rewrites:  # what is behind its site is as it was
+        if match.rewrites:  # nodes outside the site are unchanged
             ((_, needed),) = match.rewrites
             own = {**known.get(bordering(match.engine), {}), **own}
             if needed and not all(node in known.get(match.engine, {}) for node in members(needed)):
@@ -317,14 +317,14 @@ class CostMeasurement:
 
     @property
     def _failed(self) -> dict[Engine, set[NodeSet]]:
-        """Node sets that failed on an engine: nothing that contains one takes part."""
+        """Node sets that failed on an engine: no match that contains one takes part."""
         failed: dict[Engine, set[NodeSet]] = {}
         for index in self._costs.failures:
             failed.setdefault(self._matches[index].engine, set()).add(self._matches[index].nodes)
         return failed
 
     def _guesses(self, inner: Sequence[float]) -> frozenset[int]:
-        """Matches whose costs were neither measured nor told by a profile."""
+        """Matches whose costs come neither from a measurement nor from a profile."""
         expected = self._expected
         return frozenset(
             index
@@ -334,7 +334,7 @@ class CostMeasurement:
         )
 
     def table(self) -> CostTable:
-        """Standalone costs: as measured alone, else with what borders add to a match."""
+        """Standalone costs: as measured standalone, else including the match's borders."""
         space = self.space()
         ms = list(space.cost.match_ms)
         for index, match in enumerate(self._matches):
@@ -343,7 +343,7 @@ class CostMeasurement:
         return CostTable(tuple(ms), self._costs.failures, space.cost.estimated)
 
     def _reasons(self) -> dict[int, dict[str, str]]:
-        """Why nodes have no match: what backends refused, and what failed when it was built or timed."""
+        """Why nodes have no match: refusals of backends, and failures to build or time."""
         reasons = {node: dict(refused) for node, refused in self._refusals.items()}
         for index, failure in self._costs.failures.items():
             match = self._matches[index]

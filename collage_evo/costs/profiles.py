@@ -1,8 +1,8 @@
-"""Costs from profiles: takes a graph's matches, has libraries profile the whole model, gives ms by node and engine.
+"""Costs from profiles: libraries profile the whole model, which gives ms by node and engine.
 
-A library tells what each of its kernels takes while the model runs in it, warm caches and fused operators included. A
-kernel's time is that of the heavy operators in it: what is fused into a convolution costs nothing there. All nodes of
-an engine together take what its whole part of the model takes without the profiler.
+A library reports the time of each of its kernels while the model runs in it, including warm caches and fused
+operators. A kernel's time belongs to the heavy operators in it: an operator that is fused into a convolution costs
+nothing there. All nodes of an engine together take as long as its whole part of the model without the profiler.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from collage_evo.precision.transforms.edits import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 SITE_ROUNDS = 3
-"""Regions that are profiled for the rewrites on one engine, where their sites overlap."""
+"""Regions that are profiled for the rewrites on one engine, if their sites overlap."""
 
 PROFILED_TOGETHER = 3
 """Regions that are compiled together before they are profiled."""
 PROFILE_S = 0.5
-"""For the runs of a region with the profiler."""
+"""Timing settings of a region's runs with the profiler."""
 
 NodeMs = Mapping[int, float]
 
 
 @dataclass(frozen=True)
 class ProfileRequest:
-    """A region to be profiled on ``engine``, and whose costs it tells.
+    """A region to be profiled on ``engine``, and the engines whose costs it gives.
 
-    ``sites``: where something is rewritten, with the engines whose costs those are; elsewhere it tells nothing then.
+    ``sites``: where something is rewritten, with the engines whose costs those are; a profile with sites covers no
+    other nodes.
     """
 
     engine: Engine
@@ -51,7 +52,7 @@ class ProfileRequest:
 
     @property
     def tells(self) -> Mapping[Engine, NodeSet]:
-        """The nodes of engines whose costs these are."""
+        """The nodes by engine whose costs the profile gives."""
         found: dict[Engine, NodeSet] = {}
         for engine, nodes in self.sites or ((self.engine, self.region.nodes),):
             found[engine] = found.get(engine, 0) | nodes
@@ -59,10 +60,10 @@ class ProfileRequest:
 
 
 def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
-    """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
+    """Each engine's part of the model, as large as it is supported, on backends whose libraries have a profiler.
 
-    One that writes a lower precision has all of it that its matches have. Then the same parts rewritten: at as many
-    sites as do not overlap, whichever rewrites these are of.
+    An engine that writes a lower precision writes all of it that its matches have. Then the same parts rewritten: at
+    as many sites as do not overlap, from any rewrites.
     """
     taken: dict[Engine, NodeSet] = {}
     for match in matches:
@@ -94,8 +95,8 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
 
 
 def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[str, NodeSet], Match]]:
-    """The sites of ``matches`` inside ``nodes``, each with a match, in as few rounds as may be, none of which has two
-    that overlap."""
+    """The sites of ``matches`` inside ``nodes``, each with a match, in as few rounds without overlapping sites as
+    possible."""
     left = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
     for _ in range(SITE_ROUNDS):
         chosen, taken = {}, 0
@@ -108,7 +109,7 @@ def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[
 
 
 def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
-    """``nodes`` in connected convex parts: all of them, where no path leaves them and comes back."""
+    """``nodes`` in connected convex parts: all of them together, where no path leaves them and comes back."""
     level: list[int] = []
     for index in range(len(graph.nodes)):
         here = nodes >> index & 1
@@ -130,10 +131,10 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
 
 
 def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[Engine, dict[int, float]]:
-    """What each node of the region takes, by the engine whose cost it is: together what the region takes without the
+    """Time of each node of the region, by the engine whose cost it is: together the time of the region without the
     profiler.
 
-    Where that was disturbed, kernels' own medians say more: few of so short ones are.
+    If that was contended, the kernels' own medians are more reliable: few of such short runs are contended.
     """
     found = dict.fromkeys(members(asked.region.nodes), 0.0)
     for nodes, ms in answer.kernels:
@@ -145,7 +146,7 @@ def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[En
 
 
 def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
-    """How a kernel's time is shared out: by multiply-adds; where there are none, by the bytes touched."""
+    """How a kernel's time is apportioned: by multiply-adds; without any, by the bytes touched."""
     weights = {node: float(multiply_adds(graph, 1 << node)) for node in members(nodes)}
     if not any(weights.values()):
         weights = {node: 1.0 + touched_bytes(graph, 1 << node) for node in members(nodes)}
@@ -160,9 +161,9 @@ def profile_regions(
     asked: Sequence[ProfileRequest],
     over: Callable[[], bool],
 ) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
-    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``.
+    """Compile regions, some at a time, and profile each, in order, until the time is ``over``.
 
-    The first ones always: without any, nothing is known of what parts of the model take.
+    The first ones are always profiled: otherwise the costs of the model's parts would be unknown.
     """
     for first in range(0, len(asked), PROFILED_TOGETHER):
         some = asked[first : first + PROFILED_TOGETHER]

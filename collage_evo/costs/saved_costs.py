@@ -1,4 +1,4 @@
-"""The costs of a run as a file: a resumed run searches the space that it searched before, whatever is known since."""
+"""File of a run's costs: a resumed run searches the same space, whatever was measured since."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class MeasuredCosts:
     space: SearchSpace
     measured: int
     contended: int
-    """Of the measured: how many were taken while the cores were shared or far apart, however often."""
+    """Number of measurements that stayed contended, or ran on distant cores, in every repeat."""
     cache_hits: int
 
 
 @dataclass(frozen=True)
 class _Saved:
-    """What the file holds."""
+    """Content of the file."""
 
     key: str
     matches: tuple[Match, ...]
@@ -63,7 +63,7 @@ class _Saved:
 
 
 def costs_key(graph: Graph, found: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
-    """What costs are of: other ones under another key."""
+    """Key of the costs' inputs: costs of other inputs have another key."""
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
     parts += sorted(map(_text, found.matches))
     parts += filter(None, [policy.text])
@@ -76,7 +76,7 @@ def _text(match: Match) -> str:
 
 
 def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
-    """Keep ``costs`` whole or not at all, every number to the bit."""
+    """Write ``costs`` atomically, every number to the bit."""
     space, table = costs.space, costs.table
     saved = _Saved(
         key=key,
@@ -99,12 +99,12 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
 def read_costs(
     path: Path, key: str | None, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
 ) -> MeasuredCosts | None:
-    """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
+    """Read the file of :func:`write_costs` for ``key``; None if there is none, or its key is another one.
 
-    ``key`` None: whatever it was kept under, for who reads what another run measured of ``graph``.
+    ``key`` None: any key, for callers that read another run's measurements of ``graph``.
 
     Raises:
-        DamagedFile: it holds something else.
+        DamagedFile: its content is something else.
     """
     if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
         return None

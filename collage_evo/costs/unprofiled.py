@@ -1,7 +1,8 @@
-"""Costs of engines that no profile has of: takes kernels timed alone, gives ms by node inside the whole model.
+"""Costs of engines without a profile, from kernels timed standalone: ms by node inside the whole model.
 
-Alone a kernel takes longer than inside the model. So all kernels of an engine are held to what the whole model takes
-in it, where it ran; and what was not timed is taken to be as much slower than a profile as the rest of its engine.
+Standalone a kernel takes longer than inside the model. So all kernels of an engine are scaled to the whole model's
+latency in it, if it ran; and what was not timed is assumed to be as much slower than a profile as the rest of its
+engine.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, multiply_adds, touched_bytes
 
 LEAST_MS = 1e-4
-"""No node is expected to take less: where a profile has fused it away, another engine may not."""
+"""Minimum time of a node: a profile may have fused it away where another engine does not."""
 
 
 def guessed_ms(graph: Graph) -> tuple[float, ...]:
-    """What each node is expected to take on any engine: where one ran the whole model, only in proportion."""
+    """Expected time of each node on any engine: where one ran the whole model, only in proportion."""
     return tuple(
         LEAST_MS + multiply_adds(graph, 1 << node) / MACS_PER_MS + touched_bytes(graph, 1 << node) / BYTES_PER_MS
         for node in range(len(graph.nodes))
@@ -26,7 +27,7 @@ def guessed_ms(graph: Graph) -> tuple[float, ...]:
 
 
 def kernel_sets(graph: Graph, offered: Iterable[NodeSet]) -> list[NodeSet]:
-    """Disjoint sets among ``offered`` with one heavy operator at most, larger ones first."""
+    """Disjoint sets among ``offered`` with at most one heavy operator, larger ones first."""
     chosen, taken = [], 0
     for nodes in sorted(set(offered), key=lambda nodes: (-nodes.bit_count(), nodes)):
         heavy = sum(graph.nodes[node].op_type in HEAVY for node in members(nodes))
@@ -39,13 +40,13 @@ def kernel_sets(graph: Graph, offered: Iterable[NodeSet]) -> list[NodeSet]:
 def spread(
     shape: Sequence[float], kernels: Sequence[NodeSet], ms: Mapping[NodeSet, float], whole_ms: float | None
 ) -> NodeMs:
-    """What each node of ``kernels`` takes inside the model.
+    """Time of each node of ``kernels`` inside the model.
 
     Args:
-        shape: what nodes take elsewhere, which says how what is not known is shared out.
+        shape: times of nodes elsewhere, by which unknown times are apportioned.
         kernels: disjoint node sets.
-        ms: what some of them take alone, and some of their nodes, which says how a kernel's time is shared out.
-        whole_ms: what all of them take together; None where that is not known.
+        ms: standalone times of some of them, and of some of their nodes, by which a kernel's time is apportioned.
+        whole_ms: time of all of them together; None where that is not known.
     """
     timed = {nodes: ms[nodes] for nodes in kernels if nodes in ms}
     elsewhere = {nodes: sum(max(shape[node], LEAST_MS) for node in members(nodes)) for nodes in kernels}
