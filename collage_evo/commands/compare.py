@@ -1,4 +1,4 @@
-"""An artifact against each library as it comes, here and now: times, ratios, errors."""
+"""``compare``: an artifact against each library with its defaults, on this machine: times, ratios, errors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from collage_evo.target.processor import this_machine
 
 RANDOM_SAMPLES = 16
 TAKES_TURNS = 2.0
-"""A library that is farther behind the fastest takes no turns: the few runs that it made tell enough."""
+"""A library that is farther behind the fastest does not race: its few runs are evidence enough."""
 CLOSE = 0.01
-"""A ratio is told once its interval reaches no farther than this to either side."""
+"""The race ends once the interval of each ratio reaches no farther than this to either side."""
 
 
 def compare(
@@ -49,18 +49,18 @@ def compare(
     seconds: float = 30.0,
     at_least: float = 1.0,
 ) -> Comparison:
-    """Let an artifact and each library as it comes take turns, and judge them all on the same samples.
+    """Race an artifact against each library with its defaults, and judge them all on the same samples.
 
-    They are timed by the objective that the artifact was made for.
+    The objective that the artifact was made for is the one that is timed.
 
     Args:
-        subject: what is compared.
-        reporter: hears how far it is.
-        budget: in place of the one that it was made for.
+        compared: the artifact.
+        reporter: receives progress.
+        budget: replaces the one that the artifact was made for.
         libraries: names of backends; all that are usable here by default.
-        seconds: of the turns; three rounds are made however long they take.
-        at_least: the ratio that has to be told: turns go on until it is clear whether the artifact is so many times
-            as fast, or time is over.
+        seconds: of the race; three rounds are made however long they take.
+        at_least: the ratio to decide: rounds go on until the artifact is known to be so many times
+            as fast or not, or time is over.
 
     Raises:
         CollageError: the file or the samples cannot be used.
@@ -85,7 +85,8 @@ def compare(
 
 @contextlib.contextmanager
 def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
-    """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
+    """A workplace for measurements of ``compared``, the user's model, and the file of samples with its outputs for
+    them."""
     with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
         place = Workplace(compared.config, Path(folder), reporter)
         place.work.mkdir()
@@ -93,7 +94,7 @@ def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[Run
             with place.stage("model"):
                 model, samples = _prepared(place, compared)
             excused = beyond(compared.config.verify.tolerance, model.excused)
-            limits = Limits(BROKEN, excused=excused)  # how wrong it is, is measured, whatever it is
+            limits = Limits(BROKEN, excused=excused)  # the error is measured, however large it is
             run = RunContext.at(place, limits)
             try:
                 yield run, model, samples
@@ -114,7 +115,7 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
 
 
 def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], seconds: float, at_least: float) -> Race:
-    """The artifact and all libraries that are not far behind, until all ratios are told or time is over."""
+    """Race the artifact and all libraries that are not far behind, until all ratios are known or time is over."""
     times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     fastest = min(times.values(), default=math.inf)
     near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
@@ -132,7 +133,7 @@ def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], second
 
 
 def _is_known(ratio: Ratio, at_least: float) -> bool:
-    """Whether it is clear on which side of ``at_least`` a ratio is, or the ratio itself is known closely."""
+    """Whether it is known on which side of ``at_least`` a ratio is, or the ratio itself is known precisely."""
     return not ratio.low <= at_least <= ratio.high or ratio.high <= ratio.low * math.exp(2 * CLOSE)
 
 
@@ -172,7 +173,8 @@ def _comparison(
 def limits_of(
     compared: ComparedArtifact, model: PreparedModel, asked: float | str, judgement: Judgement | None
 ) -> Limits:
-    """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
+    """Error limits of ``compared`` for the budget that the user ``asked`` for; ``judgement`` has the reference's
+    score."""
     metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
     return Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
 
@@ -193,7 +195,7 @@ def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None,
 
 
 def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
-    """``side`` with what the turns and the samples told of it."""
+    """``side`` with the results of the race and of the samples."""
     if isinstance(found, Judgement) and math.isfinite(found.error):
         side = replace(side, error=max(0.0, found.error))
     elif isinstance(found, Failure):

@@ -1,4 +1,5 @@
-"""What ``compare`` and ``recheck`` are about: the profiles of an artifact, with all that is known of its making."""
+"""Compared artifacts: the profiles of an artifact for ``compare`` and ``recheck``, with what is known of their
+making."""
 
 from __future__ import annotations
 
@@ -29,18 +30,18 @@ Shapes = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class ComparedArtifact:
-    """One profile of an artifact, and all that is known of how it was made.
+    """One profile of an artifact, and all that is known of its making.
 
     Attributes:
         artifact: its directory.
         shapes: of its inputs in this profile.
-        config: of the run that made it; a usual one where that is not known. ``model.source`` is the file that it is
-            held against.
+        config: of the run that made it; defaults where that is not known. ``model.source`` is the file that it is
+            compared with.
         file: that file, in words.
-        samples: to judge it on; none: random inputs are made.
-        told: which samples these are.
-        sha256: of the file that it was made of, shapes fixed; empty where it does not say.
-        info: what the artifact says of its making.
+        samples: to judge it on; if empty, random inputs are made.
+        sample_source: origin of these samples, in words.
+        sha256: of the file that it was made from, shapes fixed; empty where it is not recorded.
+        info: the artifact's record of its making.
         run: that made it, where that is known.
     """
 
@@ -56,13 +57,13 @@ class ComparedArtifact:
 
     @property
     def asked(self) -> float | str:
-        """The budget of error that it was made for, as a number: of a metric the drop that it came to."""
+        """The error budget that it was made for, as a number: for a metric the drop in units of the score."""
         largest = self.info.get("accuracy", {}).get("budget")
         return self.config.accuracy.budget if largest is None else float(largest) or EXACT
 
     @property
     def machine(self) -> str:
-        """On what it was made."""
+        """Description of the machine that made it."""
         return read_artifact(self.artifact).target.description
 
 
@@ -73,13 +74,13 @@ def subjects(
 
     Args:
         place: an artifact, or a run directory.
-        against: the person's file, where not the one that the run keeps is meant.
-        data: samples, as ``data.source`` has them, in place of those that the run keeps.
+        against: the user's file, if not the one that the run recorded.
+        data: samples, in the format of ``data.source``, instead of those that the run saved.
         trust: run a function that ``place`` names as its metric, whoever wrote it.
 
     Raises:
-        InputError: neither is there, no file to hold it against is known, or its metric is a function that this
-            person has not named before.
+        InputError: neither is there, no file to compare it with is known, or its metric is a function that this
+            user has not named before.
     """
     inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
     directory = home_of(inside)
@@ -93,7 +94,7 @@ def subjects(
     for index, profile in enumerate(found.profiles):
         shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
         run = runs[index] if index < len(runs) else None
-        if run is not None and directory != inside:  # what was picked from it has a result of its own
+        if run is not None and directory != inside:  # an answer of pick has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
         made.append(_compared(artifact, found, shapes, profile.info, run, against, data, trust))
     return tuple(made)
@@ -127,7 +128,7 @@ def _compared(
         said |= {**target, "search.objective": info.get(OBJECTIVE, "latency")}
         said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
-    require_noted([config.accuracy.metric], artifact, trust)  # data are named by who asks
+    require_noted([config.accuracy.metric], artifact, trust)  # the user of this command names the data
     samples, sample_source = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
         raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
@@ -136,7 +137,7 @@ def _compared(
 
 
 def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
-    """What it is judged on: given data, else what the run kept and its search has not seen."""
+    """Samples to judge it on: given data, else those that the run saved and its search has not seen."""
     if config.data.source is not None:
         samples = matching(read_own(config, shapes, model_file(config)), shapes)
         if not samples:

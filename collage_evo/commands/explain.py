@@ -1,4 +1,4 @@
-"""Who could run a node or a region, at what cost, and why others cannot."""
+"""``explain``: the backends that can run a node or a region, their costs, and why others cannot."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from collage_evo.report.explain import (
 from collage_evo.report.result import Answered, RegionResult, read_answered
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
-"""What a person has to know of the time of a single backend in a run for throughput."""
+"""Note on the time of a single backend in a run for throughput."""
 
 
 def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
-    """Ask every backend about node ``name``. Nothing is measured.
+    """Query every backend about node ``name``. Nothing is measured.
 
     Args:
         config: the model, the target and the backends.
-        name: of any node in the person's file; of one that was folded away the answer says into what. Also that of
-            a node's output, or of a node that only the normalised model has.
-        run: the directory of a run whose own costs come before those that all runs share.
+        name: of any node in the user's file; for one that was folded away the answer names the node that absorbed it.
+            Also the name of a node's output, or of a node that only the normalised model has.
+        run: the directory of a run whose own costs take precedence over those that all runs share.
 
     Raises:
         InputError: the model cannot be used, or has no such node.
-        UnavailableError: a backend that is asked for cannot be used.
+        UnavailableError: a requested backend cannot be used.
     """
     compared = Explained.of(config, run)
     graph, origin, nodes = compared.graph, compared.origin, _by_name(compared.graph)
@@ -60,13 +60,13 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
 
 
 def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
-    """Ask every backend about region ``index`` of the answer of ``run``, as one piece. Nothing is measured.
+    """Query every backend about region ``index`` of the answer of ``run``, as one piece. Nothing is measured.
 
-    A region that is the whole model, as a single backend that won has it, has the times of each single backend.
+    A region that is the whole model, as in an answer of a single backend, has the times of each single backend.
 
     Raises:
         InputError: the run has no result, or no such region, or its model has changed since.
-        UnavailableError: a backend that is asked for cannot be used.
+        UnavailableError: a requested backend cannot be used.
     """
     result = read_answered(run / "result.json")
     regions = result.placement
@@ -139,7 +139,7 @@ def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen
 
 
 def _single_offers(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
-    """What the run measured of a single backend on the person's own file, in each of its variants."""
+    """The run's measurements of a single backend on the user's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
     note = OF_THE_MACHINE if result.objective == "throughput" else ""
     for row in result.baselines:

@@ -1,4 +1,4 @@
-"""What an explanation is of: the space that a run searched, or that one with a configuration would begin with."""
+"""The search space that an explanation describes: that of a run, or the one that a configuration would begin with."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from collage_evo.target.target import Target
 
 @dataclass(frozen=True)
 class Explained:
-    """A graph with what was found on it.
+    """A graph with its enumerated matches.
 
     Attributes:
         backends: those that take part.
-        origin: where the nodes of the person's file went.
-        found: who could run what.
-        left_out: engines that take no part, and why.
+        origin: where the nodes of the user's file went.
+        found: the matches.
+        left_out: excluded engines, and why.
         largest: the largest error of what takes part.
         ranges: of the graph's tensors, where int8 with such took part.
     """
@@ -68,11 +68,11 @@ class Explained:
 
     @classmethod
     def of(cls, config: Config, run: Path | None) -> Explained:
-        """The space of ``run``, if it is one with this configuration; what it has not kept is made as a run would.
+        """The space of ``run``, if it is one with this configuration; the rest is computed as a run would.
 
         Raises:
             InputError: the model cannot be used, or the run has several profiles.
-            UnavailableError: a backend that is asked for cannot be used.
+            UnavailableError: a requested backend cannot be used.
         """
         if run is not None and (run / FOLDER).is_dir():
             raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
@@ -96,12 +96,12 @@ class Explained:
         return cls(backends, model.graph, model.origin, found, dict(known.left_out), limits.measured, ranges, costs)
 
     def singles(self, backend: str, node: int) -> list[Match]:
-        """What ``backend`` offers for ``node`` alone, as it is."""
+        """The matches of ``backend`` for the single ``node``, unchanged."""
         own = (match for match in self.found.matches if match.nodes == 1 << node and not match.rewrites)
         return [match for match in own if match.backend == backend]
 
     def matches(self, backend: Backend, nodes: NodeSet) -> list[Match]:
-        """``nodes``, which ``backend`` takes as one piece, in each variant that the run would offer."""
+        """``nodes`` as one piece of ``backend``, in each variant that the run would offer."""
         device = self.costs.target.device
         return matches_of(self.graph, backend, nodes, self.largest, device, self.ranges, self.left_out)
 
@@ -119,7 +119,7 @@ def _searchable(config: Config) -> SearchableModel:
 
 @dataclass(frozen=True)
 class KnownCosts:
-    """What matches cost: by what a ``run`` searched on, else as they were timed alone, by it or any other."""
+    """Costs of matches: those of a ``run``'s search, else standalone times from it or any other run."""
 
     graph: Graph
     config: Config
@@ -127,7 +127,7 @@ class KnownCosts:
     measured: MeasuredCosts | None
 
     def offer(self, match: Match) -> Offer:
-        """``match`` as one way to run its nodes, with its cost or the reason why there is none."""
+        """``match`` as one way to run its nodes, with its cost or the reason why it has none."""
         operators = tuple(self.graph.nodes[index].op_type for index in members(match.nodes))
         plain = Offer(match.pattern, match.variant, operators, None, NOT_MEASURED, device_of(*match.engine))
         index, measured = self._indices.get(match, -1), self.measured
@@ -144,7 +144,7 @@ class KnownCosts:
 
     @cached_property
     def target(self) -> Target:
-        """What they were measured on."""
+        """The target of these measurements."""
         return Target.here(self.config.target.device, self.config.target.threads)
 
     @cached_property
@@ -161,9 +161,9 @@ class KnownCosts:
         return [CostDatabase(path) for path in paths if path.exists()]
 
     def apart_ms(self, options: Sequence[Sequence[Match]]) -> float | None:
-        """What nodes cost one by one, each as the fastest of its ``options``, ms, on the device where that is least.
+        """Cost in ms of nodes one by one, each as the fastest of its ``options``, on the device where that is least.
 
-        None where one is not known.
+        None if one is not known.
         """
         offers = [[offer for offer in map(self.offer, some) if offer.ms is not None] for some in options]
         totals = []

@@ -1,6 +1,6 @@
-"""The answer of a finished run for another budget, of what its search measured and a few more for that budget.
+"""``pick``: the answer of a finished run for another budget, from its search and a few more placements.
 
-The configuration is the run's own, because what may take part decides what genomes mean.
+The configuration is the run's own, because the enabled backends decide what genomes mean.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from collage_evo.run.trusted import functions_of, require_noted
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = False) -> Finished:
-    """Of what the run in ``directory`` measured, and rungs of the ladder for ``budget``, compile, race and check the
-    answer.
+    """Compile, race and check the answer for ``budget`` from what the run in ``directory`` measured, and new budget
+    levels.
 
-    The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay as they are.
+    The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay unchanged.
 
     Args:
         directory: of a run that ended.
-        budget: the largest error or drop of the metric, as ``accuracy.budget`` has it.
-        reporter: hears how far it is.
+        budget: the largest error or drop of the metric, in the format of ``accuracy.budget``.
+        reporter: receives progress.
         trust: run functions that the run names, whoever wrote them.
 
     Raises:
-        InputError: no such run, it has not ended, what it measured is gone or of another machine, or it names a
-            function that this person has not named before.
-        ConfigError: ``budget`` is none.
+        InputError: no such run, it has not ended, its measurements are gone or from another machine, or it names a
+            function that this user has not named before.
+        ConfigError: ``budget`` is invalid.
     """
     asked, config = budget_option(budget), _finished(directory)
     require_noted(functions_of(config), directory, trust)
@@ -55,7 +55,8 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
         place.mkdir(parents=True, exist_ok=True)
         return flow.answer(run, searched, replace(flow.delivery, directory=place))
 
-    config = changed(with_shapes(config, shapes), {"search.like": None}, "pick")  # the run has what it took over
+    # the run already contains what it took over
+    config = changed(with_shapes(config, shapes), {"search.like": None}, "pick")
     return Finished(shapes, evaluate(config, directory, reporter, picked, file), place)
 
 

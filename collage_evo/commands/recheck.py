@@ -1,4 +1,4 @@
-"""An answer and the front that it comes from, then and now: measured again, without a search.
+"""``recheck``: measures an answer and its front again, without a search, and compares then with now.
 
 Placements are compiled for this machine from the run's own normalised model, so that one may run here whose artifact
 does not.
@@ -37,20 +37,21 @@ from collage_evo.statistics import LEVEL
 from collage_evo.target.processor import this_machine
 
 FOLDER = "rechecked"
-"""In a run directory, or beside an artifact."""
+"""Name in a run directory, or next to an artifact."""
 COPIED = ("normalised.onnx", "ranges.json", "records")
-"""What of a run's work is needed to compile its placements again."""
+"""Files of a run's work directory that recompiling its placements needs."""
 MOST = 8
 """Points of the front that are measured again, the answer among them."""
 
 
 def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.0) -> Rechecked:
-    """Compile, judge and time what a run found, here and now; of a lone artifact that alone.
+    """Compile, judge and time the results of a run on this machine; for an artifact without a run, only that
+    artifact.
 
     Args:
-        subject: what is measured again.
-        reporter: hears how far it is.
-        seconds: of the turns; three rounds are made however long they take.
+        compared: what is measured again.
+        reporter: receives progress.
+        seconds: of the race; three rounds are made however long they take.
 
     Raises:
         CollageError: the file or the samples cannot be used.
@@ -81,7 +82,7 @@ def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.
 
 
 def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], place: Path) -> Path:
-    """Keep what was found beside what was there: in a folder of the run, or of the artifact's name."""
+    """Write the result next to the earlier ones: in a folder of the run, or of the artifact's name."""
     own = compared.artifact.absolute()
     folder = (
         place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
@@ -94,7 +95,7 @@ def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], plac
 
 
 def _points(compared: ComparedArtifact) -> Mapping[str, FrontPoint]:
-    """The front's points by name, the answer first; of a lone artifact one that says what it says of itself."""
+    """The front's points by name, the answer first; for an artifact without a run one point from its own record."""
     if compared.run is None:
         error = compared.info.get("accuracy", {}).get("error")
         return {"answer": FrontPoint(math.nan, error, "", "the artifact", (), answer=True)}
@@ -105,7 +106,7 @@ def _points(compared: ComparedArtifact) -> Mapping[str, FrontPoint]:
 def _compiled(
     run: RunContext, compared: ComparedArtifact, points: Mapping[str, FrontPoint]
 ) -> tuple[dict[str, Path], dict[str, Failure]]:
-    """Artifacts by name, made here, and why there is none; the answer is the one that was given out, if it loads."""
+    """Artifacts by name, compiled here, and failures; the answer is the published one, if it loads."""
     found: dict[str, Path] = {"answer": compared.artifact} if "answer" in points else {}
     failed: dict[str, Failure] = {}
     if compared.run is None:
@@ -148,7 +149,7 @@ def _race(run: RunContext, artifacts: Mapping[str, Path], seconds: float) -> Rac
         run.reporter.advance()
         return () if so_far.over(seconds) else list(so_far.rounds)
 
-    return race(artifacts, run.whole, run.config.final.rounds, still)  # by the objective, as it was timed then
+    return race(artifacts, run.whole, run.config.final.rounds, still)  # by the objective of the original timing
 
 
 def _again(
@@ -167,7 +168,7 @@ def _again(
             ms, fit = turns.timing(name).median_ms, limits.allows(error, point.exact)
             now[name] = replace(point, latency_ms=ms, error=error, feasible=fit, raced=True, remark="")
     front = {(p.key, p.single, p.how): p for p in marked(now.values())}
-    significance = (1.0 - LEVEL) / max(1, len(turns.rounds) - 1)  # so that all together err as seldom as one
+    significance = (1.0 - LEVEL) / max(1, len(turns.rounds) - 1)  # so that all together have the error rate of one
     return tuple(
         Again(
             None if math.isnan(point.latency_ms) and point.error is None else point,

@@ -1,4 +1,4 @@
-"""``sweep``: a study by Optuna of whole runs, over any keys of the configuration."""
+"""``sweep``: an Optuna study of whole runs, over any keys of the configuration."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from collage_evo.target.slots import usable_cores
 STUDY = "sweep"
 STORAGE = "study.db"
 FOLDER = "folder"
-"""Attribute of a trial: the run directory it works in, which a later trial goes on in after a kill."""
+"""Trial attribute: its run directory, which a later trial continues after a kill."""
 ERROR = "error"
-"""Attribute of a trial that failed by itself: why."""
+"""Trial attribute: why the trial failed by itself."""
 POLL_S = 1.0
-"""How often a parallel sweep looks how far it is."""
+"""Interval in seconds at which a parallel sweep reports progress."""
 
 
 def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     """One run a trial, each in a run directory of its own under ``trials/``; ``sweep.parallel`` of them at a time.
 
-    A sweep that was killed goes on: the trials that were under way are taken up again, in their own run directories.
-    A run that fails counts as a failed trial, with its reason as the attribute ``error``.
+    A sweep that was killed goes on: interrupted trials are continued in their own run directories. A run that fails
+    counts as a failed trial, with its reason as the attribute ``error``.
 
     Raises:
         ConfigError: the search space names keys or values that do not exist.
-        InputError: somebody else is at work in ``directory``.
+        InputError: another process works in ``directory``.
     """
     with at_work(directory):
         return _swept(config, directory, reporter)
@@ -61,7 +61,7 @@ def _swept(config: Config, directory: Path, reporter: Reporter) -> Trials:
     shares = _shares(config)
     up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
     with reading(directory / STORAGE, "move it away, and the sweep begins anew", wrong="cannot be used"):
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # who waits is told by the reporter
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the reporter shows progress
         study = optuna.create_study(
             study_name=STUDY,
             storage=_storage(directory),
@@ -78,7 +78,7 @@ def _swept(config: Config, directory: Path, reporter: Reporter) -> Trials:
 
 
 def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter) -> None:
-    """Trials until none is left; ``turn`` lets one process at a time choose the next."""
+    """Run trials until none is left; ``turn`` lets one process at a time choose the next."""
     while True:
         _report_trial(study, objective.config, reporter)
         with turn:
@@ -89,14 +89,15 @@ def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManag
             study.tell(trial, objective(trial))
         except CollageError:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:  # only now: a trial that a kill ends before it is told goes on with what lies there
+        else:  # only now: a trial that a kill ends before its result is recorded goes on with what lies there
             shutil.rmtree(objective.run(trial) / "work", ignore_errors=True)
 
 
 def _work_together(
     study: optuna.Study, config: Config, directory: Path, shares: Sequence[tuple[int, ...]], reporter: Reporter
 ) -> None:
-    """A process for each of ``shares``, all on one study: measuring processes belong to the one that runs a trial."""
+    """Start a process for each of ``shares``, all on one study: worker processes belong to the one that runs a
+    trial."""
     spawn = multiprocessing.get_context("spawn")
     turn = spawn.Lock()
     processes = []
@@ -122,20 +123,20 @@ def _work_together(
 def _work_in_process(
     config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int
 ) -> None:
-    """What each process of a parallel sweep does."""
+    """Main function of each process of a parallel sweep."""
     exit_with_parent(parent)
     sys.stderr = log.open("a", buffering=1)
     study = optuna.load_study(study_name=STUDY, storage=_storage(directory))
     reporter = LineReporter()
-    with contextlib.suppress(KeyboardInterrupt):  # the process that the person sees tells
+    with contextlib.suppress(KeyboardInterrupt):  # the process in the user's terminal reports it
         _work(study, _Objective(config, directory, reporter), turn, reporter)
 
 
 def _shares(config: Config) -> list[tuple[int, ...]]:
-    """Cores for each of the trials that run at a time: disjoint on one machine; a cluster's trials share it.
+    """Cores for each of the parallel trials: disjoint on one machine; a cluster's trials share it.
 
     Raises:
-        ConfigError: there are too few cores for so many trials to be timed apart.
+        ConfigError: there are too few cores to time so many trials separately.
     """
     count, cores = config.sweep.parallel, tuple(config.target.cores)
     if count == 1 or config.fitness.executor != "local":
@@ -192,9 +193,10 @@ class _Objective:
         return Path(self.directory, trial.user_attrs[FOLDER])
 
     def _resolved(self, run: Path, drawn: Mapping[str, Any]) -> Config:
-        """The trial's own configuration, as its run directory keeps it."""
+        """The trial's own configuration, as its run directory has it."""
         config = changed(self.config, drawn, "sweep.space")
-        move_run(run, config.target.cores)  # whoever takes it up may have other cores than who began it
+        # the process that continues it may have other cores than the one that began it
+        move_run(run, config.target.cores)
         return start_run(run, config, resume=True)
 
 
@@ -233,7 +235,7 @@ def _sampler(config: Config, seed: int) -> optuna.samplers.BaseSampler:
 
 
 def _next_point(study: optuna.Study, config: Config) -> dict[str, Any] | None:
-    """A point of the grid that was not tried; in a random order, so that a sweep that ends early saw all of it."""
+    """An untried point of the grid, in a random order, so that a sweep that ends early covers all of it."""
     space = config.sweep.space
     values = [grid_values(f"sweep.space.{key}", spec, _whole(config, key)) for key, spec in space.items()]
     points = [dict(zip(space, point, strict=True)) for point in product(*values)]
@@ -265,7 +267,7 @@ def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
 
 
 def _take_up(study: optuna.Study) -> None:
-    """Trials that a kill or Ctrl-C ended are tried again with the same values, where their runs stopped."""
+    """Queue trials that a kill or Ctrl-C ended with the same values, to go on where their runs stopped."""
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     trials = study.get_trials(deepcopy=False)
@@ -280,5 +282,5 @@ def _ended(study: optuna.Study) -> int:
 
 
 def _has_ended(trial: optuna.trial.FrozenTrial) -> bool:
-    """Whether it came to a result or failed by itself; one that a kill ended is tried again."""
+    """Whether it has a result or failed by itself; a trial that a kill ended is tried again."""
     return trial.state == optuna.trial.TrialState.COMPLETE or ERROR in trial.user_attrs

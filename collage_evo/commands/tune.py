@@ -1,4 +1,4 @@
-"""``tune``: measures a model's costs and seeds, then lets Optuna tune the genetic search on what was learned."""
+"""``tune``: measures a model's costs and seeds, then Optuna tunes the genetic search on simulated targets."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from collage_evo.run.store import Store
 from collage_evo.search.tuning.tuning import open_study
 
 MEASURED = "tuned_on"
-"""The stage that keeps how many placements are measured."""
+"""Store key of the stage that records how many placements are measured."""
 
 
 def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
-    """Tune, write the chosen values into the directory's configuration, and plots; an interrupted one goes on.
+    """Tune, write the chosen values into the directory's configuration, and plots; an interrupted tuning continues.
 
     Raises:
         CollageError: bad input, configuration or a missing backend.
     """
-    # A population's worth of placements is measured end to end: what is learned from them makes the targets.
-    # So many stay enough where it goes on: the population in the configuration is then the one that was chosen.
+    # A population's worth of placements is measured end to end, and the simulated targets are fitted to them. A
+    # continued tuning uses the same number: the population in the configuration is then the chosen one.
     with at_work(directory):
         count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
         measured = {"tune": True, "evaluations": count, "seconds": math.inf}
