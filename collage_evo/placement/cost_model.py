@@ -1,4 +1,4 @@
-"""The additive cost model: takes measured costs of matches and borders, gives predicted latency."""
+"""Additive cost model: predicts latency from measured costs of matches and borders."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BYTES_PER_MB = 1e6
 
 @cache
 def bordering(engine: Engine) -> Engine:
-    """The engine whose borders those of ``engine`` are: what is rewritten inside a piece changes nothing there."""
+    """The engine whose borders ``engine`` has: a rewrite inside a piece changes none of them."""
     backend, variant = engine
     return (backend, plain_name(variant))
 
 
 @dataclass(frozen=True)
 class Border:
-    """What one side of a backend border costs (to enter or to leave one engine): ms, ms per 10^6 bytes."""
+    """Cost of one side of a backend border (to enter or to leave one engine): ms, ms per 10^6 bytes."""
 
     fixed_ms: float
     ms_per_mb: float
@@ -36,13 +36,13 @@ class Border:
         return Border(self.fixed_ms * factor, self.ms_per_mb * factor)
 
     def ms(self, nbytes: int) -> float:
-        """What it costs a tensor of ``nbytes``."""
+        """Cost for a tensor of ``nbytes``."""
         return self.fixed_ms + self.ms_per_mb * nbytes / BYTES_PER_MB
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What it costs to bring a tensor into the device's memory, and back into the host's, until it is there."""
+    """Costs of a tensor's complete copy into the device's memory, and back into the host's."""
 
     to_device: Border = Border(0.0, 0.0)
     to_host: Border = Border(0.0, 0.0)
@@ -56,11 +56,10 @@ FREE = Copies()
 class CostModel:
     """Measured costs on one target, in ms.
 
-    ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out;
-    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match;
-    where something is rewritten, that is the engine which compiles the piece.
-    A border is the same whatever device its engine runs on: moving a tensor between memories comes on top, once for
-    each tensor and memory, however many engines read it there.
+    ``match_ms[i]`` is the cost of match ``i`` inside a region of its own engine, without borders; ``math.inf`` marks
+    a match that cannot be used. ``borders`` has an entry for each engine with a usable match; for a rewritten match,
+    that is the engine which compiles the piece. A border is the same whatever device its engine runs on: moving a
+    tensor between memories comes on top, once for each tensor and memory, however many engines read it there.
     """
 
     match_ms: tuple[float, ...]
@@ -68,15 +67,16 @@ class CostModel:
     estimated: frozenset[int] = frozenset()
     """Matches whose cost was not measured."""
     families: Mapping[Engine, Engine] = field(default_factory=dict)
-    """Of engines whose pieces are compiled as another engine's, which one: together they make one piece."""
+    """For engines whose pieces are compiled as another engine's, that engine: together they make one piece."""
     on_device: frozenset[Engine] = frozenset()
     """Engines that work in the device's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
     sessions: int = 1
-    """How many sessions share the machine. Every cost is one session's time over these: so much of the machine's."""
+    """Number of sessions that share the machine. Every cost is one session's time divided by it: its part of the
+    machine."""
 
     def for_sessions(self, sessions: int) -> CostModel:
-        """The costs where ``sessions`` share the machine, each as fast as one by itself: of 1 what was measured."""
+        """The costs if ``sessions`` share the machine, each as fast as a single one; for 1 the measured costs."""
         if sessions == self.sessions:
             return self
         factor = self.sessions / sessions
@@ -101,25 +101,26 @@ class CostModel:
         return (self.copies.to_device if to_device else self.copies.to_host).ms(nbytes)
 
     def family(self, engine: Engine) -> Engine:
-        """What ``engine`` is compiled as."""
+        """The engine as which ``engine`` is compiled."""
         return self.families.get(engine, engine)
 
     def common_ms(self, engine: Engine, nbytes: int) -> float:
-        """What of a border's cost all engines of its family pay; inside a piece of that family it is not due."""
+        """The part of a border's cost that all engines of its family pay; inside a piece of that family it is not
+        due."""
         family = self.family(engine)
         return min(self.side_ms(other, nbytes) for other in self.borders if self.family(other) == family)
 
     def joint_ms(self, source: Engine, target: Engine, nbytes: int) -> float:
-        """Cost of handing a tensor on inside one piece, from one engine of its family to another."""
+        """Cost of passing a tensor inside one piece, from one engine of its family to another."""
         if bordering(source) == bordering(target):
             return 0.0
         both = self.side_ms(source, nbytes) + self.side_ms(target, nbytes)
         return both - 2 * self.common_ms(source, nbytes)
 
     def crossing_ms(self, source: Engine | None, target: Engine | None, nbytes: int) -> float:
-        """Cost of handing a tensor from one region to another. ``None`` is the caller's own buffer: free.
+        """Cost of passing a tensor from one region to another. ``None`` is the caller's own buffer: free.
 
-        What a copy between memories costs is not in there.
+        Excludes the cost of a copy between memories.
         """
         leave = 0.0 if source is None else self.side_ms(source, nbytes)
         enter = 0.0 if target is None else self.side_ms(target, nbytes)
@@ -128,7 +129,7 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Flow:
-    """One tensor that moves at run time: its bytes, who makes it (-1: the caller) and who reads it."""
+    """One tensor that moves at run time: its bytes, its producer (-1: the caller) and its readers."""
 
     name: str
     nbytes: int
@@ -154,8 +155,8 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
 def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
     """Predicted latency in ms: every match, every (tensor, consuming region) pair that crosses, and every copy.
 
-    ``moving``: the :func:`flows` of the graph. A tensor the caller hands in, or gets back, crosses one border.
-    ``math.inf`` when a match is unusable.
+    ``moving``: the :func:`flows` of the graph. A tensor from or to the caller crosses one border. ``math.inf`` when a
+    match is unusable.
     """
     moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
@@ -165,7 +166,7 @@ def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> fl
 
 @dataclass(frozen=True)
 class Crossing:
-    """A tensor handed on between engines (``None``: the caller), from one region to another or inside one."""
+    """A tensor passed between engines (``None``: the caller), from one region to another or inside one."""
 
     nbytes: int
     source: Engine | None
@@ -173,14 +174,14 @@ class Crossing:
     inside: bool = False
 
     def ms(self, cost: CostModel) -> float:
-        """What it costs."""
+        """Cost of the crossing."""
         if self.inside and self.source and self.target:
             return cost.joint_ms(self.source, self.target, self.nbytes)
         return cost.crossing_ms(self.source, self.target, self.nbytes)
 
 
 def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing]:
-    """Each border that a tensor crosses: for each other region that reads it, or its own, once an engine in there."""
+    """Each border that a tensor crosses: once for each reading region, and once for each other engine in its own."""
     regions = placement.regions
     owner = {node: index for index, region in enumerate(regions) for node in members(region.nodes)}
     for flow in moving:
@@ -195,18 +196,19 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
 
 @dataclass(frozen=True)
 class Transfer:
-    """A tensor of ``nbytes`` that is brought into the device's memory, or back into the host's."""
+    """A tensor of ``nbytes`` that is copied into the device's memory, or back into the host's."""
 
     nbytes: int
     to_device: bool
 
     def ms(self, cost: CostModel) -> float:
-        """What it costs."""
+        """Cost of the copy."""
         return cost.copy_ms(self.to_device, self.nbytes)
 
 
 def transfers(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Transfer]:
-    """Each copy of a tensor into a memory where somebody reads it, or the caller gets it, and nobody makes it."""
+    """Each copy of a tensor into a memory where a region reads it, or the caller receives it, and none produces
+    it."""
     if not on_device:
         return
     there = {n: region.engine_of(n) in on_device for region in placement.regions for n in members(region.nodes)}

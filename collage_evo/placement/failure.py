@@ -1,4 +1,4 @@
-"""Why something gave no time that counts: a kind that programs compare, and a message that people read."""
+"""Failures of measurements: a kind that programs compare, and a message that people read."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What went wrong; the value is its name in reports."""
+    """Kind of failure; the value is its name in reports."""
 
     BUILD = "build"
-    """The backend cannot compile it, and says so."""
+    """The backend reports that it cannot compile it."""
     CRASH = "crash"
     HANG = "hung"
     MEMORY = "memory"
     WRONG_NUMBERS = "wrong numbers"
     NOT_FINITE = "not finite"
-    """Wrong numbers too: none at all, infinite ones, or not as many as there should be."""
+    """Wrong numbers, also none, infinite ones, or a wrong count."""
     OVERWRITTEN_INPUT = "overwritten input"
     RAISED = "raised"
     """A library raised an exception."""
     REFUSED = "refused"
-    """It cannot be done here, for a reason of this package's own."""
+    """This package cannot do it here."""
     FAR_BEHIND = "far behind"
-    """So slow that it was timed to no end, or not at all."""
+    """Too slow: its timing was aborted, or omitted."""
     NO_TIME = "no time"
-    """The time for it was over before it was tried."""
+    """The time limit passed before it was tried."""
     KNOWN = "known"
-    """An earlier run told enough of it."""
+    """An earlier run has evidence enough."""
     WORKERS_DIED = "worker died"
     SYSTEM = "system"
-    """The operating system refuses what every other job needs too: the disk is full, say."""
+    """The operating system refuses what every other job needs too: for example, the disk is full."""
     CLOSED = "closed"
-    """Nobody waits for it any more."""
+    """No caller waits for it any more."""
 
     @property
     def about_speed(self) -> bool:
-        """Whether nothing is wrong with it but that it is slow."""
+        """Whether slowness is its only fault."""
         return self is Fault.FAR_BEHIND
 
     @property
     def passing(self) -> bool:
-        """Whether it may be the machine's fault of the moment, so that other runs should try again."""
+        """Whether it may be temporary for this machine, so that other runs should try again."""
         return self in (Fault.HANG, Fault.MEMORY, Fault.WORKERS_DIED, Fault.SYSTEM, Fault.CLOSED)
 
 
@@ -57,5 +57,5 @@ class Failure:
         return f"{self.fault}: {self.message}"
 
     def after(self, runs: int) -> Failure:
-        """The same, seen only after so many runs."""
+        """The same failure, observed only after so many runs."""
         return replace(self, message=f"{self.message} (after {runs} runs)")

@@ -1,4 +1,4 @@
-"""The genome: for each node which match covers it, for each data edge whether equal engines on it merge."""
+"""Genome: for each node which match covers it, for each data edge whether equal engines on it merge."""
 
 from __future__ import annotations
 

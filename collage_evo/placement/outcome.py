@@ -1,4 +1,4 @@
-"""What placements are judged by (Objective), what measuring one gives (Outcome), and who gives it (Evaluator)."""
+"""Objective, Outcome and Evaluator: the criteria, the results and the measurement of placements."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from collage_evo.placement.failure import Failure
 
 
 class Objective(StrEnum):
-    """What a placement is judged by: latency in ms, relative error of its outputs. Of each, less is better.
+    """A criterion of placements: latency in ms, relative error of outputs. Less is better.
 
     Throughput is no third one but another way to measure the first: with ``search.objective: throughput`` the
     milliseconds are those that the full machine takes for a run. A search has one kind of them, and its checkpoint
-    says which.
+    records which.
     """
 
     LATENCY = "latency"
     ERROR = "error"
 
     def amount(self, value: float) -> float:
-        """What of ``value`` adds up over the parts of a placement; less than nothing counts as none."""
+        """The part of ``value`` that adds up over the parts of a placement; negative values count as zero."""
         return float(max(0.0, value) ** _POWER[self])
 
     def of_amount(self, amount: float) -> float:
-        """The value that :meth:`amount` gave this of."""
+        """The value for which :meth:`amount` returns this."""
         return float(amount ** (1 / _POWER[self]))
 
 
 _POWER = {Objective.LATENCY: 1, Objective.ERROR: 2}
-"""To which power values add up: of errors that do not depend on each other the squares do."""
+"""The power to which values add up: squares of independent errors do."""
 
 Bounds = Mapping[Objective, float]
-"""Objectives besides latency, and the largest value of each that is wanted."""
+"""Objectives in addition to latency, and the largest accepted value of each."""
 
 Terms = Mapping[Objective, tuple[float, ...]]
-"""What each match is predicted to add to objectives besides latency, as :meth:`Objective.amount` counts."""
+"""Predicted contribution of each match to objectives in addition to latency, in units of :meth:`Objective.amount`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Latency of a placement over ``n`` timed runs, in ms; or no latency and why it is unfit.
 
-    Where several sessions were timed at once it is the machine's time for a run, over ``n`` parts of the time.
+    If several sessions were timed at once it is the machine's time for a run, over ``n`` parts of the time.
 
-    ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
-    ``worker`` names who measured it. ``disturbed``: others were at work on the same cores, so that the latency says
-    less than an undisturbed one. ``rough``: the error is the drop of a metric over a part of the samples, which
-    counts few decisions.
+    ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked. ``worker``
+    names the worker that measured it. ``contended``: other programs used the same cores, so that the latency is less
+    reliable. ``rough``: the error is the drop of a metric over a part of the samples, which counts few
+    decisions.
     """
 
     latency_ms: float | None
@@ -96,8 +96,8 @@ class Outcome:
 class Evaluator(Protocol):
     """Measures placements on a target.
 
-    ``evaluate`` takes placements as they are made and returns one outcome for each that it took, in order: None for
-    those that would have begun after ``until``, on the clock of the search, but not for all. It may build and measure
+    ``evaluate`` pulls placements as they are made and returns one outcome for each of them, in order: None for those
+    that would have begun after ``until``, on the clock of the search, but not for all. It may build and measure
     several at once inside, in any order; failures are outcomes, never exceptions.
     """
 

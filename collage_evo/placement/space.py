@@ -1,4 +1,4 @@
-"""The search space: takes a graph, its matches and their costs, gives what each node can choose from."""
+"""Search space: the usable matches of a graph with their costs, and the choices of each node."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """All placements of ``graph`` that can be put together from ``matches``.
+    """All placements of ``graph`` that ``matches`` can make up.
 
-    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``terms``:
-    objectives besides latency; where there are none, latency is all that placements differ in. ``policy``: how
-    much is looked at, and what is believed before anything is measured.
+    ``reasons[node][backend]`` is why a backend refused a node; it is used in error messages only. ``terms``:
+    objectives in addition to latency; without any, placements differ in latency only. ``policy``: how much is
+    examined, and the prior before anything is measured.
 
     Raises:
         InputError: some node is in no usable match, so that no placement exists.
@@ -95,7 +95,7 @@ class SearchSpace:
         return tuple(tuple(sorted(options, key=self.ms_per_node)) for options in self.candidates)
 
     def ms_per_node(self, match: int) -> float:
-        """Cost of a match spread over the nodes it covers, in ms."""
+        """Cost of a match divided by the number of nodes that it covers, in ms."""
         return self.cost.match_ms[match] / self.matches[match].nodes.bit_count()
 
     @cached_property
@@ -105,8 +105,8 @@ class SearchSpace:
 
     @cached_property
     def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
-        """Into which nodes each of :attr:`engines` writes which precision, where nothing is rewritten: of a rewritten
-        site the precision of what is heavy is told as that of all its nodes."""
+        """The nodes into which each of :attr:`engines` writes each precision, where nothing is rewritten: all nodes
+        of a rewritten site have the precision of its heavy operators."""
         found: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
         for match in (self.matches[index] for index in self.usable if not self.matches[index].rewrites):
             own = found[bordering(match.engine)]
@@ -129,7 +129,7 @@ class SearchSpace:
 
     @cached_property
     def before(self) -> tuple[NodeSet, ...]:
-        """For each match everything that must have run before it can."""
+        """For each match all nodes that must have run before it can."""
         return tuple(self.graph.ancestors(match.nodes) for match in self.matches)
 
     @cached_property
@@ -154,17 +154,17 @@ class SearchSpace:
 
     @cached_property
     def decoded(self) -> dict[Genome, Placement]:
-        """Placements that genomes were found to stand for lately."""
+        """Cache of recently decoded placements by genome."""
         return {}
 
     @cached_property
     def known_cover(self) -> list[int]:
-        """An acyclic exact cover, once the function of this name looked for it (``cover/dynamic_program.py``)."""
+        """An acyclic exact cover, once the function of this name searched for it (``cover/dynamic_program.py``)."""
         return []
 
     @cached_property
     def layouts(self) -> list[Any]:
-        """The ``Layout`` of the dynamic program, once it looked at the space (``cover/layout.py``)."""
+        """The ``Layout`` of the dynamic program, once it examined the space (``cover/layout.py``)."""
         return []
 
     @cached_property
@@ -186,7 +186,7 @@ class SearchSpace:
         return self if costs is self.cost.match_ms else self.costing(replace(self.cost, match_ms=costs))
 
     def costing(self, cost: CostModel) -> SearchSpace:
-        """The space at other costs, which shares what costs do not change."""
+        """The space at other costs, sharing what costs do not change."""
         other = replace(self, cost=cost)
         vars(other).update((name, getattr(self, name)) for name in _WHATEVER_IT_COSTS)
         return other
@@ -196,7 +196,7 @@ class SearchSpace:
         return predict(self.flows, placement, self.cost)
 
     def added(self, objective: Objective, matches: Iterable[int]) -> float:
-        """What ``matches`` are predicted to add to ``objective`` together."""
+        """Predicted sum of what ``matches`` add to ``objective``."""
         each = self.terms.get(objective)
         return sum(each[match] for match in matches) if each else 0.0
 
