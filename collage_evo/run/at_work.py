@@ -1,4 +1,4 @@
-"""One run at a time works in a directory: locks that other processes, and other threads of this one, respect."""
+"""Lock on a run directory: one run at a time works in it, across processes and threads."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _changing = threading.Lock()
 
 @contextlib.contextmanager
 def at_work(directory: Path) -> Iterator[None]:
-    """This thread alone works in ``directory``, of all on this machine, as long as the context lasts.
+    """Hold the lock on ``directory`` for this thread, machine-wide, as long as the context lasts.
 
     Raises:
-        InputError: somebody else does.
+        InputError: another process or thread holds it.
     """
     place = directory.resolve()
     _enter(place)

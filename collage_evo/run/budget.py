@@ -1,4 +1,4 @@
-"""What bounds the search of a run: what a person gave, else what the run decided when its search began, and kept."""
+"""Budget of a run's search: the user's, else the one that the run decided and recorded when its search began."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collage_evo.run.store import Store
 from collage_evo.search.evolution.settings import Budget
 
 SEARCH_SECONDS = "search_seconds"
-"""The stage that keeps what was decided, seconds."""
+"""Store key of the decided seconds."""
 USUAL_S, LEAST_S = 90.0, 30.0
-"""Seconds of a search whose time is not given: as many, and however late it begins at least so many."""
+"""Seconds of a search without a given time: the usual number, and the minimum however late it begins."""
 SEARCHED_BY_S = 180.0
 """Seconds from the beginning of a run after which such a search is over."""
 TUNING = "tuning"
-"""In the names of all stages that tune, or measure for tuning only."""
+"""Part of the names of all stages that tune, or measure for tuning only."""
 
 
 def search_budget(store: Store, search: SearchConfig, spent_s: float, stages: Mapping[str, float]) -> Budget:
-    """What bounds a search that begins when ``spent_s`` of a run are spent; ``stages``: seconds that each took.
+    """Budget of a search that begins after ``spent_s`` seconds of a run; ``stages``: seconds of each stage.
 
-    Time that is not given is decided once: a run that is resumed has no more. Tuning takes none of it.
+    A time that is not given is decided once: a resumed run has no more. It excludes tuning.
     """
     seconds = search.seconds
     if seconds is None:

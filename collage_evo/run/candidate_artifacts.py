@@ -1,4 +1,4 @@
-"""The placements that race for being the answer: those that looked best, and safer ones where these err too much."""
+"""Compiled candidates of the final race: the best placements, and safer ones if these exceed the error budget."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from collage_evo.run.stages.answer import compile_candidates
 
 
 class CandidateArtifacts:
-    """The finalists of a search, compiled.
+    """The candidates of a search, compiled.
 
     Attributes:
-        searched: what was found, with those placements only ranked that race.
-        artifacts: theirs, by the names that they race under.
+        searched: the result of the search, with only these placements ranked.
+        artifacts: of the candidates, by their names in the race.
 
     Args:
-        run: whose limits they keep.
-        searched: what was measured.
-        rungs: what was measured, and rungs of the ladder for a budget besides, which it measures.
-        answered: the key of what was the answer before, if it was a placement.
+        run: its limits apply.
+        searched: the measured placements.
+        levels: adds budget levels for a budget to these, which it measures.
+        answered: the key of the answer before, if it was a placement.
 
     Raises:
-        InputError: none of the finalists could be compiled.
+        InputError: none of the candidates could be compiled.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class CandidateArtifacts:
                 raise InputError("no placement could be compiled; run again with --debug")
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
-        """More of them, compiled, where those by these names had errors on held-out samples that broke the budget."""
+        """Compile more candidates after the ones by these names exceeded the budget with these errors on held-out
+        samples."""
         if not isinstance(self._all, Searched) or not isinstance(self.searched, Searched):
             return {}
         keys, racing = self.searched.keys, self.searched.found.ranked
@@ -60,7 +61,7 @@ class CandidateArtifacts:
         return self._compile(self.searched)
 
     def _compile(self, searched: Searched) -> Mapping[str, Path]:
-        """Those that are not compiled yet."""
+        """Compile the candidates that have no artifact yet."""
         placements = named(searched.found.ranked)
         missing = {name: placements[name] for name in placements if name not in self.artifacts}
         made = compile_candidates(self._run, searched.costs.space, missing) if missing else {}

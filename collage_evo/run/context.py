@@ -1,4 +1,4 @@
-"""Where the stages of a run work: its configuration and directory, with measuring processes and databases."""
+"""Context of a run's stages: configuration and directory, worker pool and databases."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
 DETAILS = "details.log"
-"""The file of a run directory with what libraries said of failures, in their own words."""
+"""File of a run directory with the original messages of libraries about failures."""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a run has before its model was read."""
+    """The part of a run's context that exists before the model is read."""
 
     config: Config
     directory: Path
@@ -43,33 +43,33 @@ class Workplace:
 
     @property
     def name(self) -> str:
-        """Which run it is, for others that wait for it."""
+        """The run's name, for others that wait for it."""
         return f"process {os.getpid()} ({self.directory.absolute()})"
 
     @property
     def work(self) -> Path:
-        """The directory of what stages keep."""
+        """The work directory, for records of stages."""
         return self.directory.absolute() / "work"
 
     @property
     def files(self) -> WorkFiles:
-        """What stages leave for measuring processes."""
+        """Files that stages write for worker processes."""
         return WorkFiles(self.work)
 
     @property
     def store(self) -> Store:
-        """What stages keep for each other, and for a run that is resumed."""
+        """Records of stages, for other stages and for a resumed run."""
         return Store(self.work)
 
     def tell(self, sentence: str, raw: str = "") -> None:
-        """Say what a person has to know; ``raw``, what a library said of it, goes to a file whose path is told."""
+        """Log a message to the user; ``raw``, a library's own message, goes to a file that the message names."""
         if raw:
             self.keep_details([f"{sentence}\n    {raw}"])
             sentence += f" (its own words are in {self.directory / DETAILS})"
         self.reporter.log(sentence)
 
     def keep_details(self, details: Iterable[str]) -> None:
-        """Add what only the programmers of a library understand to a file of the run directory."""
+        """Append details for the programmers of a library to a file of the run directory."""
         text = "".join(f"{detail}\n" for detail in details)
         if text:
             with (self.directory / DETAILS).open("a") as log:
@@ -77,7 +77,7 @@ class Workplace:
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float | None = None) -> Iterator[None]:
-        """Announces a stage, and notes how long it took."""
+        """Announce a stage, and record its duration."""
         self.reporter.stage(name, total)
         begin = time.monotonic()
         try:
@@ -88,17 +88,18 @@ class Workplace:
 
 @dataclass(frozen=True)
 class RunContext(Workplace):
-    """What stages that measure need besides; :func:`collage_evo.run.open.open_run` makes one and closes its pool."""
+    """Context of stages that measure; :func:`collage_evo.run.open.open_run` makes one and closes its pool."""
 
     pool: MeasuringPool
     cache: Path
-    """What runs share."""
+    """Cache directory that runs share."""
     databases: tuple[CostDatabase, CostDatabase]
-    """Costs: the run's own come first; what another run measures later must not change this one's space."""
+    """Cost databases: the run's own takes precedence; later measurements of another run must not change this one's
+    space."""
 
     @classmethod
     def at(cls, place: Workplace, limits: Limits) -> RunContext:
-        """The context of a run at ``place`` whose results may be as wrong as ``limits`` say.
+        """The context of a run at ``place`` with these error limits.
 
         Raises:
             InputError: cores or threads that the configuration asks for are not there.
@@ -132,16 +133,16 @@ class RunContext(Workplace):
 
     @property
     def setting(self) -> Setting:
-        """What all jobs of the run share."""
+        """Settings that all jobs of the run share."""
         return self.pool.setting
 
     @property
     def limits(self) -> Limits:
-        """How wrong results may be."""
+        """Error limits of results."""
         return self.setting.limits
 
     def within(self, limits: Limits) -> RunContext:
-        """The same run, measuring on the same stations, with other limits."""
+        """The same run, on the same worker slots, with other limits."""
         return replace(self, pool=replace(self.pool, setting=replace(self.setting, limits=limits)))
 
     def on_threads(self, threads: int) -> RunContext:
@@ -152,20 +153,20 @@ class RunContext(Workplace):
 
     @property
     def target(self) -> Target:
-        """What the placements run on."""
+        """The target of the placements."""
         return replace(self.setting.target, cores=self.pool.slots[0])
 
     @property
     def sessions(self) -> int:
-        """How many sessions fill the machine."""
+        """Number of sessions that fill the machine."""
         on_device = self.config.target.device != CPU
         return 1 if on_device else max(1, len(self.pool.cores) // self.config.target.threads)
 
     @property
     def full(self) -> MeasuringPool:
-        """The pool that times whole models in as many sessions at once as fill the machine.
+        """The pool that times whole models in as many concurrent sessions as fill the machine.
 
-        Its stations are those of :attr:`pool`: :meth:`MeasuringPool.close` lies between the use of the two.
+        It shares its worker slots with :attr:`pool`: call :meth:`MeasuringPool.close` between the use of the two.
         """
         return replace(self.pool, setting=replace(self.setting, sessions=self.sessions))
 

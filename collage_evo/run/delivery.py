@@ -1,4 +1,4 @@
-"""Puts an answer into place: an artifact that was measured, with all that the person's own file says."""
+"""Publication of an answer: an artifact that was measured, with the declarations of the user's own file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.signature import Signature
 
 ANSWER = "answer"
-"""Under which an artifact says that it is the last word, and what it is; a first answer does not."""
+"""Information key of an artifact for the final answer's name; a first answer lacks it."""
 
 MODEL = "model"
-"""Under which an artifact says what the person's file was called, and its hash (shapes fixed)."""
+"""Information key of an artifact for the file name of the user's model, and its hash (shapes fixed)."""
 
 OBJECTIVE = "objective"
-"""Under which an artifact says what it was made for, latency or throughput."""
+"""Information key of an artifact for its objective, latency or throughput."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What every answer in a run directory has in common.
+    """Common parts of every answer in a run directory.
 
-    ``signature`` is what the person's own file declares; ``fallback`` the artifact of its open form, for inputs of
-    any other shapes, None for a model that is static or that no backend takes open.
+    ``signature`` declares the inputs and outputs of the user's own file; ``fallback`` is the artifact of its open
+    form, for inputs of any other shapes, None for a model that is static or that no backend takes with open shapes.
     """
 
     directory: Path
@@ -37,20 +37,20 @@ class Delivery:
 
     @property
     def best(self) -> Path:
-        """Where the answer lies."""
+        """Path of the answer."""
         return self.directory / BEST
 
     @property
     def answered(self) -> str:
-        """What the answer of a run that ended is: a placement's key, or a single backend's name. Empty before."""
+        """The answer of a run that ended: a placement's key, or a single backend's name. Empty before."""
         if not self.best.exists():
             return ""
         return str(read_artifact(self.best).profiles[0].info.get(ANSWER, ""))
 
     def put(self, *measured: Path, info: Mapping[str, Any] | None = None) -> Path:
-        """Make ``best.collage`` of artifacts, one for each profile, in place of what was there.
+        """Write ``best.collage`` from artifacts, one for each profile, replacing an earlier one.
 
-        ``info`` comes to what each says of its making.
+        ``info`` is added to each artifact's information.
         """
         found = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
         profiles = [replace(profile, info={**profile.info, **(info or {})}) for profile in found]

@@ -1,4 +1,4 @@
-"""The run directory: who may write where, what a run saves first, what a resumed run may change."""
+"""Run directory: who may write into it, what a run saves first, and what a resumed run may change."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"
 RUN = "run.json"
-"""Says which of ``KINDS`` a run is."""
+"""File with the kind of the run, one of ``KINDS``."""
 Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 GIVEN = "given"
-"""Folder with what was given in memory."""
+"""Folder for models and data that were passed in memory."""
 MADE = (
     *(CONFIG, RUN, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
     *("result.json", "report.html", "details.log", "best.collage", ".best.collage.new", ".best.collage.before"),
@@ -37,25 +37,25 @@ MADE = (
     *("history.png", "parallel.png", "importance.png"),
     *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", GIVEN),
 )
-"""Names of all that a run, a sweep or a tuning writes into its directory, as patterns."""
+"""Patterns for the names of all that a run, a sweep or a tuning writes into its directory."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
 ADDRESS = "fitness.address"
-"""May change too: a scheduler that was started again has another one."""
+"""Keys that may change freely: a restarted scheduler has another address."""
 CHOSEN = "search.ga."
-"""Begins keys that a run may have chosen anew (``search.tune``, ``tune``)."""
+"""Prefixes of keys that a run may have chosen anew (``search.tune``, ``tune``)."""
 ON_CORES = " on cores "
 
 
 @dataclass(frozen=True)
 class _Begun:
-    """What ``run.json`` holds."""
+    """Content of ``run.json``."""
 
     kind: Kind
 
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
-    """Where a run goes: ``--out``, else the configuration's ``output.dir``, else ``runs/`` and its name."""
+    """Path of a run: ``--out``, else the configuration's ``output.dir``, else its name below ``runs/``."""
     if out is not None:
         return out
     if config.output.dir is not None:
@@ -86,9 +86,9 @@ def start_run(
         in_memory: paths in the configuration that the caller writes later, from memory.
 
     Raises:
-        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, both were, or what
-            is to go on is of another kind.
-        ConfigError: a key is given that the run which is to go on has another value of, besides its limits.
+        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was given, both were, or the
+            run to continue is of another kind.
+        ConfigError: a given key differs from its value in the run to continue, and is not one of its limits.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite deletes it: give one of the two")
@@ -113,7 +113,7 @@ def start_run(
 
 
 def _require_overwritable(directory: Path, config: Config, source: str, in_memory: Collection[str]) -> None:
-    """Require that ``directory`` is a run's and holds nothing that the new run reads, which must be there.
+    """Require that ``directory`` is a run's and contains nothing that the new run reads, which must exist.
 
     Raises:
         InputError: it is not, it does, or the model or the data cannot be read; nothing was removed.
@@ -133,7 +133,7 @@ def _require_overwritable(directory: Path, config: Config, source: str, in_memor
         if read == config.data.source and not file.exists():
             raise InputError(f"no data at {read}: give a file or a folder that exists")
     if config.model.source not in in_memory:
-        _ = ModelFile(config.model.source, config.model.seed).declared  # raises where it cannot be read
+        _ = ModelFile(config.model.source, config.model.seed).declared  # raises if it cannot be read
 
 
 def require_outside(directory: Path, read: Path) -> None:
@@ -147,7 +147,7 @@ def require_outside(directory: Path, read: Path) -> None:
 
 
 def remove_run(directory: Path) -> None:
-    """Remove what a run wrote into ``directory``, and the directory if nothing else is in it."""
+    """Remove the files of a run from ``directory``, and the directory if nothing else is in it."""
     for path in [found for name in MADE for found in directory.glob(name)]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -158,10 +158,10 @@ def remove_run(directory: Path) -> None:
 
 
 def _changes(directory: Path, asked: Config) -> dict[str, Any]:
-    """What is ``asked`` of a run that goes on besides what it had: what such a run may change.
+    """Changes that ``asked`` makes to a run that goes on, all of them allowed.
 
     Raises:
-        ConfigError: a key is given of which the run has another value.
+        ConfigError: a given key differs from the run's value and may not change.
     """
     given, had = asked.model_dump(exclude_unset=True), reopen_run(directory).model_dump()
     found = {}
@@ -187,7 +187,7 @@ def _other_values(
 
 
 def move_run(directory: Path, cores: Sequence[int]) -> None:
-    """Let the run in ``directory``, if there is one, go on on other cores of the same machine."""
+    """Move the run in ``directory``, if there is one, to other cores of the same machine."""
     if not (directory / CONFIG).is_file():
         return
     had = reopen_run(directory)
@@ -197,18 +197,18 @@ def move_run(directory: Path, cores: Sequence[int]) -> None:
 
 
 def on_cores(cores: Sequence[int]) -> str:
-    """Ends what a checkpoint says of its target."""
+    """Suffix of a checkpoint's description of its target."""
     return f"{ON_CORES}{list(cores)}"
 
 
 def save_run(directory: Path, config: Config, kind: Kind) -> None:
-    """Write what a later ``resume`` needs: the configuration, and which of ``KINDS`` the run is."""
+    """Write the files of a later ``resume``: the configuration, and which of ``KINDS`` the run is."""
     save_config(directory, config)
     write_json(directory / RUN, _Begun, _Begun(kind))
 
 
 def save_config(directory: Path, config: Config) -> None:
-    """Write the configuration of a run as it was given, whole or not at all; what the run decides is not in it."""
+    """Write the given configuration of a run atomically, without the run's own decisions."""
     write_whole(directory / CONFIG, dump_config(config, brief=True))
 
 
@@ -216,17 +216,17 @@ def kind_of_run(directory: Path) -> Kind:
     """Which of ``KINDS`` the run in ``directory`` is.
 
     Raises:
-        DamagedFile: it does not say.
+        DamagedFile: the record is missing or invalid.
     """
     mend = "start again with the command that it was started with, and --overwrite"
     return read_json(directory / RUN, _Begun, mend).kind
 
 
 def require_records(directory: Path) -> None:
-    """What the search in ``directory``, if there was one, goes on by. Nothing is touched.
+    """Require the records that the search in ``directory``, if there was one, continues from. Changes nothing.
 
     Raises:
-        InputError: it is gone.
+        InputError: they are gone.
     """
     if not goes_on(directory):
         gone = f"{directory / 'work'} is gone or not whole, without which the search does not go on"
@@ -234,10 +234,10 @@ def require_records(directory: Path) -> None:
 
 
 def discard_unbegun(directory: Path) -> None:
-    """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
+    """Remove a run directory without measurements, so that a corrected command can use its name."""
     try:
         require_idle(directory)
-    except InputError:  # another process is at work there: the directory is its own
+    except InputError:  # another process works there and owns the directory
         return
     if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
         remove_run(directory)
@@ -248,7 +248,7 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
 
     Raises:
         InputError: no run there, or its configuration is damaged.
-        ConfigError: an override changes something else than the budget and the cluster's address, or makes the
+        ConfigError: an override changes a key other than the budget and the cluster's address, or makes the
             budget smaller.
     """
     path = directory / CONFIG
@@ -274,7 +274,7 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
 
 
 def _budget(config: Config, key: str, directory: Path) -> float | None:
-    """What is given for one of ``BUDGET``, or decided in its place; None for no limit."""
+    """The given value of one of ``BUDGET``, or the decided one; None for no limit."""
     section, name = key.split(".")
     given: float | None = getattr(getattr(config, section), name)
     if key != "search.seconds" or given is not None:

@@ -1,10 +1,10 @@
-"""A run as a graph of values: which stage needs which, each evaluated when somebody asks for it, and once.
+"""Flow of a run as a graph of values: each is evaluated on demand, after those that it needs, and once.
 
-Commands differ in what they ask for. ``run``, ``resume`` and each trial of a sweep evaluate :meth:`Flow.result`; of
+Commands request different values. ``run``, ``resume`` and each trial of a sweep evaluate :meth:`Flow.result`; with
 several profiles of shapes each first its :attr:`Flow.baselines`, which give a first answer; ``tune`` the
-:meth:`Flow.search`; ``pick`` the :meth:`Flow.answer` of what was found before, within other limits, and of rungs for
-these. What a stage made once in a run's life it reads from the run directory (``run/store.py``), so that whoever asks
-again has it at once.
+:meth:`Flow.search`; ``pick`` the :meth:`Flow.answer` of earlier measurements, within other limits, and of budget
+levels for these. Records that a stage makes once in a run's life are read from the run directory (``run/store.py``)
+by later evaluations.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Flow:
-    """The values of a run. Each is evaluated when it is first asked for, after those that it needs.
+    """The values of a run. Each is evaluated on first access, after those that it needs.
 
-    Values that are of a search raise ``NotSearchable`` where the model only runs whole, and all raise
-    ``CollageError``, whose message says what to do.
+    Values of a search raise ``NotSearchable`` if the model only runs whole, and all raise ``CollageError``, whose
+    message explains what to do.
 
     Attributes:
-        run: where stages work, and how wrong results may be.
-        model: the person's own, in the form in which it runs.
+        run: the context of the stages, with the error limits.
+        model: the user's own, in the form in which it runs.
         backends: those that take part.
         earlier: another run, if this one begins with its answer.
     """
@@ -83,12 +83,12 @@ class Flow:
 
     @cached_property
     def delivery(self) -> Delivery:
-        """What every answer is given out with."""
+        """The common parts of every published answer."""
         return fall_back(self.run, self.model, self.backends)
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
-        """Each single backend. The best so far is given out at once, where there is no answer yet."""
+        """Each single backend. The best so far is published at once, if there is no answer yet."""
         run, delivery, budget = self.run, self.delivery, self.run.limits.budget
         if run.config.search.objective == "throughput":
             run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
@@ -103,7 +103,7 @@ class Flow:
 
     @property
     def _not_measured(self) -> Mapping[tuple[str, str], str]:
-        """Why some are not measured on the whole model, by backend and variant."""
+        """Reasons why some are not measured on the whole model, by backend and variant."""
         far = dict(self.earlier.far) if self.earlier else {}
         if not self.model.unchecked:
             return far
@@ -111,7 +111,7 @@ class Flow:
         return {**far, **{(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}}
 
     def on_threads_that_pay(self) -> Flow:
-        """The same on fewer threads than the configuration allows, if as many do not pay."""
+        """The same flow on fewer threads than the configuration allows, if as many do not pay."""
         run, target = self.run, self.run.config.target
         if target.threads == 1 or target.device != CPU or run.config.search.objective != "latency":
             return self
@@ -129,7 +129,7 @@ class Flow:
 
     @cached_property
     def transferred(self) -> TransferredCosts | None:
-        """What the earlier run says of this graph."""
+        """Knowledge of this graph from the earlier run."""
         return TransferredCosts.of(self.earlier.run, self.searchable.graph) if self.earlier else None
 
     @cached_property
@@ -139,19 +139,20 @@ class Flow:
 
     @cached_property
     def normalised(self) -> tuple[Baseline, ...]:
-        """The baselines, with what the normalised model takes where the file's times say little of its parts."""
-        baselines = self.baselines  # there is a first answer before the model is taken apart
+        """The baselines, with times of the normalised model where the file's times do not predict those of its
+        parts."""
+        baselines = self.baselines  # the first answer exists before the model is split
         return on_normalised(self.run, self.searchable.graph, baselines)
 
     @cached_property
     def matches(self) -> Matches:
-        """Who could run what, and why others cannot."""
+        """Matches, and refusals of backends."""
         baselines, ranges = self.normalised, self.ranges
         return find_matches(self.run, self.searchable, self.model.digest, baselines, self.backends, ranges)
 
     @cached_property
     def precision(self) -> Precision:
-        """What operators lose in lower precisions."""
+        """Losses of operators in lower precisions."""
         matches = self.matches.matches
         if self.transferred is not None:
             self.transferred.write_sensitivities(self.run.store)
@@ -159,14 +160,14 @@ class Flow:
 
     @cached_property
     def tuning(self) -> Tuning:
-        """The matches, with those of kernels that were tuned."""
+        """The matches, including those of tuned kernels."""
         return tune_backends(self.run, self.searchable.graph, self.matches, self.backends)
 
     @cached_property
     def costs(self) -> MeasuredCosts:
-        """The space of the search: what each match costs, by the search's objective."""
+        """The space of the search: the cost of each match, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
-        sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
+        sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
         if self.transferred is not None:
             self.transferred.write_costs(run, matches, precision)
@@ -176,22 +177,22 @@ class Flow:
 
     @cached_property
     def seeds(self) -> Seeds:
-        """Where the search begins."""
+        """Initial placements of the search."""
         space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
         seeds = make_seeds(space, bounds=bounds, baseline_ms=known_ms(self.normalised))
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> Found:
-        """What the search finds, which goes on from its checkpoint."""
+        """The result of the search, continued from its checkpoint."""
         return evolve(self.run, self.costs.space, self.seeds, self.model, self.baselines)
 
     def recall(self) -> Found:
-        """What the search found before. Nothing is measured."""
+        """The earlier result of the search. Nothing is measured."""
         space = self.costs.space
         return found_before(space, self.run.directory, fingerprint_of(self.run, space, self.model))
 
     def searched(self, find: Callable[[Flow], Found]) -> Searched | NotSearched:
-        """What ``find``, as :meth:`search`, gives, and what it was found in; or why there is none."""
+        """The result of ``find``, such as :meth:`search`, and its context; or why there is none."""
         try:
             found = find(self)
             return Searched(self.searchable, self.tuning.tuned, self.costs, self.seeds, found)
@@ -199,12 +200,12 @@ class Flow:
             return NotSearched(str(reason))
 
     def with_budget_levels(self, run: RunContext, searched: Searched, budget: float) -> Searched:
-        """``searched``, and rungs of the ladder for ``budget``, measured now and kept in the checkpoint.
+        """``searched``, and budget levels for ``budget``, measured now and saved in the checkpoint.
 
         Args:
-            run: this one, within the limits that the answer has to keep.
-            searched: what was measured before.
-            budget: the largest error that rungs may have on samples of the search.
+            run: this one, within the limits of the answer.
+            searched: earlier measurements.
+            budget: the largest error of budget levels on samples of the search.
         """
         space = searched.costs.space
         found = with_budget_levels(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
@@ -215,7 +216,7 @@ class Flow:
         return replace(searched, found=found)
 
     def result(self) -> Result:
-        """The answer, given out as ``best.collage``, and all that was measured, as ``result.json`` has it."""
+        """The answer, published as ``best.collage``, and all measurements, as ``result.json`` has them."""
         searched = self.searched(Flow.search)
         before = result_in(self.run.directory) if self.delivery.answered else None
         details = before.search.evaluations if before and before.search else 0
@@ -225,10 +226,11 @@ class Flow:
         return self.answer(self.run, searched, self.delivery)
 
     def answer(self, run: RunContext, searched: Searched | NotSearched, delivery: Delivery) -> Result:
-        """What of ``searched`` keeps to the limits of ``run`` and wins the race; the result lies beside it.
+        """The winner of the race among placements of ``searched`` within the limits of ``run``; writes the result
+        next to it.
 
-        An answer that is already where ``delivery`` says takes part in the race, and stays unless it is beaten. Where
-        no placement keeps to the limits, the best single backend is the answer.
+        An answer that already lies at ``delivery`` takes part in the race, and stays unless it is beaten. If no
+        placement is within the limits, the best single backend is the answer.
 
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
@@ -259,12 +261,13 @@ class Flow:
 def evaluate(
     config: Config, directory: Path, reporter: Reporter, end: Callable[[Flow], T], file: ModelFile | None = None
 ) -> T:
-    """What ``end`` asks of the run in ``directory``, as :meth:`Flow.result`; what it kept there is not made again.
+    """Evaluate ``end`` on the flow of the run in ``directory``, such as :meth:`Flow.result`; recorded stages are not
+    repeated.
 
-    ``file``: the person's model, where somebody looked into it already.
+    ``file``: the user's model, if the caller has parsed it already.
 
     Raises:
-        CollageError: bad input or a missing backend; the message says what to do.
+        CollageError: bad input or a missing backend; the message explains what to do.
     """
     with at_work(directory):
         config, file = settled(config, directory), file or model_file(config)

@@ -1,8 +1,8 @@
-"""The Pareto front of latency against error, of all that a search measured and the single backends.
+"""Pareto front of latency against error, of all placements that a search measured and the single backends.
 
-Who took part in the final race has its time from there. Other times are put on the scale of the race by what ran in
-both (``run/phases.py``), which is right only roughly: every point says whether it ``raced``, and every one that keeps
-the budget and seems faster than the answer says why it is not (``remark``). What computes in float32 throughout
+Contestants of the final race have their time from there. Other times are scaled to the race by what ran in both
+(``run/phases.py``), which is only approximate: every point shows whether it ``raced``, and every one that is within
+the budget and seems faster than the answer has the reason why it is not the answer (``remark``). Float32 throughout
 counts as equally exact: differences there are rounding, and would make a front of noise.
 """
 
@@ -27,27 +27,27 @@ from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.state import Evaluated
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
-"""Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""
+"""Default reason why a point within the budget that seemed faster than the answer is not the answer."""
 
 EXACT = (Arithmetic.FLOAT32.value,)
-"""The arithmetics of what computes in float32 throughout."""
+"""Arithmetics of placements in float32 throughout."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Placements that a search measured, by key, and the space that their genomes are of."""
+    """Placements that a search measured, by key, and the space of their genomes."""
 
     space: SearchSpace
     evaluated: Mapping[str, Evaluated]
 
     def predicted(self, placement: Placement) -> float:
-        """The squared error of ``placement``, as its matches' shares of it add up."""
+        """The predicted squared error of ``placement``, the sum over its matches."""
         return sum(self.space.added(Objective.ERROR, region.matches) for region in placement.regions)
 
 
 @dataclass(frozen=True)
 class Raced:
-    """What came of the final race: the verdict, the key of each of its placements by name, and why others lost."""
+    """Outcome of the final race: the verdict, the key of each of its placements by name, and why others lost."""
 
     verdict: Verdict
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class Raced:
 
 
 def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
-    """What the matches that a placement was merged from compute in, by name, in the order of those names."""
+    """Names of the arithmetics of the matches that make up a placement, sorted."""
     engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
     return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
 
 
 def parts_of(placement: Placement) -> tuple[Part, ...]:
-    """Who runs how many operators of a placement."""
+    """Number of operators of a placement by engine."""
     return tuple(
         Part(
             region.backend,
@@ -75,7 +75,7 @@ def parts_of(placement: Placement) -> tuple[Part, ...]:
 
 
 def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
-    """The single backends that keep to ``limits``; where none does, those in float32: none is more exact."""
+    """The single backends within ``limits``; if there is none, those in float32: none is more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
     exact = [baseline for baseline in running if baseline.exact]
     return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
@@ -91,9 +91,9 @@ def front_points(
 ) -> tuple[FrontPoint, ...]:
     """Every placement and single backend that ran, the smallest error first.
 
-    Who took part in the final race has its time from there; times from before are multiplied by the scale of
-    single backends or of the search. Whatever keeps to ``limits`` and seems faster than the answer has a remark that
-    says why it is not.
+    Contestants of the final race have their time from there; earlier times are multiplied by the scale of single
+    backends or of the search. Every point within ``limits`` that seems faster than the answer has a remark with the
+    reason why it is not the answer.
     """
     points = [*_singles(baselines, raced, limits, baseline_scale)]
     if tried is not None:
@@ -106,7 +106,7 @@ def front_points(
 
 
 def marked(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
-    """The points, the smallest error first, with those marked that nothing faster has as small an error as.
+    """The points, the smallest error first, with those marked that no faster point beats in error.
 
     Errors of float32 count as equal: they are rounding, and no reason to prefer one placement to another.
     """
@@ -166,7 +166,7 @@ def _placements(
 def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
     """Names of engines that are not ``known``, by the key of the placement on that engine only.
 
-    Whatever led the search there: often the cheapest cover is one of them.
+    The kind of a seed does not show it: often the cheapest cover is one of them.
     """
     found: dict[str, str] = {}
     for engine in space.engines:
@@ -178,7 +178,7 @@ def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
 
 
 def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, limits: Limits) -> FrontPoint:
-    """``point`` with its error, and with the time of the final race where it took part as ``entrant``."""
+    """``point`` with its error, and with the time of the final race if it took part as ``candidate``."""
     error, verdict = finite(outcome.error), raced.verdict
     in_race = candidate in verdict.final.rounds
     return replace(

@@ -1,8 +1,8 @@
-"""The scheduler of a backend's tuning trials: they are spent where tuning can win the most.
+"""Scheduler of a backend's tuning trials: they go where tuning can gain the most.
 
 After Ansor's task scheduler (Zheng et al., 2020): rounds go to the structure with the largest weight times gap, and
 the weight shrinks with the rounds it had. The gap lies between the best known time, any backend's, and the hardware's
-bound, because that is all that tuning can win.
+bound, because that is all that tuning can gain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUND = 16
 
 @dataclass
 class Structure:
-    """Equal node sets that one backend takes: where they are, how often, and what tuning may win.
+    """Equal node sets that one backend takes: their places, and the possible gain of tuning.
 
     Attributes:
         nodes: one of them.
@@ -45,14 +45,14 @@ class Structure:
 
     @property
     def promise(self) -> float:
-        """Milliseconds that the next round may win."""
+        """Milliseconds that the next round may gain."""
         gap = min(self.untuned_ms, self.other_ms) - self.bound_ms
         return len(self.places) * gap / (1 + self.rounds)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A structure's kernels, and whether there is nothing left to try on them."""
+    """A structure's kernels, and whether all trials on them are done."""
 
     kernels: tuple[str, ...]
     finished: bool = False
@@ -60,7 +60,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the trials were: how many on record, how many of them new, and what is known by structure."""
+    """Summary of the trials: how many on record, how many of them new, and results by structure."""
 
     trials: int
     new: int
@@ -74,10 +74,11 @@ def structures(
     backend: str,
     on_device: Collection[Engine] = (),
 ) -> list[Structure]:
-    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together, as they
-    are in the graph.
+    """Structures that ``backend`` can tune: its measured matches with at most one heavy operator, equal ones
+    together, as they are in the graph.
 
-    Where some engines run on a device beside the host, matches there are tuned, and bound by what was seen there.
+    If some engines run on a device in addition to the host, matches there are tuned, with a bound from measurements
+    there.
     """
     others: dict[NodeSet, float] = {}
     pairs = zip(matches, table.standalone_ms, strict=True)
@@ -113,10 +114,10 @@ def spend(
 
     Args:
         found: the structures.
-        budget: trials in all, earlier runs' included.
-        tune: makes one round on a structure, at most so many trials; gives its kernels, or None if it failed.
+        budget: trials in all, including earlier runs'.
+        tune: runs one round on a structure, at most so many trials; returns its kernels, or None if it failed.
         on_record: all kernels that were tried, by key.
-        known: what earlier runs found out, by structure.
+        known: results of earlier runs, by structure.
     """
     now = {structure.key: known[structure.key] for structure in found if structure.key in known}
     before = used = _trials(now, on_record())

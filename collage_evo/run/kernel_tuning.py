@@ -1,17 +1,17 @@
-"""Auto-tuning of a backend's kernels in one run: which matches it makes faster, and what it took.
+"""Auto-tuning of a backend's kernels in one run, and the matches that it makes faster.
 
-A backend that is ``Tunable`` can try ways of running its kernels; ``backends.NAME.trials`` is the budget,
-off by default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between
-the best known time of any backend and a roofline made from the measured costs. Rounds run in a measuring process on
-the first slot's cores while nothing else is timed. Records are shared by runs in the cache directory, a folder for
-each backend version and target; they count against the budget, so a second run tunes nothing, and a killed one
-loses a trial at most. A trial that brings its process down is recorded as failed. The best records are then frozen
-into the run directory, and every match that holds a better kernel gets a variant named after their digest, which is
-measured like any other.
+A backend that is ``Tunable`` can try ways of running its kernels; ``backends.NAME.trials`` is the budget, off by
+default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between the best
+known time of any backend and a roofline made from the measured costs. Rounds run in a worker process on the first
+slot's cores while nothing else is timed. Records are shared by runs in the cache directory, a folder for each backend
+version and target; they count against the budget, so a second run tunes nothing, and a killed one loses a trial at
+most. A trial that brings its process down is recorded as failed. The best records are then frozen into the run
+directory, and every match that holds a better kernel gets a variant named after their digest, which is measured like
+any other.
 
 For TVM (``backends/tvm/tune.py``) a kernel's space is the fixed rule's own choices where the rule fits,
-MetaSchedule's general space with its evolutionary search where it does not; records and their use are
-MetaSchedule's. An artifact needs neither.
+MetaSchedule's general space with its evolutionary search where it does not; records and their use are MetaSchedule's.
+An artifact needs neither.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from collage_evo.placement.failure import Failure
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
 
 KNOWN = "structures"
-"""The folder beside a backend's records that tells which kernels a structure has, and whether all was tried."""
+"""Folder next to a backend's records that lists the kernels of each structure, and whether all were tried."""
 
 
 @dataclass(frozen=True)
 class TunedStructure:
-    """A structure that trials were spent on: one place, how often it is there, times in ms, its kernels."""
+    """A structure that trials were spent on: one place, number of places, times in ms, its kernels."""
 
     nodes: NodeSet
     count: int
@@ -57,7 +57,7 @@ class TunedStructure:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a backend's tuning did: trials on record and new ones, seconds, and where it may help.
+    """Result of a backend's tuning: trials on record and new ones, seconds, and the improved nodes.
 
     Attributes:
         variant: builds with the best records; empty where none is better than untuned.
@@ -74,7 +74,7 @@ class Tuned:
     structures: tuple[TunedStructure, ...]
 
     def matches(self, untuned: Sequence[Match]) -> tuple[Match, ...]:
-        """Those of ``untuned`` that hold a better kernel, as tuned ones."""
+        """The tuned form of those of ``untuned`` that contain a better kernel."""
         if not self.variant:
             return ()
         return tuple(
@@ -86,21 +86,21 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Tuning:
-    """All matches, tuned ones last, and what each backend's tuning did."""
+    """All matches, tuned ones last, and the result of each backend's tuning."""
 
     matches: Matches
     tuned: tuple[Tuned, ...]
 
     @staticmethod
     def of(untuned: Matches, tuned: Sequence[Tuned]) -> Tuning:
-        """With what ``tuned`` adds to the matches."""
+        """The matches extended by those of ``tuned``."""
         added = [match for one in tuned for match in one.matches(untuned.matches)]
         return Tuning(replace(untuned, matches=(*untuned.matches, *added)), tuple(tuned))
 
 
 @dataclass(frozen=True)
 class KernelTuning:
-    """Tunes in a measuring process that has the first slot's cores, and no neighbour, to itself.
+    """Tunes in a worker process with exclusive use of the first slot's cores.
 
     Attributes:
         cache: directory that runs share; records of one backend version and target lie in one folder.
@@ -144,28 +144,28 @@ class KernelTuning:
         return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
 
     def place(self, backend: Backend) -> str:
-        """What records are good for: a version of the backend on a target."""
+        """Scope of records: a version of the backend on a target."""
         return self.pool.setting.target.key(backend.name, backend.probe().version)
 
 
 def read_known(records: Path, found: Sequence[Structure]) -> dict[str, Known]:
-    """What earlier runs found out about ``found``, by structure."""
+    """Results of earlier runs for ``found``, by structure."""
     known = {}
     for structure in found:
-        with contextlib.suppress(DamagedFile):  # or not there: it is found out again
+        with contextlib.suppress(DamagedFile):  # or missing: it is determined again
             known[structure.key] = read_json(records / KNOWN / structure.key, Known)
     return known
 
 
 def write_known(records: Path, known: Mapping[str, Known]) -> None:
-    """Keep what is known, a file for each structure, since several runs may write at once."""
+    """Write results, a file for each structure, since several runs may write at once."""
     (records / KNOWN).mkdir(parents=True, exist_ok=True)
     for key, one in known.items():
         write_json(records / KNOWN / key, Known, one)
 
 
 class _Rounds:
-    """Makes rounds of tuning, in a measuring process that is started for the first."""
+    """Runs rounds of tuning, in a worker process that is started for the first."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Opens a run: its backends, its model prepared, and its measuring processes, which end when it is left."""
+"""Opening of a run: its backends, its prepared model, and its worker pool, as a context."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
 def open_run(
     config: Config, directory: Path, reporter: Reporter, file: ModelFile | None = None
 ) -> Iterator[tuple[RunContext, PreparedModel]]:
-    """The run in ``directory`` with its model prepared; leaving it ends the measuring processes.
+    """The run in ``directory`` with its model prepared; the exit of the context ends the worker processes.
 
-    ``file``: the person's model, where somebody looked into it already.
+    ``file``: the user's model, if the caller has parsed it already.
 
     Raises:
-        CollageError: the model cannot be used, or what the configuration asks for is not there.
+        CollageError: the model cannot be used, or the configuration asks for something that is not there.
     """
     usable(config)
     place = Workplace(config, directory, reporter)
@@ -68,6 +68,6 @@ def open_run(
 
 
 def _known_seconds(search: SearchConfig) -> dict[str, float]:
-    """What the stage of the search will take, where its time bounds it."""
+    """Duration of the search stage, if a time limit bounds it."""
     seconds = search.seconds or USUAL_S
     return {"search": seconds} if search.evaluations is None and math.isfinite(seconds) else {}

@@ -1,4 +1,4 @@
-"""Times of a run's phases on one scale: that of the final race, by what was timed in both."""
+"""Common time scale of a run's phases: that of the final race, by what was timed in both."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from collage_evo.report.words import format_engine, format_ms
 from collage_evo.run.front import Raced, Tried
 
 CHANGED = 1.3
-"""The machine is not what it was if one thing takes so many times as long as before, or the reverse.
-Chosen: rounds of a race on an idle machine differ by a few percent."""
+"""The machine has changed if a thing takes so many times as long as before, or the reverse. Chosen: rounds of a race
+on an idle machine differ by a few percent."""
 
 
 @dataclass(frozen=True)
 class Twice:
-    """What was timed in an earlier phase and in the final race: what, when first, and both times in ms."""
+    """A thing that was timed in an earlier phase and in the final race: its name, the earlier phase, and both times
+    in ms."""
 
     what: str
     when: str
@@ -33,14 +34,14 @@ class Twice:
 
 @dataclass(frozen=True)
 class Phases:
-    """What raced and had been timed before: backends ``alone``, and placements in the ``search``."""
+    """Contestants with earlier times: single backends in ``baselines``, and placements in ``search``."""
 
     baselines: Sequence[Twice] = ()
     search: Sequence[Twice] = ()
 
     @classmethod
     def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Phases:
-        """By the times of ``baselines``, and of the placements among ``tried`` that raced."""
+        """Computed from the times of ``measured``, and of the placements among ``tried`` that raced."""
         verdict, baselines, search = raced.verdict, [], []
         for one in measured:
             if one.outcome.latency_ms is not None and one.name in verdict.final.rounds:
@@ -57,17 +58,18 @@ class Phases:
 
     @property
     def of_baselines(self) -> float:
-        """By what times of single backends are multiplied to be on the scale of the race."""
+        """Factor from times of single backends to the scale of the race."""
         return _scale(self.baselines)
 
     @property
     def of_search(self) -> float:
-        """The same for times of the search; where none of its placements raced, that of the single backends."""
+        """Factor from times of the search; if none of its placements raced, that of the single backends."""
         return _scale(self.search or self.baselines)
 
     @property
     def changed(self) -> str:
-        """That the machine changed, where the first and the last time of one thing are too far apart; else empty."""
+        """A note that the machine changed, if the first and the last time of one thing differ too much; else
+        empty."""
         every = [*self.search, *self.baselines]
         worst = max(every, key=lambda one: abs(math.log(one.ratio)), default=None)
         if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:

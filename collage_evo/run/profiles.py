@@ -1,4 +1,5 @@
-"""Runs for one model in several profiles of input shapes: each is a run as any other, one artifact has all."""
+"""Runs for one model in several profiles of input shapes: each profile is an ordinary run, and one artifact holds
+all."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ FOLDER = "profiles"
 def run_profiles(
     config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None = None
 ) -> tuple[Finished, ...]:
-    """Search each profile of input shapes that is asked for; a single one is searched in ``directory`` itself.
+    """Search each requested profile of input shapes; a single one is searched in ``directory`` itself.
 
     Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all, on
-    as many threads as the configuration says; a single one may use fewer.
-    ``parsed``: the person's model, where somebody looked into it already.
+    as many threads as the configuration sets; a single one may use fewer. ``parsed``: the user's model, if the caller
+    has parsed it already.
 
     Raises:
-        CollageError: bad input or a missing backend; the message says what to do.
+        CollageError: bad input or a missing backend; the message explains what to do.
     """
     with at_work(directory):
         return _searched(config, directory, reporter, parsed)
@@ -48,7 +49,7 @@ def _searched(
     config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None
 ) -> tuple[Finished, ...]:
     own = model_file(config)
-    file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
+    file = parsed if parsed and parsed == own else own  # a run that goes on uses its own object
     profiles = saved_profiles(config, directory, file)
     for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")
@@ -94,7 +95,7 @@ def with_shapes(config: Config, shapes: Shapes) -> Config:
 
 
 def _join(places: Sequence[Path], directory: Path) -> Path:
-    """One artifact of the profiles' answers as they are, with the fall-back that is the best over all of them."""
+    """One artifact of the profiles' answers, unchanged, with the fall-back that is the best over all of them."""
     artifacts = [place / BEST for place in places]
     first = read_artifact(artifacts[0])
     best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])
@@ -102,7 +103,7 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
 
 
 def _write(directory: Path, found: Sequence[Finished]) -> None:
-    """``result.json`` and ``report.html`` of the whole: what each profile's say, and where those are."""
+    """``result.json`` and ``report.html`` of the whole: the results of the profiles, and their paths."""
     write_finished(directory, found)
     links = {f"{one.directory.relative_to(directory).as_posix()}/report.html": one for one in found}
     write_overview(directory / "report.html", links, directory)

@@ -1,4 +1,4 @@
-"""Which of the placements that a search measured race for being the answer."""
+"""Selection of race candidates among the placements that a search measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.run.front import EXACT, Tried, arithmetics
 
 
 def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
-    """Those of measured ``placements`` that keep to ``limits``, in the same order."""
+    """Those of measured ``placements`` that are within ``limits``, in the same order."""
 
     def keeps(placement: Placement) -> bool:
         exact = arithmetics(placement, tried.space) == EXACT
@@ -24,12 +24,12 @@ def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: L
 def race_candidates(
     tried: Tried, placements: Iterable[Placement], limits: Limits, count: int, answered: str = ""
 ) -> tuple[Placement, ...]:
-    """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
+    """Candidates of the race among measured ``placements``: the first ``count`` within ``limits``.
 
-    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may tell of a
-    larger error, so one at least keeps to ``limits`` with a margin, if any does. Where a metric that counts few
-    samples finds some of them equally wrong, their errors say little: there each is predicted to err much less than
-    the one before, so that not all of them break the budget on other samples.
+    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may show a
+    larger error, so at least one is within ``limits`` by a margin, if any is. If a metric that counts few samples
+    finds some of them equally wrong, their errors carry little information: there each is predicted to have a much
+    smaller error than the one before, so that not all of them exceed the budget on other samples.
     """
     feasible, policy = feasible_placements(tried, placements, limits), tried.space.policy
     before = [placement for placement in feasible if placement.key == answered]
@@ -45,7 +45,7 @@ def race_candidates(
 
 
 def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement]:
-    """The first of ``placements``, and after each the first that is predicted to err much less."""
+    """The first of ``placements``, and after each the first with a much smaller predicted error."""
     found: list[Placement] = []
     for placement in placements:
         most = tried.space.policy.candidate_safer**2 * tried.predicted(found[-1]) if found else math.inf
@@ -57,11 +57,11 @@ def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement
 
 
 def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> float:
-    """The largest error on samples of the search that keeps to ``limits`` with a margin on others, if these raise it
-    by as large a factor as that of the worst of those whose errors there, by key, were ``seen``.
+    """The largest error on samples of the search that is within ``limits`` on others, if these raise it by as large a
+    factor as that of the worst of those whose errors there, by key, were ``seen``.
 
-    0.0 where some of them had no error on samples of the search, as by a metric that counts: a factor is not to be
-    told.
+    0.0 if some of them had no error on samples of the search, for example by a metric that counts: then the factor is
+    unknown.
     """
     known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
     factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
@@ -71,10 +71,10 @@ def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> flo
 def safer_candidates(
     tried: Tried, placements: Iterable[Placement], limits: Limits, seen: Mapping[str, float]
 ) -> tuple[Placement, ...]:
-    """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
+    """Candidates after those that exceeded the budget on held-out samples, where their errors by key were ``seen``.
 
-    The first of ``placements`` that keeps to :func:`safer_budget`, or without one the first that is predicted to err
-    much less; and the first that is exact.
+    The first of ``placements`` within :func:`safer_budget`, or without one the first with a much smaller predicted
+    error; and the first that is exact.
     """
     placements = tuple(placements)
     others = [placement for placement in placements if placement.key not in seen]

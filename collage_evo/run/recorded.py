@@ -1,4 +1,4 @@
-"""What a run that ended left behind, read without measuring anything: takes its directory, gives what it found."""
+"""Recorded runs: the results of a run that ended, read from its directory without measuring anything."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ class RecordedRun:
     config: Config
     result: Result
     shapes: Shapes = field(default_factory=dict)
-    """Of its inputs, where it is one of several profiles."""
+    """Shapes of its inputs, if it is one of several profiles."""
 
     @property
     def store(self) -> Store:
-        """What its stages kept."""
+        """Records of its stages."""
         return Store(self.directory / "work")
 
     @property
     def original(self) -> Path:
-        """The person's own model with its shapes fixed."""
+        """The user's own model with its shapes fixed."""
         return self.directory / "work" / "original.onnx"
 
     @property
     def searched(self) -> bool:
-        """Whether placements were searched, and what that takes is still there."""
+        """Whether placements were searched, and the files of the search still exist."""
         return self.result.search is not None and (self.directory / "work" / "costs.json").exists()
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
-        """Each single backend, on whatever target."""
+        """Each single backend, on any target."""
         return read_baselines(self.directory / "baselines.json", self.directory / "baselines")
 
     @cached_property
@@ -65,7 +65,7 @@ class RecordedRun:
 
     @cached_property
     def costs(self) -> MeasuredCosts:
-        """What it measured, on whatever target."""
+        """Its measured costs, on any target."""
         found = read_costs(self.directory / "work" / "costs.json", None, self.graph, {})
         if found is None:
             raise InputError(f"{self.directory} was not searched: run it again")
@@ -73,12 +73,12 @@ class RecordedRun:
 
     @property
     def space(self) -> SearchSpace:
-        """What its genomes are of."""
+        """The space of its genomes."""
         return self.costs.space
 
     @cached_property
     def evaluated(self) -> Mapping[str, Evaluated]:
-        """What its search measured, by key."""
+        """Placements that its search measured, by key."""
         return recorded(self.directory, self.space.digest).evaluated
 
     def placement(self, key: str) -> Placement:
@@ -87,12 +87,12 @@ class RecordedRun:
 
     @property
     def front(self) -> tuple[FrontPoint, ...]:
-        """The placements and single backends that nothing faster had as small an error as, and the answer."""
+        """The Pareto-optimal placements and single backends, and the answer."""
         return tuple(point for point in self.result.front if point.pareto or point.answer)
 
 
 def read_runs(directory: Path) -> tuple[RecordedRun, ...]:
-    """The run in ``directory``, of one with several profiles the run of each.
+    """The run in ``directory``; with several profiles the run of each.
 
     Raises:
         InputError: no run is there, it has not ended, or it is no run of a model.
@@ -114,7 +114,7 @@ def ended_run(directory: Path) -> Config:
 
 
 def read_run(directory: Path, shapes: Shapes | None = None) -> RecordedRun:
-    """Of the runs in ``directory`` that of ``shapes``, else the first one; raises as :func:`read_runs`."""
+    """The run of ``shapes`` among those in ``directory``, else the first one; raises as :func:`read_runs`."""
     runs = read_runs(directory)
     wanted = {name: list(sizes) for name, sizes in (shapes or {}).items()}
     return next((run for run in runs if run.shapes == wanted), runs[0])

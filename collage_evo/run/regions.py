@@ -1,4 +1,4 @@
-"""The regions of an answer as a person is told of them: who runs which operators, in which precision."""
+"""Regions of an answer for reports: their engines, operators and precisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Placed:
 
 
 def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) -> list[RegionResult]:
-    """The pieces of ``answer``; ``placed`` is None where one backend runs the person's own file."""
+    """The regions of ``answer``; ``placed`` is None if one backend runs the user's own file."""
     pieces = read_artifact(answer.artifact).program.pieces
     spent = answer.region_ms or (None,) * len(pieces)
     if placed is None:

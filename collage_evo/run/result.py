@@ -1,4 +1,4 @@
-"""Puts what the stages found into one result."""
+"""Result of a run, assembled from the values of its stages."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.target import CPU
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
-"""What a person has to know of such an answer."""
+"""Note on such an answer."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """All that a run came to.
+    """All values of a finished run.
 
-    Of ``baselines``, and of what was ``searched``, those that do not keep to the limits of ``run`` did not race; of
-    those that did, some broke them on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full
-    machine. ``libraries``: what it replaces.
+    Those of ``baselines``, and of ``searched``, that exceed the limits of ``run`` did not race; of those that did,
+    some exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full
+    machine. ``libraries``: those that it replaces.
     """
 
     run: RunContext
@@ -71,7 +71,7 @@ class Ended:
     libraries: Sequence[LibraryResult]
 
     def result(self) -> Result:
-        """What ``result.json`` has."""
+        """The content of ``result.json``."""
         partial = self._of_any_run()
         return self._with_search(partial, self.searched) if isinstance(self.searched, Searched) else partial
 
@@ -128,7 +128,7 @@ class Ended:
         )
 
     def _with_search(self, partial: Result, searched: Searched) -> Result:
-        """What a result has ``told`` of any run, and of its search too."""
+        """``partial``, the result of any run, with that of its search."""
         fates, scale = {**self._raced.fates, **self._over}, self._phases.of_search
         seeds = seed_results(searched, partial.best, fates, self.verdict.final, scale)
         graph, error = searched.model.graph, searched.model.normalisation_error
@@ -158,7 +158,7 @@ class Ended:
 
     @cached_property
     def _over(self) -> dict[str, str]:
-        """By key, or by name of a single backend: why it may not be the answer."""
+        """Reasons why a point may not be the answer, by key, or by name of a single backend."""
         return {point.key or point.single: partial for point in self._front if (partial := over_budget(point))}
 
     def _baseline(self, baseline: Baseline) -> Latency:
@@ -169,7 +169,7 @@ class Ended:
         return replace(latency, reason=over) if over else latency
 
     def _accuracy(self) -> Accuracy:
-        """What the answer loses, if errors can be told."""
+        """The answer's errors, if errors can be determined."""
         known, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
         point = next((point for point in self._front if point.answer), None)
         judged, sampled, config = held_out.judged if known else None, held_out.sampled, self.run.config
@@ -200,7 +200,7 @@ class Ended:
         )
 
     def _serving(self) -> list[ServingResult]:
-        """What each single backend and the answer take."""
+        """Serving cost of each single backend and the answer."""
         ran = [baseline for baseline in self.baselines if baseline.outcome.latency_ms is not None]
         rows = []
         for name, artifact, candidate in (
@@ -214,7 +214,7 @@ class Ended:
         return rows
 
     def _running_notes(self) -> list[str]:
-        """What of the answer, and of those that it raced with, does not run as well as it might."""
+        """Notes on parts of the answer, and of its rivals in the race, that run worse than they could."""
         answer, serving = self.verdict.answer, self.verdict.final.serving
         rivals = {name: took.notes for name, took in serving.items() if name != answer}
         everybody = {"the answer": self.answer.notes} | rivals
@@ -231,17 +231,17 @@ class Ended:
         return [self._phases.changed] if self._phases.changed else []
 
     def _versions(self) -> dict[str, str]:
-        """Of the backends that take part."""
+        """Versions of the backends that take part."""
         ran = [baseline.artifact for baseline in self.baselines if baseline.artifact.exists()]
         pieces = [piece for path in (self.answer.artifact, *ran) for piece in read_artifact(path).program.pieces]
         return {piece.backend: piece.backend_version for piece in pieces}
 
 
 def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -> Raced:
-    """What became of each placement that raced for being the answer; nobody did where no placement was compiled.
+    """Fate of each placement that raced; empty where no placement was compiled.
 
-    ``keys``: of those placements by their names in the race. ``broke``: by name, how those broke the budget on
-    held-out samples that were faster.
+    ``keys``: of those placements by their names in the race. ``broke``: by name, how those that were faster exceeded
+    the budget on held-out samples.
     """
     fates = dict.fromkeys(keys.values(), "it was not faster for certain in the thorough comparison")
     failed = verdict.final.failed
@@ -261,12 +261,12 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) 
 
 
 def _finite(found: Quality) -> Quality:
-    """``found`` as JSON can have it: None for what is infinite."""
+    """``found`` for JSON: None for infinite numbers."""
     return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
 
 
 def _processor_notes(run: RunContext) -> tuple[str, ...]:
-    """Which of the precisions that the budget allows the processor does not compute in."""
+    """Notes on precisions that the budget allows and the processor does not compute in."""
     target = run.setting.target
     if target.device != CPU or not run.limits.front or target.machine.computes_in(Arithmetic.BFLOAT16):
         return ()

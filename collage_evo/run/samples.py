@@ -1,4 +1,4 @@
-"""The person's own inputs of a run, and the profiles of shapes that they and the configuration ask for."""
+"""The user's own inputs of a run, and the profiles of shapes that they and the configuration ask for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PROFILES = "profiles"
 
 
 def model_file(config: Config) -> ModelFile:
-    """The person's model, not parsed yet: who makes this hands it on, so that it is parsed once."""
+    """The user's model, not parsed yet: the caller passes it on, so that it is parsed once."""
     return ModelFile(config.model.source, config.model.seed)
 
 
 def read_samples(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sample, ...]:
     """The samples of ``data.source``, those in one array cut by ``shapes``; none where it is not given.
 
-    Arrays that are no inputs of the model in ``file`` are labels where there is a metric.
+    Arrays that are no inputs of the model in ``file`` are labels if there is a metric.
 
     Raises:
         InputError: they, or the model, cannot be read, or do not fit each other.
@@ -40,7 +40,7 @@ def read_samples(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sampl
 
 
 def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
-    """Shapes of the inputs in each profile: those of ``model.shapes``, else all that the person's own inputs have.
+    """Shapes of the inputs in each profile: those of ``model.shapes``, else all that the user's own inputs have.
 
     Raises:
         InputError: see :func:`read_samples`.
@@ -58,7 +58,7 @@ def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
 
 
 def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:
-    """The same for the run in ``directory``, asked once in its life: one that goes on reads no data for it.
+    """The same for the run in ``directory``, determined once in its life: a run that goes on reads no data for it.
 
     Raises:
         InputError: see :func:`read_samples`.
@@ -67,8 +67,8 @@ def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Sh
 
 
 def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> str:
-    """What to know of data whose leading size became the model's batch, because the model leaves that open and no
-    shapes were given; empty where it is 1 or nothing was chosen so."""
+    """A note on data whose leading size became the model's batch, because the model leaves that open and no shapes
+    were given; empty where it is 1 or nothing was chosen so."""
     if config.model.shapes or config.data.source is None or len(profiles) != 1:
         return ""
     (shapes,) = profiles
@@ -83,14 +83,15 @@ def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) 
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:
-    """The only shapes that a model takes; None where it takes others."""
+    """The only shapes that a model accepts; None if it accepts others."""
     if any(sizes is None or None in sizes for sizes in dims.values()):
         return None
     return {name: [size for size in sizes or () if size is not None] for name, sizes in dims.items()}
 
 
 def matching(samples: Sequence[Sample], shapes: Shapes) -> tuple[Sample, ...]:
-    """The samples whose inputs have ``shapes``; where not all are given, those that are like the first one."""
+    """The samples whose inputs have ``shapes``; if ``shapes`` lacks some inputs, those that are like the first
+    sample."""
     fitting = [sample for sample in samples if _shapes(sample, shapes) == shapes]
     return tuple(one for one in fitting if _shapes(one, one.feeds) == _shapes(fitting[0], fitting[0].feeds))
 

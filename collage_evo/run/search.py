@@ -1,4 +1,4 @@
-"""Runs the genetic search of one run: from the checkpoint if there is one, writing one after each generation."""
+"""Genetic search of one run: starts from the checkpoint if there is one, and writes one after each generation."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found: placements that ran, the likeliest fastest first, and all that it knew at its end.
+    """Result of the search: placements that ran, the likely fastest first, and its final state.
 
-    With a budget of error, only what keeps it is ``ranked``.
+    With an error budget, only placements within it are ``ranked``.
     """
 
     ranked: tuple[Placement, ...]
@@ -35,17 +35,17 @@ class Found:
 
     @property
     def evaluated(self) -> Mapping[str, Evaluated]:
-        """All that was measured, by key."""
+        """All measured placements, by key."""
         return self.state.evaluated
 
     @cached_property
     def outcomes(self) -> Mapping[str, Outcome]:
-        """What came of it, by key."""
+        """Their outcomes, by key."""
         return {key: one.outcome for key, one in self.state.evaluated.items()}
 
     @property
     def convergence(self) -> list[dict[str, float]]:
-        """Best latency (ms) within the budget known after each generation, over the seconds spent."""
+        """Best latency (ms) within the budget known after each generation, over the elapsed seconds."""
         points: list[dict[str, float]] = []
         name = "min" if len(self.state.objectives) == 1 else "best"
         best = math.inf
@@ -57,7 +57,7 @@ class Found:
 
 
 def named(placements: Iterable[Placement]) -> dict[str, Placement]:
-    """Placements by the names that they race under."""
+    """Placements by their names in the race."""
     return {f"placement-{index}": placement for index, placement in enumerate(placements)}
 
 
@@ -76,8 +76,8 @@ def run_search(
 ) -> Found:
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
-    ``start`` is the state to begin with where there is no checkpoint: it says which objectives there are. Without it
-    latency is the only one. A checkpoint goes on with the bounds that ``start`` has.
+    ``start`` is the initial state if there is no checkpoint, including the objectives. Without it latency is the only
+    one. A checkpoint continues with the bounds of ``start``.
 
     Raises:
         NotSearchable: no placement at all could be measured; the commonest reason is given.
@@ -98,7 +98,7 @@ def run_search(
         _report_progress(reporter, now, budget, before=last)
         last = now
 
-    if tuner is not None:  # it learns from what is measured with the settings as they are
+    if tuner is not None:  # the tuner learns from measurements with the present settings
         if not state.generation:
             state = evolution.step(state)
             on_generation(state)
@@ -119,7 +119,7 @@ def _resumed(state: SearchState, start: SearchState) -> SearchState:
 
 
 def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> Found:
-    """What the search whose checkpoint is in ``directory`` found so far, whatever its error. Nothing is measured.
+    """Result so far of the search whose checkpoint is in ``directory``, whatever its error. Nothing is measured.
 
     Raises:
         InputError: there is no such checkpoint, it is damaged or of another search, or no placement ran in it.

@@ -1,4 +1,4 @@
-"""What became of the search, or why there was none; and what a result tells of it."""
+"""Outcome of the search stages, or why there was no search; and their part of a result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from collage_evo.search.evolution.seeds import Seeds
 
 @dataclass(frozen=True)
 class NotSearched:
-    """Why a model only runs whole. It has nothing of what :class:`Searched` has."""
+    """Reason why a model only runs whole. It has nothing of what :class:`Searched` has."""
 
     reason: str
     measured: ClassVar[int] = 0
@@ -51,7 +51,7 @@ class NotSearched:
 
 @dataclass(frozen=True)
 class Searched:
-    """What the stages of a search gave."""
+    """Values of the stages of a search."""
 
     model: SearchableModel
     tuned: Sequence[Tuned]
@@ -61,21 +61,21 @@ class Searched:
 
     @property
     def measured(self) -> int:
-        """How many placements were measured."""
+        """Number of measured placements."""
         return self.found.state.evaluations
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The keys of the placements that race, by the names that they have there."""
+        """The keys of the placements that race, by their names there."""
         return {name: placement.key for name, placement in named(self.found.ranked).items()}
 
     @property
     def tried(self) -> Tried:
-        """What was measured, for the front."""
+        """The measured placements, for the front."""
         return Tried(self.costs.space, self.found.evaluated)
 
     def at(self, key: str | None) -> Placed | None:
-        """The placement with ``key`` among what was measured; None for no key."""
+        """The measured placement with ``key``; None for no key."""
         if key is None:
             return None
         space = self.costs.space
@@ -89,9 +89,11 @@ class Searched:
 def seed_results(
     searched: Searched, best: Latency, fates: Mapping[str, str], final: Race, scale: float = 1.0
 ) -> list[SeedResult]:
-    """Seeds as timed in the ``final`` race, else in the search; one that seems faster than the answer says why not.
+    """Seeds as timed in the ``final`` race, else in the search; one that seems faster than the answer has the reason
+    why it is not.
 
-    ``fates`` has that by key, of those that raced or do not keep the budget. ``scale``: of times of the search.
+    ``fates`` holds these reasons by key, of placements that raced or exceed the budget. ``scale``: of times of the
+    search.
     """
     rows, space = [], searched.costs.space
     names = {key: name for name, key in searched.keys.items() if name in final.rounds}
@@ -111,7 +113,7 @@ def seed_results(
 
 
 def latency_of(name: str, outcome: Outcome) -> Latency:
-    """What a search, or a measurement of a single backend, told of what has this ``name``."""
+    """Latency in a search, or in a baseline's measurement, of the contestant with this ``name``."""
     failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
     reason = "" if failure is None else describe_failure(failure, backend)
     detail = raw_words(failure, backend)
@@ -119,7 +121,7 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
 
 
 def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
-    """What the search cost, and when it found what; ``scale``: of its times."""
+    """Effort of the search, and the times of its improvements; ``scale``: of its times."""
     found = searched.found
     unfit = describe_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
     state = found.state
@@ -136,7 +138,7 @@ def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
 
 
 def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
-    """What the search chose from, and how far the additive model was off."""
+    """The search's matches, and the error of the additive model."""
     costs, space, outcomes = searched.costs, searched.costs.space, searched.found.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
     predicted, final = space.predict(dp), verdict.final
@@ -164,7 +166,7 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
 
 
 def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
-    """What went wrong with matches, by engine and kind of fault."""
+    """Failures of matches, by engine and kind of fault."""
     found: dict[str, dict[str, list[Failure]]] = {}
     for index, failure in costs.table.failures.items():
         kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
@@ -176,9 +178,9 @@ def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
 
 
 def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
-    """What tuning a backend's kernels tried, and what it won."""
+    """Trials and gains of tuning a backend's kernels."""
     space = costs.space
-    # Regions that the refinement measured come after the matches and have no standalone cost; an estimate is none.
+    # Regions that the refinement measured follow the matches and have no standalone cost; an estimate is none.
     cost = {
         (match.nodes, match.engine): ms
         for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))

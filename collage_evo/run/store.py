@@ -1,4 +1,4 @@
-"""What the stages of a run keep: a typed record each, made once in its life, read by whoever comes later."""
+"""Store of stage records: one typed record each, made once in a run's life and read later."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Store:
     work: Path
 
     def get(self, stage: str, kind: type[T]) -> T | None:
-        """What ``stage`` kept; None where it has not.
+        """The record of ``stage``; None if there is none.
 
         Raises:
-            DamagedFile: it is no such record; the message names the file and says what to do.
+            DamagedFile: it is no such record; the message names the file and explains what to do.
         """
         path = self.path(stage)
         return read_json(path, kind) if path.exists() else None
 
     def put(self, stage: str, kind: type[T], record: T) -> T:
-        """Keep ``record``, whole or not at all, in place of what was kept before."""
+        """Write ``record`` atomically, replacing an earlier one."""
         self.work.mkdir(parents=True, exist_ok=True)
         write_json(self.path(stage), kind, record)
         return record
 
     def once(self, stage: str, kind: type[T], make: Callable[[], T]) -> T:
-        """What ``stage`` kept, else what it makes, kept. Raises as :meth:`get`."""
+        """The record of ``stage``, made and written first if there is none. Raises as :meth:`get`."""
         known = self.get(stage, kind)
         return self.put(stage, kind, make()) if known is None else known
 

@@ -1,9 +1,8 @@
-"""Transfer from an earlier run to another graph: its costs, error shares and front as this one's.
+"""Transfer from an earlier run to another graph: its costs, sensitivities and front.
 
-Operators are paired (``graph/align.py``); what is known of one is known of its pair. A match that has no counterpart
-costs what the earlier run says of its engine's operators, as much more as there is more to do. Where an operator
-has no pair, or none of the matches is left that ran it, the cheapest match of the same engine, family or backend
-covers it.
+Operators are paired (``graph/align.py``); knowledge about one applies to its pair. A match without a counterpart
+costs what the earlier run shows for its engine's operators, scaled by the amount of work. If an operator has no pair,
+or none of the matches is left that ran it, the cheapest match of the same engine, family or backend covers it.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import Seeds
 
 KIND = "like"
-"""Of seeds that were carried over."""
+"""Number of seeds that are transferred."""
 
 
 @dataclass(frozen=True)
 class TransferredCosts:
-    """What an earlier run says of the operators of ``graph``; ``nodes`` pairs them with that run's."""
+    """Knowledge of an earlier run about the operators of ``graph``; ``nodes`` pairs them with that run's."""
 
     run: RecordedRun
     graph: Graph
@@ -49,11 +48,11 @@ class TransferredCosts:
 
     @classmethod
     def of(cls, run: RecordedRun, graph: Graph) -> TransferredCosts:
-        """Pair the operators of both."""
+        """Pair the operators of both graphs."""
         return cls(run, graph, same_nodes(graph, run.graph))
 
     def in_pairs(self, match: Match) -> Match | None:
-        """What ``match`` of this graph was there; None where one of its operators has no pair."""
+        """The counterpart of ``match`` there; None if one of its operators has no pair."""
         if any(node not in self.nodes for node in members(match.nodes)):
             return None
         edits = edits_of(*((name, self._there(nodes)) for name, nodes in match.edits))
@@ -63,7 +62,7 @@ class TransferredCosts:
         return node_set(self.nodes[node] for node in members(nodes))
 
     def write_sensitivities(self, store: Store) -> None:
-        """Keep what operators lose in lower precisions, where the run looks; unpaired ones as much as the average."""
+        """Write sensitivities of operators for this run; unpaired ones get the average."""
         before = self.run.store.get(SHARES, Sensitivities)
         if before is None:
             return
@@ -74,7 +73,7 @@ class TransferredCosts:
         store.once(SHARES, Sensitivities, lambda: moved)
 
     def write_costs(self, run: RunContext, found: Matches, precision: Precision) -> None:
-        """Keep the other run's costs as this one's, where they are of this target; says how much carried over."""
+        """Write the other run's costs as this one's, if they are of this target; logs how much was transferred."""
         saved = run.work / "costs.json"
         text = "with their costs"
         if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
@@ -92,7 +91,7 @@ class TransferredCosts:
         run.reporter.log(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
-        """The other run's costs for ``matches``: of operators of another size, as much more as there is to do."""
+        """The other run's costs for ``matches``, scaled by the amount of work for operators of another size."""
         costs, known = self.run.costs, _Known(self)
         found = [known.ms(match) for match in matches]
         guessed = frozenset(index for index, (_, certain) in enumerate(found) if not certain)
@@ -117,7 +116,8 @@ class TransferredCosts:
 
 
 def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """The answer, what raced with it, then the front: what kept the budget, the fastest first, and what came next."""
+    """The answer, its rivals in the race, then the front: those within the budget, the fastest first, and then the
+    next ones."""
 
     def turn(point: FrontPoint) -> tuple[bool, bool, bool, bool, float]:
         nearer = point.latency_ms if point.feasible else -point.latency_ms
@@ -131,7 +131,7 @@ def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[str, Placement]]
 
 
 class _Known:
-    """What matches of this graph cost by the earlier run, in ms."""
+    """Costs in ms of this graph's matches by the earlier run."""
 
     def __init__(self, transferred: TransferredCosts) -> None:
         self._transferred = transferred
@@ -141,7 +141,7 @@ class _Known:
         self._certain = {match for i, match in enumerate(space.matches) if i not in space.cost.estimated}
 
     def ms(self, match: Match) -> tuple[float, bool]:
-        """What ``match`` costs, and whether that was measured on operators of the same sizes."""
+        """Cost of ``match``, and whether it was measured on operators of the same sizes."""
         before = self._transferred.in_pairs(match)
         if before is None or before not in self._ms:
             return self._by_nodes(match), False
@@ -152,7 +152,7 @@ class _Known:
         return sum(self._here[node] for node in members(nodes))
 
     def _by_nodes(self, match: Match) -> float:
-        """By what the engine took for its operators; infinite where it is known of none."""
+        """Sum of the engine's times for its operators; infinite if none of them is known."""
         if (usual := self._slowness.get(match.engine)) is None:
             return math.inf
         own = self._node_slowness.get(match.engine, {})
@@ -161,7 +161,7 @@ class _Known:
 
     @cached_property
     def _node_slowness(self) -> dict[Engine, dict[int, float]]:
-        """By engine and node of the earlier run, how many times what was guessed the smallest match with it took."""
+        """Slowness by engine and node of the earlier run: time of the smallest match with the node over its guess."""
         found: dict[Engine, dict[int, float]] = {}
         for match in sorted(self._ms, key=lambda match: -match.nodes.bit_count()):
             if math.isfinite(self._ms[match]):
@@ -187,7 +187,7 @@ class _Move:
         """This space's matches by what they were there."""
 
     def genome(self, genome: Genome) -> Genome:
-        """What comes nearest to ``genome``."""
+        """The genome here that is the nearest to ``genome``."""
         space, before, nodes = self._space, self._transferred.run.space, self._transferred.nodes
         owner: dict[int, int] = {}
         ran: dict[int, Match] = {}

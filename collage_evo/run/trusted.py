@@ -1,8 +1,9 @@
-"""Functions of Python files that a run directory or an artifact names: run only if this person named them before.
+"""Trust in functions of Python files: run only those that this user has named before.
 
-A directory from elsewhere may name any file, its own among them, and a function runs with the rights of who asks. So
-each function that a person names for a run is noted in this person's own state directory; others are refused without
-``--trust``. The file is noted by its path: who may change a person's own files needs no run directory for that.
+A directory from elsewhere may name any file, its own among them, and a function runs with the rights of the user. So
+each function that a user names for a run is recorded in this user's own state directory; others are refused without
+``--trust``. The file is recorded by its path: anyone who may change a user's own files needs no run directory for
+that.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from collage_evo.target.private import open_private, own_directory
 
 
 def functions_of(config: Config) -> list[str]:
-    """Those that ``config`` names, as ``file.py:function``."""
+    """The functions in ``config``, as ``file.py:function``."""
     return [text for text in (config.accuracy.metric, config.data.source) if text and names_function(text)]
 
 
 def note_functions(named: Iterable[str]) -> None:
-    """Note what a person named; where that cannot be written, ``--trust`` is asked for later."""
+    """Record functions that the user named; if that cannot be written, ``--trust`` is required later."""
     new = sorted({_full(text) for text in named} - _noted())
     with suppress(OSError, InputError):
         if new:
@@ -37,10 +38,10 @@ def note_functions(named: Iterable[str]) -> None:
 
 
 def require_noted(named: Iterable[str], place: Path, trust: bool = False) -> None:
-    """Require that this person named the functions that ``place`` names; ``trust``: it may name any.
+    """Require that this user named the functions that ``place`` names; ``trust``: it may name any.
 
     Raises:
-        InputError: a function was not named by this person on this machine.
+        InputError: a function was not named by this user on this machine.
     """
     unknown = [] if trust else sorted({_full(text) for text in named if names_function(text)} - _noted())
     if unknown:

@@ -1,7 +1,9 @@
-"""A run that begins with another one's answer (``--like``): new weights, the same graph or nearly.
+"""Warm start: a run that begins with another one's answer (``--like``), for new weights on the same or a similar
+graph.
 
-Only backends that came near in the other run are measured alone, nothing is profiled, and of placements only those
-that were good before (``run/transferred.py`` says what they are here). Calibration, errors and the race are new.
+Only backends that came near in the other run are measured as baselines, nothing is profiled, and of placements only
+the good ones of that run are measured (``run/transferred.py`` translates them). Calibration, errors and the race are
+new.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ from collage_evo.report.reasons import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run
 
 LEAST_ALIKE = 0.5
-"""Share of the operators that another run has to have in common with this one for anything of it to carry over."""
+"""Share of the operators that another run must have in common with this one for a transfer."""
 LIKE_SECONDS, PLACEMENTS = 8.0, 6
-"""Bounds of the search, where the person gives none."""
+"""Bounds of the search, if the user gives none."""
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "final": {"seconds": 8.0},
     "accuracy": {"calibration": 64, "held_out": 64},
 }
-"""What is enough where the answer is nearly known; what the person changed stays as it is."""
+"""Settings that suffice if the answer is nearly known; keys that the user changed stay unchanged."""
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """The other run, as far as it says something of this one; by this one's ``policy``."""
+    """The other run, where it applies to this one; by this one's ``policy``."""
 
     run: RecordedRun
     policy: Policy = DEFAULT_POLICY
@@ -49,8 +51,8 @@ class Earlier:
     def far(self) -> dict[Engine, str]:
         """Single backends that were so far behind that they are not measured again, and why.
 
-        One in float32 at least is, as what is exact: the fastest of those that do not compile for long. So is
-        who won, has a part of the answer or was compared with it, however it did at first.
+        At least one in float32 remains, as the exact one: the fastest of those that do not compile for long. So does
+        a backend that won, has a part of the answer or was compared with it, whatever its first latency.
         """
         timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
         exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
@@ -86,9 +88,9 @@ def _compiles_long(baseline: Baseline) -> bool:
 
 
 def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Config, Earlier | None]:
-    """The run that ``search.like`` names, and the configuration that is enough with it for the model in ``file``.
+    """The run that ``search.like`` names, and the configuration that suffices with it for the model in ``file``.
 
-    Where nothing carries over that is said, and the configuration stays as it is.
+    If nothing can be transferred, the run logs it, and the configuration stays unchanged.
 
     Raises:
         InputError: there is no such run, or it has not ended.
@@ -108,7 +110,7 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
 
 
 def _unlike(config: Config, found: RecordedRun, file: ModelFile) -> str:
-    """Why nothing of another run carries over; empty where something may."""
+    """Why nothing of another run can be transferred; empty if something may."""
     if not found.searched or not found.original.exists():
         return "it was not searched, or its folder work is gone"
     if config.search.objective != found.config.search.objective:

@@ -1,1 +1,1 @@
-"""The stages of a run: each takes the run and what the stages before gave."""
+"""Stages of a run: functions of the run's context and the values of earlier stages."""

@@ -1,4 +1,4 @@
-"""From what the search found to the answer: compiled, raced, delivered and checked."""
+"""Stages from the search's result to the answer: compiled, raced, delivered and checked."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from collage_evo.target.target import CPU
 class Answer:
     """The delivered artifact, with each region's time in one run (ms) and its errors against the reference.
 
-    ``notes``: what does not run as well as it might, and why. ``call_ms``: what ``session.run`` takes beyond the
-    regions; None where it could not be measured.
+    ``notes``: parts that run worse than they could, and why. ``call_ms``: what ``session.run`` adds to the regions;
+    None if it could not be measured.
     """
 
     artifact: Path
@@ -45,7 +45,7 @@ class Answer:
 def compile_candidates(
     run: RunContext, space: SearchSpace, placements: Mapping[str, Placement]
 ) -> Mapping[str, Path]:
-    """The placements that race, as artifacts, by their names; less those that could not be compiled again."""
+    """Artifacts of the candidates, by their names, without those that could not be compiled again."""
     candidates: dict[str, Path] = {}
     with run.stage("compile"):
         for name, artifact in write_placements(run, placements, space).items():
@@ -61,7 +61,7 @@ def write_placements(
 ) -> Mapping[str, Path | Failure]:
     """Compile each of ``placements`` into an artifact of its name in the work directory.
 
-    The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
+    The cache may have lost pieces since the search. If a backend dies over them, only its placement fails.
     """
     cost = space.cost.for_sessions(1)
     borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
@@ -97,7 +97,7 @@ def decide(
 
 
 def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:
-    """How fast the answer is alone and on the full machine; one session that fills the machine is both."""
+    """Latencies of the answer in a single session and on the full machine; equal if one session fills the machine."""
     if run.target.device != CPU:
         return None
     raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
@@ -136,15 +136,15 @@ def deliver(
     delivery: Delivery,
     info: Mapping[str, Any],
 ) -> Answer:
-    """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process.
+    """Publish the answer as ``best.collage`` and verify it once more, in a fresh process.
 
-    ``info`` is what the artifact says of its making, besides what it says already.
+    ``info`` is added to the artifact's information.
     """
     artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
     with run.stage("verify"):
         key = read_artifact(artifacts[verdict.answer]).profiles[0].info.get("key", verdict.answer)
         best = delivery.put(artifacts[verdict.answer], info={**info, ANSWER: key})
-        for artifact in candidates.values():  # each as large as the model, and soon compiled again
+        for artifact in candidates.values():  # each is as large as the model, and quickly compiled again
             shutil.rmtree(artifact)
         with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)

@@ -1,4 +1,4 @@
-"""Each single backend: the baselines, the first answer, and what takes inputs of any other shapes."""
+"""Baselines: each single backend, the first answer, and the fall-back for inputs of any other shapes."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def measure_baselines(
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
     far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
-    """Each single backend on the person's own model, kept in the run directory for a resumed run.
+    """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
-    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long. Those
-    that are known to be ``far`` behind, and why, are not measured.
+    ``on_turn`` is called with the results so far each time when slower ones begin, in particular those that compile
+    for long. Those that are known to be ``far`` behind, and why, are not measured.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
     device, largest = run.setting.target.device, run.limits.measured
-    variants = {  # a last resort is measured seldom, and then comes on top
+    variants = {  # a last resort is measured rarely, and is then added
         backend.name: sum(not variant.last_resort for variant in whole_variants(backend, device, largest))
         for backend in backends
     }
@@ -52,7 +52,7 @@ def measure_baselines(
         return known
     with run.stage("baselines: single backends", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
-        seconds = math.inf if chosen.use else chosen.seconds  # who is named is wanted
+        seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
         report = partial(_report_baseline, run)
         found = baselines.measure_baselines(backends, directory, run.whole, timing, report, on_turn, seconds, far)
     write_baselines(saved, found)
@@ -75,7 +75,7 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
 
 
 def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None:
-    """Put the best single backend into place as ``best.collage``, where there is no answer yet."""
+    """Publish the best single backend as ``best.collage``, if there is no answer yet."""
     if delivery.best.exists():
         return
     best = delivery.put(single.artifact)
@@ -87,7 +87,7 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
 
 
 def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
-    """What every answer of this run is given out with: what the file says, and what takes any other shapes."""
+    """Common parts of every answer of this run: the file's declarations, and the fall-back for any other shapes."""
     signature = signature_of(model.dynamic or model.original, model.declared)
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)

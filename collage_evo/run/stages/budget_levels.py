@@ -1,4 +1,5 @@
-"""Rungs of the ladder for a budget that the search was not for, measured when that budget is known."""
+"""Budget levels: mixed-precision placements for a budget other than the search's, measured when that budget is
+known."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from collage_evo.search.evolution.seeds import likeliest
 from collage_evo.search.evolution.state import Evaluated
 
 SHARES = (0.95, 0.85)
-"""Of the budget, by errors as they were measured: two, as what was learned of one placement is off for another.
-Chosen."""
+"""Shares of the budget to aim at, by errors as measured: two, because the correction learned from one placement is
+inexact for another. Chosen."""
 SLOWER = 1.3
-"""A rung is measured unless it is predicted to take so many times as long as the fastest that keeps the budget: on a
+"""A budget level is measured unless its predicted time is so many times that of the fastest within the budget: on a
 BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
 
 
@@ -37,10 +38,11 @@ def with_budget_levels(
     budget: float,
     baseline_ms: Mapping[Engine, float],
 ) -> Found:
-    """``found``, and rungs for ``budget`` that may be faster than all of it that keeps it, measured now.
+    """``found``, and budget levels for ``budget`` that may be faster than everything in it within that budget,
+    measured now.
 
-    What was measured near the budget says how far predicted errors are off, and rungs aim as much lower or higher.
-    ``alone``: ms of the whole model on engines that ran it.
+    Measurements near the budget correct the predicted errors, and so the aims of the levels. ``baseline_ms``: ms of
+    the whole model on engines that ran it.
     """
     if not space.terms or not 0.0 < budget < math.inf:
         return found
@@ -62,7 +64,7 @@ def with_budget_levels(
 def _worth_it(
     space: SearchSpace, found: Found, baseline_ms: Mapping[Engine, float], budget: float
 ) -> Iterator[tuple[Placement, str]]:
-    """Rungs that were not measured, each with the kind that it is."""
+    """Budget levels that were not measured, each with its kind."""
     near, _ = likeliest(space, baseline_ms)
     fastest = SLOWER * min(
         (o.latency_ms for o in found.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
@@ -76,8 +78,8 @@ def _worth_it(
 
 
 def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> float:
-    """Measured over predicted error of the placement, for the most part of ``family``, whose error is the nearest to
-    ``budget``: a rung of its, if there is one, as those alike are off alike. One where there is none.
+    """Measured over predicted error of the placement, mostly of ``family``, whose error is the nearest to ``budget``:
+    preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
     tried, level = Tried(space, found.evaluated), _kind(family)
     known: list[tuple[bool, float, float]] = []
@@ -85,7 +87,7 @@ def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> flo
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            other = not one.kind.endswith(level)  # seeds are called more
+            other = not one.kind.endswith(level)  # kinds of seeds have longer names
             known.append((other, abs(math.log(error / budget)), error / math.sqrt(predicted)))
     return min(known)[-1] if known else 1.0
 

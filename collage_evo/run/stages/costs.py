@@ -1,4 +1,4 @@
-"""What the search chooses from: matches, tuned ones among them, and their costs."""
+"""Cost stage: the search's matches, including tuned ones, and their costs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from collage_evo.runtime.timing import TimingSettings
 TUNING = "tuning"
 Tuneds = tuple[Tuned, ...]
 CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3.0)
-"""How whole models are timed for costs: what is left of noise is made up for by their number."""
+"""Timing settings of whole models for costs: their number makes up for the remaining noise."""
 
 
 def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
-    """Matches with those added that tuning makes faster; as they are where no backend has trials to spend.
+    """Matches extended by those that tuning makes faster; unchanged if no backend has trials to spend.
 
-    What was tuned is kept in the run directory: a resumed run searches the same matches.
+    The run directory records the tuning: a resumed run searches the same matches.
     """
     trials = run.config.backends.trials
     if not trials:
@@ -65,9 +65,9 @@ def gather_costs(
     precision: Precision = FLOAT32,
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
 ) -> MeasuredCosts:
-    """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed.
+    """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
 
-    ``alone``: ms of the whole model on engines that ran it, the machine their own.
+    ``baseline_ms``: ms of the whole model on engines that ran it, with exclusive use of the machine.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, found, target, policy)
@@ -109,12 +109,13 @@ def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float
 
 
 def cost_settings(config: Config, seconds: float = math.inf) -> CostSettings:
-    """How matches are timed alone, for ``seconds`` in all."""
+    """Settings of standalone timing of matches, for ``seconds`` in all."""
     costs = config.costs
     return CostSettings(costs.timing.settings(), costs.flush, seconds, config.verify.keeps_nonfinite)
 
 
 def _measure_probes(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:
-    """What ``placements`` take, the machine their own, however long that is; all of them are compiled before."""
+    """Measure ``placements`` with exclusive use of the machine, without a time limit; all of them are compiled
+    before."""
     builders.build([build_job(region) for placement in placements for region in placement.regions])
     return MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf).evaluate(placements)

@@ -1,4 +1,4 @@
-"""The genetic search of a run, on measured latency."""
+"""Search stage: the genetic search of a run, on measured latency."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def evolve(
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
-    What is to be beaten is the best of ``baselines`` in float32, even where another is faster: else the exact end of
-    the front would be given up.
+    The reference is the best of ``baselines`` in float32, even if another is faster: otherwise the exact end of the
+    front would be given up.
     """
     search = run.config.search
     budget = search_budget(run.store, search, time.monotonic() - run.begin, run.seconds)
     start = new_state(search.ga.seed)
     if space.terms:
-        corner = (_give_up_ms(run, baselines), run.limits.measured)  # that hypervolume is measured from
+        corner = (_give_up_ms(run, baselines), run.limits.measured)  # hypervolume is measured from here
         start = new_state(search.ga.seed, {Objective.ERROR: run.limits.accepted}, corner)
     reference = decode(next(iter(seeds))[1], space)
     with (
@@ -65,7 +65,8 @@ def evolve(
 
 @contextmanager
 def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baseline]) -> Iterator[MeasuredEvaluator]:
-    """Measures placements, on all workers that agree on ``reference``, against the best of ``baselines``."""
+    """An evaluator of placements, on all workers that agree on ``reference``, relative to the best of
+    ``baselines``."""
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, reference, timing)
     with Builders(pool) as builders:
@@ -75,14 +76,14 @@ def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baselin
 
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
-    """What takes longer is not timed to the end."""
+    """Latency above which timing is aborted."""
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     return run.config.fitness.give_up * latency
 
 
 def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
-    """What placements are timed against: the best single backend, on the processor and one session at a time."""
+    """The reference run of placements: the best single backend, on the processor and one session at a time."""
     setting, latency = run.whole.setting, single.outcome.latency_ms
     alike = setting.target.device == CPU and setting.sessions == 1
     return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
@@ -91,7 +92,8 @@ def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
     """The pool without workers that disagree on ``reference``."""
     if run.whole.slots != run.pool.slots:
-        run.pool.close()  # stations that timed parts hold cores of which one that fills the machine needs all
+        # worker slots that timed parts hold cores of which a session that fills the machine needs all
+        run.pool.close()
     pool, took = run.whole.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
     for worker, latency in took.items():
         out = pool.expected is not None and not pool.expected.agrees(latency)
@@ -101,7 +103,7 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
 
 
 def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState, budget: Budget) -> GaSettings:
-    """Settings tuned on what was learned, written into the saved configuration too."""
+    """Settings that Optuna tunes on the measurements so far, written into the saved configuration too."""
     from collage_evo.search.tuning.tuning import TunePlan, tune  # Optuna is slow to import
 
     tuning = run.config.tune
@@ -125,7 +127,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
 
 
 def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) -> Fingerprint:
-    """What the search of this run is about."""
+    """Fingerprint of this run's search, for its checkpoint."""
     return Fingerprint(
         model=model.digest[:16],
         target=run.setting.target.description + on_cores(run.pool.cores),

@@ -1,4 +1,4 @@
-"""The held-out test: of what won the race, what keeps the budget on samples that chose nothing."""
+"""Held-out test: judges the winner of the race on samples that had no part in the search."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
-"""So many may break the budget. After that, placements are only asked in float32, and once those that were told to be
+"""So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
 safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
-"""By the relative error an answer keeps the budget if as many other samples are over it with no larger chance. Of a
-metric that counts, few samples tell too little to ask that. Chosen."""
+"""Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
+samples carry too little information for this. Chosen."""
 JUDGE_TIMEOUT_S = 600.0
-"""A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
+"""Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
+interval."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What the answer loses on samples that the search never saw; None where there are none.
+    """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``broke``: by name in the race, what was faster but broke the budget there, and by how much.
+    ``broke``: by name in the race, contestants that were faster but exceeded the budget there, and by how much.
     """
 
     judged: Judgement | None
@@ -46,7 +47,7 @@ class HeldOut:
     notes: tuple[str, ...] = ()
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
-        """For the artifact, to say of itself by which budget it was made and how wrong it was found to be."""
+        """The artifact's record of the budget that it was made for, and of its measured error."""
         error = self.judged.error if self.judged is not None and math.isfinite(self.judged.error) else None
         budget = finite(setting.limits.budget)
         return {"accuracy": {"metric": setting.metric, "over": setting.over, "budget": budget, "error": error}}
@@ -62,19 +63,19 @@ def hold_out(
     safer: Callable[[Mapping[str, float]], Mapping[str, Path]],
     decide: Callable[[Mapping[str, Path], Sequence[Baseline]], Verdict],
 ) -> tuple[Verdict, HeldOut]:
-    """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
+    """Judge the winner on the held-out samples; if it exceeds the budget, race the others for the next answer.
 
-    What computes in float32 throughout is judged too, but stays: nothing is more exact. Where all other placements
-    that raced are out, safer ones take part, once.
+    A winner in float32 throughout is judged too, but stays: nothing is more exact. If all other placements that raced
+    are excluded, safer ones take part, once.
 
     Args:
-        run: whose setting has the budget.
-        model: gives what the samples ought to give.
+        run: its setting has the budget.
+        model: computes the expected outputs of the samples.
         verdict: of the race.
         candidates: artifacts of the placements that raced.
         baselines: those that raced.
-        last: those in float32, which race where no other is left.
-        safer: gives more placements, by the errors that those by these names had.
+        last: those in float32, which race if no other is left.
+        safer: returns more placements, from the errors of those by these names.
         decide: races candidates and baselines.
     """
     with run.stage("held-out samples"):
@@ -115,7 +116,7 @@ def hold_out(
 
 
 def _keeps(run: RunContext, found: Judgement) -> bool:
-    """Whether what was judged keeps the budget, and does so on other samples, as likely as not by far."""
+    """Whether the judged answer is within the budget, and is likely to be so on other samples."""
     within = found.error <= run.limits.budget
     return within and (run.limits.by_metric or found.chance_over(run.limits.budget) <= CHANCE)
 
@@ -126,7 +127,7 @@ def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
-    """In a fresh process, which a person's metric may end."""
+    """Judge in a fresh process, which a user's metric may end."""
     with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
         job = JudgeJob(str(artifact), str(samples))
         return sandbox.call(job, max(run.pool.timeout_s, JUDGE_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""Which engines take no part in a search, by what single backends took."""
+"""Engines that are excluded from a search by the measurements of single backends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from collage_evo.run.context import RunContext
 
 
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
-    """Engines that are not tried on parts of the model, each with the reason; says which are slow."""
+    """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
     slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
     return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
-    """Those of a lower precision in which their single backend is slower than in float32 on the same device."""
+    """Engines of a lower precision in which their single backend is slower than in float32 on the same device."""
     times, slower = latencies(baselines), run.config.policy.precision_slower
     found = {}
     for (backend, name), ms in times.items():
@@ -36,7 +36,8 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
 
 
 def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
-    """Those that were not tried alone for want of time, those that run pieces as they do, all of such a backend."""
+    """Engines whose baseline was not measured for lack of time, and those that run pieces in the same way; all
+    engines of a backend without any baseline."""
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
     return {
@@ -50,10 +51,10 @@ def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict
 def _other_ways(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
 ) -> dict[Engine, str]:
-    """Of two ways into one precision, by a setting for whole pieces and by Casts, the one that has less to win.
+    """Of two ways into one precision, a setting for whole pieces and Casts, the one with less to gain.
 
-    The setting is no slower and takes int8 along better. Only Casts leave some operators in float32 beside others in
-    the same piece, which pays where the precision alone uses up much of the budget.
+    The setting is no slower and combines better with int8. Only Casts can leave some operators of a piece in float32,
+    which pays if the precision itself uses up much of the budget.
     """
     errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
     coarse = run.config.policy.precision_coarse * run.limits.budget
@@ -73,7 +74,7 @@ def _other_ways(
 
 
 def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
-    """What all of the model takes on engines: those that ran it, and those that write the same arithmetic into it."""
+    """Latency of the whole model by engine: engines that ran it, and those that write the same arithmetic into it."""
     times = latencies(baselines)
     for name in {backend for backend, _ in times}:
         for variant, setting in _in_two_ways(get_backend(name)):
@@ -93,7 +94,7 @@ def _in_two_ways(backend: Backend) -> Iterator[tuple[Variant, str]]:
 def _slow_dependents(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
 ) -> dict[Engine, str]:
-    """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
+    """Engines that stand on one that is ``slow``, far behind, or does not run the whole model."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
     far_ms = run.config.policy.single_behind * best_ms

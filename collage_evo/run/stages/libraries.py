@@ -1,4 +1,4 @@
-"""What the answer replaces: each library with its defaults on the person's own file, by the final race."""
+"""Libraries that the answer replaces: each with its defaults on the user's own file, by the final race."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from collage_evo.run.context import RunContext
 
 
 def as_they_come(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, ...]:
-    """Those of ``baselines`` that are a library which a person hands the file to and sets nothing but threads.
+    """Those of ``baselines`` that are a library as a user runs it who passes the file and sets only the number of
+    threads.
 
-    A library whose own choice of precision took no part, as bfloat16 where only float32 may answer, is none of them.
+    They exclude a library whose default precision took no part, such as bfloat16 where only float32 may answer.
     """
     usual = {name: get_backend(name).like_defaults(device) for name in {baseline.backend for baseline in baselines}}
     ran = (baseline for baseline in baselines if baseline.outcome.latency_ms is not None)
@@ -32,9 +33,9 @@ def near_defaults(baselines: Sequence[Baseline], device: str, far: float) -> tup
 def compare_defaults(
     run: RunContext, verdict: Verdict, defaults: Sequence[Baseline], broke: Collection[str] = ()
 ) -> tuple[LibraryResult, ...]:
-    """How many times as fast as each library of ``defaults`` the answer is, by the race that made it the answer.
+    """Speed-up of the answer over each library of ``defaults``, from the race that it won.
 
-    ``broke``: names of those that broke the budget after it.
+    ``broke``: names of those that exceeded the budget after it.
     """
     final, level = verdict.final, run.config.policy.race_level
     known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}

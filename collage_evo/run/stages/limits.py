@@ -1,4 +1,4 @@
-"""How wrong the results of a run may be: decided once, by the configuration, the model's noise and its own score."""
+"""Limits stage: error limits of a run, decided once from the configuration, the model's noise and its own score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMITS = "limits"
 
 
 def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
-    """The limits of a run whose samples are kept; those that it had, if it is resumed.
+    """The limits of a run whose samples are saved; a resumed run reads the recorded ones.
 
     Raises:
         InputError: the metric fails on the model's own outputs.

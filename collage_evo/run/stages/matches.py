@@ -1,4 +1,4 @@
-"""Who could run what: enumerated once in a run's life, with why others cannot and which engines were left out."""
+"""Matches stage: enumerates matches once in a run's life, with refusals and excluded engines."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MATCHES = "matches"
 
 @dataclass(frozen=True)
 class Enumerated:
-    """All matches of a run, refusals with them.
+    """All matches of a run, including refusals.
 
     Attributes:
-        of: digest of what they are of: the model, the target, the policy, and each backend with its version.
-        left_out: engines that took no part, and why.
+        of: digest of their inputs: the model, the target, the policy, and each backend with its version.
+        left_out: excluded engines, and why.
     """
 
     of: str
@@ -43,10 +43,10 @@ def find_matches(
     backends: Sequence[Backend],
     ranges: Ranges | None,
 ) -> Matches:
-    """The matches of ``model``, of a file with this ``digest``; those that a run had that is resumed.
+    """The matches of ``model``, of a file with this ``digest``; a resumed run reads the recorded ones.
 
     Raises:
-        NotSearchable: some operator is taken by no backend.
+        NotSearchable: no backend supports some operator.
     """
     of = _digest(digest, run, backends)
     known = run.store.get(MATCHES, Enumerated)

@@ -1,4 +1,4 @@
-"""From the person's file to a model that runs, and to one that is searched."""
+"""Model stages: from the user's file to a model that runs, and to one that is searched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from collage_evo.target.slots import usable_cores
 
 NORMALISED = "normalised"
 BEGUN = "model"
-"""Under this the digest of the model is kept."""
+"""Store key of the model's digest."""
 ALL_RULES = "all"
 NOTHING_FINITE = (
     "for these inputs the model gives NaN or infinity alone, so no error can be told and only float32 may answer: "
@@ -37,7 +37,7 @@ NOTHING_FINITE = (
 
 
 def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
-    """Read the model and compute reference outputs; leave them and all samples where measuring processes look."""
+    """Read the model and compute reference outputs; write them and all samples for worker processes."""
     with place.stage("model"):
         config = place.config
         own = own_samples(place, file)
@@ -57,7 +57,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
 
 
 def _require_same(place: Workplace, model: PreparedModel) -> None:
-    """Require that ``model`` is the one that the run began with, on which all that it measured is based.
+    """Require that ``model`` is the one that the run began with, on which all of its measurements are based.
 
     Raises:
         InputError: it is another.
@@ -84,14 +84,14 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
 
 
 def reports_errors(model: PreparedModel) -> bool:
-    """Whether some output of ``model`` holds something finite: of NaN and infinity alone no error can be told."""
+    """Whether some output of ``model`` contains finite numbers: NaN and infinity only have no error."""
     values = [value for _, made in model.references for value in made.values()]
     floats = [value for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size]
     return len(floats) < len(values) or any(bool(np.isfinite(value).any()) for value in floats)
 
 
 def lay_out(place: Workplace, model: PreparedModel) -> None:
-    """Leave the model and its reference outputs where measuring processes look."""
+    """Write the model and its reference outputs for worker processes."""
     save_model(model.original, place.files.original)
     if model.dynamic is not None:
         save_model(model.dynamic, place.files.dynamic)
@@ -101,7 +101,7 @@ def lay_out(place: Workplace, model: PreparedModel) -> None:
 
 @dataclass(frozen=True)
 class Normalised:
-    """What is kept of normalising a file with the digest ``of``, beside the model itself: see `SearchableModel`."""
+    """Record of normalising a file with the digest ``of``, in addition to the model itself: see `SearchableModel`."""
 
     of: str
     normalisation_error: float
@@ -109,7 +109,7 @@ class Normalised:
     origin: Origin
 
     def searchable(self, files: WorkFiles) -> SearchableModel:
-        """The model that was kept.
+        """The recorded model.
 
         Raises:
             DamagedFile: a file of it cannot be read.
@@ -119,7 +119,7 @@ class Normalised:
 
 
 def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
-    """Bring the model into the form that is searched; a run that is resumed has it already.
+    """Normalise the model for the search; a resumed run reads the recorded one.
 
     Raises:
         NotSearchable: it only runs whole.

@@ -1,4 +1,4 @@
-"""What single libraries take for the normalised model, where it lies otherwise in memory than the person's file."""
+"""Baselines of the normalised model, for models whose memory layout differs from the user's file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ STAGE = "single backends on the normalised model"
 
 
 def on_normalised(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> tuple[Baseline, ...]:
-    """``baselines`` with what the normalised model, ``graph``, takes, if its signals are in rows and not in columns.
+    """``baselines`` with the latencies of the normalised model, ``graph``, if its signals are in rows and not in
+    columns.
 
-    The file's own times then say little of its parts: for a pitch tracker OpenVINO in bfloat16 takes 90 ms, and 6.2
-    for the same in rows (Xeon with AMX). Libraries that compile for long keep the file's.
+    The file's own times then do not predict those of its parts: for a pitch tracker OpenVINO in bfloat16 takes 90 ms,
+    and 6.2 for the same in rows (Xeon with AMX). Libraries that compile for long have the file's times.
     """
     if not any(_makes_rows(graph, node) for node in graph.nodes):
         return tuple(baselines)
@@ -36,7 +37,8 @@ def _timed(baseline: Baseline, ms: float) -> Baseline:
 
 
 def _makes_rows(graph: Graph, node: Node) -> bool:
-    """Whether it begins what :class:`~collage_evo.graph.row_images.RowImages` wrote, or looks alike."""
+    """Whether it is the first operator that :class:`~collage_evo.graph.row_images.RowImages` wrote, or looks like
+    it."""
     if node.op_type != "Reshape":
         return False
     given, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
@@ -44,7 +46,7 @@ def _makes_rows(graph: Graph, node: Node) -> bool:
 
 
 def _measured(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> dict[str, float]:
-    """ms by the name of a baseline; nothing of those that do not run the graph whole."""
+    """ms by the name of a baseline; without those that do not run the whole graph."""
     placements = {
         one.name: Placement((Region(graph.all_nodes, one.backend, one.variant),))
         for one in baselines

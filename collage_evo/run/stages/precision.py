@@ -1,4 +1,4 @@
-"""What lower precisions need before a search: ranges, what each operator loses in them, which take no part."""
+"""Precision stage: calibrated ranges, losses of each operator in lower precisions, and which of these take part."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from collage_evo.target.slots import usable_cores
 
 SHARES = "shares"
 SHARED_SAMPLES = 64
-"""Of the calibration samples, on which operators are tried one at a time, as far as there is time."""
+"""Number of calibration samples on which operators are tried one at a time, if time allows."""
 Sensitivities = dict[Arithmetic, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What matches in lower precisions are predicted to lose.
+    """Predicted losses of matches in lower precisions.
 
-    ``shares``: by arithmetic, what each node adds to the squared relative error of the outputs.
+    ``shares``: by arithmetic, the sensitivity of each node: its part of the squared relative error of the outputs.
     """
 
     sensitivities: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
 
     def terms(self, matches: Sequence[Match]) -> Terms:
-        """What each of ``matches`` is predicted to add to the error of the outputs; nothing if none adds anything."""
+        """The predicted contribution of each of ``matches`` to the error of the outputs; empty if none
+        contributes."""
         error2 = tuple(map(self._error2, matches))
         return {Objective.ERROR: error2} if any(error2) else {}
 
@@ -53,9 +54,9 @@ FLOAT32 = Precision()
 
 
 def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Sequence[Backend]) -> Ranges | None:
-    """Ranges of the model's tensors over the calibration samples; None where no operator may run in int8.
+    """Ranges of the model's tensors over the calibration samples; None if no operator may run in int8.
 
-    They are kept: a resumed run searches the same space.
+    They are saved: a resumed run searches the same space.
     """
     if not run.limits.front:
         return None
@@ -84,7 +85,7 @@ def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bo
 
 
 def may_quantise(store: Store, config: Config) -> bool:
-    """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
+    """Whether int8 with calibrated ranges takes part: they come from the user's data, or made-up ones are allowed."""
     sampled = store.get(SAMPLES, Sampled)
     return config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
@@ -92,7 +93,7 @@ def may_quantise(store: Store, config: Config) -> bool:
 def predict_losses(
     run: RunContext, model: SearchableModel, ranges: Ranges | None, matches: Sequence[Match]
 ) -> Precision:
-    """What each operator loses in the precisions that ``matches`` offer for it. It is kept as the ranges are."""
+    """Predict the loss of each operator in the precisions that ``matches`` offer for it. Saved like the ranges."""
     wanted: dict[Arithmetic, NodeSet] = {}
     for match in matches:
         for kind, nodes in arithmetics_of(match):
@@ -110,10 +111,10 @@ def predict_losses(
 
 
 def read_sensitivities(store: Store, nodes: int) -> Precision:
-    """What was kept of a model of so many nodes.
+    """The saved sensitivities of a model of so many nodes.
 
     Raises:
-        DamagedFile: it is of something else.
+        DamagedFile: the file's content is something else.
     """
     with reading(store.path(SHARES), MADE_AGAIN):
         sensitivities = store.get(SHARES, Sensitivities) or {}

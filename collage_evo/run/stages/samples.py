@@ -1,4 +1,4 @@
-"""The samples of a run: taken once, split, kept in its work directory with what the model itself gives for them."""
+"""Samples stage: samples of a run, taken and split once, and saved with the model's own outputs for them."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ from collage_evo.target.slots import usable_cores
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
 """Samples that each placement is judged on, unless the configuration says how many; by the relative error fewer where
-the model takes long. A metric needs more, and a few samples may have most of an error."""
+the model takes long. A metric needs more, because a few samples may have most of an error."""
 RANDOM = Sizes(calibration=16, search=8, held_out=16)
-"""Random inputs are all alike, so few of them tell as much."""
+"""Random inputs are all alike, so few of them carry as much information."""
 SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 0.25, 20.0, 4
-"""What the reference may take over each part, so that judging is no more than timing is, and over the search's beyond
-:data:`SEARCH_BY_ERROR`; and the least samples."""
+"""Seconds of the reference over each part, so that judging takes no longer than timing, and over the search's beyond
+:data:`SEARCH_BY_ERROR`; and the minimum of samples."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
-"""Inputs and outputs of a part of the samples, on disk and in the memory of who judges. Those held out are judged a
-few times only. Fewer decide by chance: of 85 lines of text, whose scores are 3 MB each, one line is more than 1 %."""
+"""Bytes of inputs and outputs of a part of the samples, on disk and in the memory of the judging process. Held-out
+samples are judged a few times only. Fewer decide by chance: of 85 lines of text, whose scores are 3 MB each, one line
+is more than 1 %."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """How many samples each part has, out of how many; and whether they are random numbers."""
+    """Number of samples of each part, and of all; and whether they are random numbers."""
 
     calibration: int
     search: int
@@ -59,7 +60,7 @@ class Sampled:
 
     @property
     def shared(self) -> bool:
-        """Whether all parts are the same samples, there being too few."""
+        """Whether all parts are the same samples, because there are too few."""
         return not self.random and self.total <= SHARED
 
 
@@ -68,9 +69,9 @@ def _part(run: Workplace, name: str) -> Path:
 
 
 def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
-    """The person's own samples, split: as a run that is resumed took them, else as they are now.
+    """The user's own samples, split: a resumed run reads the recorded ones.
 
-    None where there are none of the run's shapes, or none were given. ``file``: the model that they are for.
+    None if there are none of the run's shapes, or none were given. ``file``: the model that they are for.
 
     Raises:
         InputError: they cannot be read, or there is a metric and nothing to measure it on.
@@ -90,10 +91,10 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
 
 
 def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None) -> None:
-    """Put the samples where later stages and measuring processes look; random ones where there are none of one's own.
+    """Write the samples for later stages and worker processes; random ones if the user gave none.
 
-    The search's have the outputs that the model itself gives, as many as are soon computed; they are chosen here
-    once, so that all placements are judged on the same. A run that is resumed keeps what it has.
+    The search's have the outputs that the model itself computes, as many as are computed quickly; they are chosen
+    here once, so that all placements are judged on the same ones. A resumed run uses the recorded ones.
     """
     if run.store.get(SAMPLES, Sampled) is not None:
         return
@@ -103,7 +104,7 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
     seconds = lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS  # noqa: E731
     search = expected_of(model, parts.search, seconds)
-    left = parts.search[len(search) :] if parts.total > SHARED else ()  # nobody has seen these either
+    left = parts.search[len(search) :] if parts.total > SHARED else ()  # the search has not seen these either
     calibration = _within_bytes(parts.calibration)
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
@@ -113,8 +114,8 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
 
 
 def require_finite(model: PreparedModel, samples: Sequence[Sample]) -> None:
-    """Require that NaN and infinity among inputs, as a mask has them, do not come out of ``model``: of such outputs
-    no error can be told. As many samples as are soon run are looked at.
+    """Require that NaN and infinity among inputs, for example of a mask, do not reach the outputs of ``model``: such
+    outputs have no error. Checks as many samples as run quickly.
 
     Raises:
         InputError: they do.
@@ -129,12 +130,12 @@ def require_finite(model: PreparedModel, samples: Sequence[Sample]) -> None:
 
 
 def calibration_feeds(run: Workplace) -> tuple[Any, ...]:
-    """Inputs by name of each sample that ranges of int8 are to be taken from."""
+    """Inputs by name of each sample that calibrates int8 ranges."""
     return tuple(sample.feeds for sample in read_samples(_part(run, "calibration")))
 
 
 def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
-    """The file of the held-out samples with what the model itself gives, as many as are soon computed."""
+    """The file of the held-out samples with the model's own outputs, as many as are computed quickly."""
     path = _part(run, "judged_last")
     if not path.exists():
         samples = read_samples(_part(run, "held_out"))
@@ -146,8 +147,8 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
 def expected_of(
     model: PreparedModel, samples: Sequence[Sample], seconds: Callable[[int], float], most: int = PART_BYTES
 ) -> tuple[Sample, ...]:
-    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, which may depend on how many
-    there are, and ``most`` bytes, a few at least."""
+    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, which may depend on their
+    number, and ``most`` bytes, but at least a few."""
     if not samples:
         return ()
     reference = Reference(model.original, len(usable_cores()))
@@ -176,7 +177,7 @@ def _bytes(value: Any) -> int:
 
 
 def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
-    """Random inputs like those that outputs are checked on; none where only float32 may answer: those do for it."""
+    """Random inputs like those of the output checks; none if only float32 may answer, for which these suffice."""
     if run.config.accuracy.budget == EXACT:
         return Split((), (), (), 0)
     checked = model.references[0][0]

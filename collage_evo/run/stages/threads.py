@@ -1,7 +1,8 @@
-"""How many of the threads that the answer may use pay: a short run is over before others have done their share.
+"""Threads stage: how many of the allowed threads pay; a short run ends before the other threads have done their
+share.
 
 Single libraries run on all threads, on half of them and so on, as long as fewer are about as fast. It is decided once
-in a run's life, before the search, whose costs are of that many threads.
+in a run's life, before the search, whose costs hold for that number of threads.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ THREADS = "threads"
 
 @dataclass(frozen=True)
 class OnThreads:
-    """How many threads a run uses, decided by its baselines.
+    """Number of threads of a run, decided by its baselines.
 
     Attributes:
-        used: that many, of those that the configuration allows.
-        best_ms: numbers of threads that were tried, and what the fastest single library took on them.
+        used: that number, out of those that the configuration allows.
+        best_ms: numbers of threads that were tried, and the latency of the fastest single library on them.
     """
 
     used: int
@@ -39,7 +40,7 @@ class OnThreads:
 
     @property
     def reason(self) -> str:
-        """Why not all that are allowed, in one line; empty where it is all."""
+        """One line that explains why not all allowed threads are used; empty if they are."""
         times = [f"{format_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
         if self.used == self.allowed:
             return ""
@@ -47,18 +48,18 @@ class OnThreads:
 
     @property
     def allowed(self) -> int:
-        """As many as the configuration says."""
+        """The number that the configuration sets."""
         return self.best_ms[0][0]
 
 
 def settled(config: Config, directory: Path | None) -> Config:
-    """``config`` with as many threads as the run in ``directory`` has found to pay, if it has."""
+    """``config`` with the number of threads that paid in the run in ``directory``, if that is decided."""
     found = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
     return config if found is None else changed(config, {"target.threads": found.used}, THREADS)
 
 
 def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequence[Baseline]) -> OnThreads:
-    """How many threads the run is to use, where ``found`` are the baselines on all that it may."""
+    """Decide the number of threads of the run; ``found`` are the baselines on all that it may use."""
 
     def decide() -> OnThreads:
         allowed, best_ms, policy = run.config.target.threads, _best_ms(run, found), run.config.policy
@@ -75,11 +76,11 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
 
 
 def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:
-    """The fewest threads that are about as fast as any, where all take what ``of_all`` says.
+    """The fewest threads that are about as fast as any, given the latency on all of them in ``of_all``.
 
-    All are measured once more before fewer are taken: a machine may have been busy.
+    All threads are measured once more before fewer are used: the machine may have been busy.
 
-    ``measure``: what the fastest single library takes on a number of threads, ms.
+    ``measure``: the latency of the fastest single library on a number of threads, ms.
     """
     threads, taken = of_all.allowed, dict(of_all.best_ms)
 
@@ -95,7 +96,7 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
 
 def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
-    """What the fastest single library takes on so many threads, of those that do not compile for long."""
+    """Latency of the fastest single library on so many threads, of those that do not compile for long."""
     device, largest, directory = run.setting.target.device, run.limits.measured, run.work / THREADS / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
     pool, timing = run.on_threads(threads).whole, run.config.fitness.timing.settings()
@@ -103,8 +104,8 @@ def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> 
 
 
 def _best_ms(run: RunContext, found: Sequence[Baseline]) -> float:
-    """What the fastest takes that keeps the budget; infinite where others disturbed it, as cores that are far apart
-    do: it says little then of how threads get on."""
+    """Latency of the fastest within the budget; infinite if it was contended, or ran on distant cores, when it does
+    not show how well threads scale."""
     ran = [b.outcome for b in found if b.keeps(run.limits.budget)]
     best = min(ran, key=lambda outcome: outcome.latency_ms or math.inf, default=None)
     return math.inf if best is None or best.contended or best.latency_ms is None else best.latency_ms
