@@ -1,4 +1,4 @@
-"""The command line: ``python -m collage_evo run | resume | pick | tune | sweep | exec | ...``."""
+"""Command line: ``python -m collage_evo run | resume | pick | tune | sweep | exec | ...``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collage_evo.errors import CollageError, printable, describing_system_errors
 
 
 def main() -> None:
-    """Entry point: errors become one line and an exit code, as the contract of the command line says."""
+    """Entry point: errors become one line and an exit code, by the contract of the command line."""
     debug = "--debug" in sys.argv
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
     logging.getLogger("collage_evo").setLevel(logging.DEBUG if debug else logging.WARNING)
@@ -36,6 +36,6 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         leave()
-    if code == INTERRUPTED:  # what typer makes of an interrupt inside a command
+    if code == INTERRUPTED:  # typer's code for an interrupt inside a command
         leave()
     sys.exit(code if isinstance(code, int) else 0)

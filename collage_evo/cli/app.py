@@ -97,11 +97,11 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--like": ["search.like"],
     "--out": ["output.dir"],
 }
-"""Options that are another word for keys of the configuration."""
+"""Options that are aliases of configuration keys."""
 
 
 def require_given_once(given: Mapping[str, object], overrides: Sequence[str] | None) -> None:
-    """Make sure that no option is ``given`` (None: it is not) together with ``-s`` for a key that it stands for.
+    """Require that no option is ``given`` (None: it is not) together with ``-s`` for the key that it sets.
 
     Raises:
         ConfigError: one is, and one of the two values would be lost.

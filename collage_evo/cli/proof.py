@@ -1,4 +1,4 @@
-"""Commands that tell what is true of an answer on this machine, now: compare, recheck."""
+"""Commands that measure an answer on this machine again: compare, recheck."""
 
 from __future__ import annotations
 

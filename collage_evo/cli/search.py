@@ -140,7 +140,7 @@ def tune(
 def _begin(
     source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: Kind
 ) -> tuple[Path, Config]:
-    """The run directory, made or reopened, and the configuration it keeps."""
+    """The run directory, made or reopened, and its saved configuration."""
     from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory, start_run
 

@@ -1,4 +1,4 @@
-"""``--shapes`` as keys of the configuration, typed with or without the inputs' names."""
+"""``--shapes`` as keys of the configuration, with or without the inputs' names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AUTO = "auto"
 
 
 def shape_overrides(text: str | None, file: ModelFile) -> list[str]:
-    """Overrides for ``text``, which is YAML without braces, ``auto``, or one input's sizes alone.
+    """Overrides for ``text``, which is YAML without braces, ``auto``, or the sizes of a single input.
 
-    The model in ``file`` is looked into where names are missing.
+    The model in ``file`` is read if names are missing.
 
     Raises:
-        ConfigError: ``text`` is no shapes, or it takes names to say whose they are.
+        ConfigError: ``text`` is no shapes, or needs names because several inputs are open.
         InputError: the model cannot be read.
     """
     if text is None:
@@ -41,7 +41,7 @@ def shape_overrides(text: str | None, file: ModelFile) -> list[str]:
 
 
 def _read(text: str) -> object:
-    """The mapping or list that ``text`` is."""
+    """Parse ``text`` as a mapping or a list."""
     stripped = text.strip()
     try:
         found = load_yaml(stripped if stripped.startswith(("{", "[")) else f"{{{stripped}}}")
@@ -55,7 +55,7 @@ def _read(text: str) -> object:
 
 
 def _only_open_input(text: str, file: ModelFile) -> str:
-    """The one input that ``text`` can be for."""
+    """The only input that ``text`` can apply to."""
     inputs = dynamic_inputs(file.declared)
     if len(inputs) == 1:
         return inputs[0].name

@@ -1,4 +1,4 @@
-"""How a command ends that Ctrl-C stopped: with one line that says how its run goes on, and exit code 130."""
+"""Ctrl-C handling: a command prints one line with the command that continues its run, and exits with code 130."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import NoReturn
 from collage_evo.report.places import command
 
 INTERRUPTED = 130
-"""Exit code of who was stopped by Ctrl-C."""
+"""Exit code after Ctrl-C."""
 
 
 @contextlib.contextmanager
 def resumable(directory: Path) -> Iterator[None]:
-    """Around what works on the run in ``directory``: who stops it is told the command that goes on with it."""
+    """Context of work on the run in ``directory``: Ctrl-C prints the command that continues it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -27,9 +27,9 @@ def resumable(directory: Path) -> Iterator[None]:
 
 
 def leave(directory: Path | None = None) -> NoReturn:
-    """End at once: worker pools must not keep a person waiting who pressed Ctrl-C."""
+    """Exit at once: worker pools must not delay a user who pressed Ctrl-C."""
     how = f"; it goes on with: {command('resume', directory)}" if directory else ""
-    with contextlib.suppress(OSError):  # who reads it may have been stopped too
+    with contextlib.suppress(OSError):  # the reader of the pipe may have been stopped too
         print(f"stopped{how}", file=sys.stderr, flush=True)
         sys.stdout.flush()
     os._exit(INTERRUPTED)
