@@ -1,4 +1,4 @@
-"""The answer of a run as plain files that its libraries load without this package."""
+"""Export of a run's answer as plain files that its libraries load without this package."""
 
 from collage_evo.export.plain import Exported, export_plain
 

@@ -1,4 +1,4 @@
-"""Writes one program as a folder of plain files: pieces, what loads them, samples, and pages to read."""
+"""Writer of one program as a folder of plain files: pieces, a loader, samples, and pages to read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEPLOYED = ("pipeline.py", "check.py", "pipeline.hpp", "tensors.hpp", "check.cp
 
 @dataclass(frozen=True)
 class Answered:
-    """A program, what is known of it, and what its pieces were compiled from, by their number."""
+    """A program, its metadata, and the ONNX models of its pieces by their number."""
 
     program: Program
     target: Target
@@ -77,7 +77,7 @@ def write_folder(answer: Answered, folder: Path) -> None:
 
 
 def plain_files(backend: str, variant: str) -> PlainFiles:
-    """How pieces of ``backend`` are written.
+    """The writer of plain files for pieces of ``backend``.
 
     Raises:
         InputError: they have no plain form.
@@ -119,12 +119,12 @@ def _describe_piece(answer: Answered, index: int, forms: PlainFiles, written: Pl
 
 
 def _manifest(answer: Answered, pieces: list[dict[str, Any]]) -> dict[str, Any]:
-    """What ``pipeline.json`` holds."""
+    """Content of ``pipeline.json``."""
     program, target = answer.program, answer.target
     plan = plan_memory(lifetimes(program))
     libraries = sorted({piece.backend for piece in program.pieces})
     environment: dict[str, str] = {}
-    for name in libraries if len(libraries) > 1 else ():  # one alone has nobody to wait for
+    for name in libraries if len(libraries) > 1 else ():  # a single library waits for no other
         environment |= get_backend(name).environment(target)
     tensors = {
         tensor.name: {"dtype": tensor.dtype, "shape": tensor.shape, "offset": plan.offsets.get(tensor.name)}
@@ -163,7 +163,7 @@ def _template(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """``text`` as a literal of C++, in which nothing shows otherwise than it is."""
+    """``text`` as a C++ literal in which every character is visible."""
     return '"' + "".join(_escaped(letter) if letter not in '"\\' else f"\\{letter}" for letter in text) + '"'
 
 
@@ -176,7 +176,7 @@ def _cell(text: str) -> str:
 
 
 def _escaped(letter: str) -> str:
-    """A letter, or in place of one that prints nothing, ends a line or turns the direction of writing its number."""
+    """The letter, or its number if it is invisible, ends a line or changes the direction of writing."""
     number = ord(letter)
     if letter.isprintable() and not 0xD800 <= number < 0xE000:
         return letter
@@ -198,7 +198,8 @@ def _rendered(name: str, manifest: Mapping[str, Any], program: Program) -> str:
         first = next(one for one in manifest["pieces"] if one["library"] == piece.backend)
         of_library[piece.backend] = environment.from_string(text).render(piece=first, manifest=manifest)
     source = environment.from_string(_template(name))
-    wide = not this_machine().saturates_int8  # as the files' weights are written here, wherever the answer was made
+    # by this machine, which writes the files' weights, wherever the answer was made
+    wide = not this_machine().saturates_int8
     return source.render(
         manifest=manifest, libraries=libraries, numbers=numbers, lines=of_library, weights_of_8_bits=wide
     )

@@ -1,4 +1,4 @@
-"""The answer of a run as plain files: a folder that needs its libraries only."""
+"""Plain files: exports the answer of a run to a folder that needs only its libraries."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
 
 OPEN = "open"
-"""The folder of what takes any other shapes."""
+"""The folder for inputs of any other shapes."""
 _RUNS, _SECONDS = 5, 900
 _README = "README.md"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the folder, what each folder in it is for (``.`` is itself), and what its check said."""
+    """Result of an export: the folder, the purpose of each folder in it (``.`` is itself), and the output of its
+    check."""
 
     directory: str
     folders: Mapping[str, str]
@@ -38,7 +39,7 @@ class Exported:
 
 
 def export_plain(run: Path, directory: Path) -> Exported:
-    """Write the answer of ``run`` into ``directory``; a folder for each profile of shapes, where there are several.
+    """Write the answer of ``run`` into ``directory``; a folder for each profile of shapes, if there are several.
 
     Each folder's own ``check.py`` has run, in a process of its own, before anything appears in ``directory``.
 
@@ -47,7 +48,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
         directory: must not exist yet.
 
     Raises:
-        InputError: there is no answer, a piece has no plain form, or the files do not give what the answer gives.
+        InputError: there is no answer, a piece has no plain form, or the files' outputs differ from the answer's.
     """
     artifact = read_artifact(run / BEST)
     if directory.exists():
@@ -68,7 +69,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
 
 
 def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:
-    """Name of each folder, what it holds, and the directories of the runs that know its inputs."""
+    """Name of each folder, its content, and the directories of the runs that have its inputs."""
     home = home_of(run)
     several = home / FOLDER
     runs = [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [home]
@@ -96,7 +97,7 @@ def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_ope
 
 
 def _check(folder: Path) -> str:
-    """What the folder's own check says."""
+    """Output of the folder's own check."""
     command = [sys.executable, str(folder / "check.py"), "--runs", str(_RUNS)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""Inputs for the check of plain files, what the answer's session gives for them, and how far that is from right."""
+"""Samples for the check of plain files: inputs, the outputs of the answer's session, and their error."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from collage_evo.runtime.signature import Signature
 from collage_evo.target.target import Target
 
 MOST = 2
-"""Samples of each profile."""
+"""Number of samples of each profile."""
 _EXACT = 1e-3
-"""Relative error that float32 arithmetic may bring from one processor to another."""
+"""Relative error of float32 arithmetic between processors."""
 
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class StoredSamples:
-    """Inputs and outputs by name; ``tolerance``: relative error (2-norm) within which another machine gives them."""
+    """Inputs and outputs by name; ``tolerance``: relative error (2-norm) allowed on another machine."""
 
     pairs: tuple[tuple[Arrays, Arrays], ...]
     tolerance: float
 
 
 def stored_samples(program: Program, target: Target, signature: Signature, works: Sequence[Path]) -> StoredSamples:
-    """What ``program`` gives for the first reference inputs of the runs with these work directories.
+    """Outputs of ``program`` for the first reference inputs of the runs with these work directories.
 
-    The tolerance is the answer's own error on them: another processor may round as differently as that.
+    The tolerance is the answer's own error on them: another processor may round with as large differences.
     """
     pairs: list[tuple[Arrays, Arrays]] = []
     error = _EXACT
@@ -52,7 +52,7 @@ def stored_samples(program: Program, target: Target, signature: Signature, works
 
 
 def _of_other_shapes(session: Session, program: Program, work: Path) -> list[tuple[Arrays, Arrays]]:
-    """Where shapes are open, a sample whose open sizes are twice those of the run, if the model takes them."""
+    """For open shapes, a sample whose open sizes are twice those of the run, if the model accepts them."""
     if all(program.tensors[name].static for name in program.inputs):
         return []
     feeds, _ = read_references(work / "reference.npz")[0]
@@ -64,5 +64,5 @@ def _of_other_shapes(session: Session, program: Program, work: Path) -> list[tup
     try:
         other = random_inputs(read_model(work / "dynamic.onnx"), 1, shapes)
         return [(other, dict(zip(program.outputs, session.run(None, other), strict=True)))]
-    except CollageError:  # sizes that the model does not take are no sample
+    except CollageError:  # the model does not accept these sizes
         return []

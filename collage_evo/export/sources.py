@@ -1,4 +1,4 @@
-"""The ONNX models that the pieces of an artifact were compiled from, out of its run's work directory."""
+"""ONNX models from which the pieces of an artifact were compiled, from its run's work directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _AGAIN = "run the search again, and export its answer"
 
 @dataclass(frozen=True)
 class Sources:
-    """``work`` is the work directory of the run of this profile; ``whole`` the file there that may be one piece."""
+    """Source models of one profile: ``work`` is the work directory of its run, ``whole`` the file there for a
+    whole-model piece."""
 
     profile: Profile
     target: Target
@@ -35,7 +36,7 @@ class Sources:
     whole: str = "original.onnx"
 
     def model(self, index: int) -> onnx.ModelProto:
-        """What piece ``index`` was compiled from, exactly as it was given to the library.
+        """The ONNX model of piece ``index``, exactly as the library received it.
 
         Raises:
             InputError: files of the run are gone or of another run, or the artifact is of an earlier version.
@@ -49,7 +50,7 @@ class Sources:
             region = from_plain(info[REGIONS], tuple[Region, ...])[index]
             names = tuple(name for node in members(region.nodes) for name in self._graph.nodes[node].names)
         except (ValueError, TypeError, IndexError):
-            names = ()  # of a graph with fewer nodes, or no regions at all
+            names = ()  # of a graph with fewer nodes, or without regions
         if names != piece.nodes:
             raise InputError(f"{self.work} is of another run than the artifact: {_AGAIN}")
         with tempfile.TemporaryDirectory() as nothing:

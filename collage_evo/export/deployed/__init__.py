@@ -1,1 +1,1 @@
-"""What goes out with plain files as it is: read by whoever deploys them, and imported by nobody here."""
+"""Files that are copied unchanged into an export; users of the export read them, and this package imports none."""

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def read_sample(number: int, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Arrays, Arrays]:
-    """Inputs and the outputs that they gave, by name."""
+    """Inputs and their outputs, by name."""
     given, made = ({n: np.load(place(number, side, k)) for k, n in enumerate(names)}
                    for side, names in (("in", inputs), ("out", outputs)))  # fmt: skip
     return given, made
@@ -72,7 +72,7 @@ def run_python(samples: Sequence[tuple[Arrays, Arrays]], runs: int) -> tuple[lis
 def run_cpp(
     manifest: Mapping[str, Any], samples: Sequence[tuple[Arrays, Arrays]], runs: int
 ) -> tuple[list[Arrays], list[float]]:
-    """The same by the runner in C++, in a process of its own."""
+    """The same with the C++ runner, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "check"
         compile_cpp(manifest, program)
@@ -99,7 +99,7 @@ def compile_cpp(manifest: Mapping[str, Any], program: Path) -> None:
 
 
 def cpp_flags(pieces: Sequence[Mapping[str, str]], links: Path) -> list[str]:
-    """Include folders and libraries, as those installed here tell."""
+    """Include folders and libraries of the packages installed here."""
     try:
         loaders = dict.fromkeys(piece["loader"] for piece in pieces)
         return [flag for loader in loaders for flag in importlib.import_module(loader).cpp_flags(links)]
@@ -128,7 +128,7 @@ def report(
 
 
 def error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The 2-norm of the difference over that of what is expected."""
+    """Relative error: the 2-norm of the difference over that of the expected values."""
     if found.shape != expected.shape:
         return float("inf")
     if np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc"):

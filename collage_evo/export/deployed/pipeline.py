@@ -1,4 +1,4 @@
-"""Runs the files in this folder one after the other, as pipeline.json says. Needs NumPy and their libraries."""
+"""Runs the files in this folder one after the other, by pipeline.json. Needs NumPy and their libraries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ALIGNMENT = 64
-"""Bytes."""
+"""Alignment in bytes."""
 
 
 class Pipeline:
-    """A loaded answer. Not for several threads at a time: make one for each."""
+    """A loaded answer. Not thread-safe: create one for each thread."""
 
     def __init__(self, folder: Path = HERE) -> None:
         manifest = json.loads((folder / "pipeline.json").read_text())
@@ -34,7 +34,7 @@ class Pipeline:
         self._calls = [self._call(folder, piece) for piece in manifest["pieces"]]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs by name, as arrays of the caller's own, for an array for each input."""
+        """Outputs by name, in arrays that the caller owns, for one array per input."""
         values = {name: self._checked(name, feeds[name]) for name in self.inputs}
         for name, value in values.items():
             if name in self._static:
@@ -43,12 +43,12 @@ class Pipeline:
                 self._values[name] = np.asarray(value, order="C")
         self.execute()
         ours = self._static.union(self.inputs)
-        # What libraries allocated is given away and not held: copying it would take the memory twice.
+        # Arrays that libraries allocated are passed on, not copied: a copy would need the memory twice.
         made = {name: self._values.pop(name) for name in list(self._values) if name not in ours}
         return {name: made[name] if name in made else self._values[name].copy() for name in self.outputs}
 
     def execute(self) -> None:
-        """Run on what the inputs held last."""
+        """Run on the present contents of the inputs."""
         for call in self._calls:
             call()
 
@@ -67,7 +67,7 @@ class Pipeline:
         if value.dtype != tensor["dtype"] or not fits:
             wanted = f"{tensor['dtype']}{tensor['shape']}"
             raise ValueError(f"{name} is {value.dtype}{list(value.shape)}, not {wanted}")
-        if name in self._limits:  # what is outside would read foreign memory, or be cut off
+        if name in self._limits:  # values outside would read foreign memory, or be truncated
             low, end = self._limits[name]
             wrong = self._input_limits.first_outside(value, low, end)
             if wrong is not None:
