@@ -31,7 +31,7 @@ twice.
 
 On several threads the pools of two libraries in one process slow each other down, so there the reference run has a
 process of its own (``measure/reference_process.py``), which runs each batch on a request over a pipe and sleeps
-otherwise. SqueezeNet in one piece, timed repeatedly on two threads beside other programs, median deviation as a
+otherwise. SqueezeNet in one piece, timed repeatedly on two threads next to other programs, median deviation as a
 standard deviation: on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock and ratios by 11 to 15 % (two
 samples of 15 and 8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9
 s a measurement, and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no reference run: the latency

@@ -54,7 +54,7 @@ class Sandbox:
         self._memory = memory_bytes
         self._running: _Running | None = None
         self._changing = threading.Lock()
-        """Held while ``_running`` is changed: whoever takes a process out of it is the one to end it."""
+        """Held while ``_running`` changes: the thread that takes a process out of it ends it."""
         self._closed = False
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
