@@ -85,8 +85,8 @@ class CostMeasurement:
         self._costs, self._policy = Costs(meter, self._matches, far_behind), policy
         self._profiled: dict[Engine, list[ProfiledCosts]] = {}
         self._late: frozenset[Engine] = frozenset()
-        """Engines inside families for whose profiles there was no time. Alone their kernels would look cheaper than
-        those that a profile tells of, and the family runs all that they do: they take no part."""
+        """Engines inside families for whose profiles there was no time. They take no part: timed standalone, their
+        kernels would look cheaper than the profiled ones, although the family runs the same kernels."""
         self._expected: dict[Engine, frozenset[int]] = {}
         """Nodes of engines whose times are estimates."""
         self._borders: dict[Engine, Border] = {}

@@ -1,1 +1,1 @@
-"""Placements as genomes, and the search for the fastest."""
+"""Genetic search for the fastest placement, with genomes, seeds, exact covers and a learned cost model."""

@@ -19,7 +19,7 @@ from collage_evo.precision.transforms.edits import joined
 from collage_evo.search.cover.dynamic_program import known_cover
 
 MOST_DECODED = 2000
-"""Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
+"""Cached placements: parents and the best child so far are decoded repeatedly while they are varied."""
 
 
 def decode(genome: Genome, space: SearchSpace) -> Placement:
@@ -44,11 +44,11 @@ def decode(genome: Genome, space: SearchSpace) -> Placement:
 def encode(placement: Placement, space: SearchSpace) -> Genome:
     """The canonical genome of a placement that :func:`decode` or :func:`assemble` made.
 
-    An edge's merge gene is 0 only where it keeps two regions of one family apart, so that a node that later
-    changes its engine merges with its new neighbours.
+    An edge's merge gene is 0 only where it keeps two regions of one family apart, so that a node that later changes
+    its engine merges with its new neighbours.
 
     Raises:
-        InputError: a region does not say which matches it was made from.
+        InputError: a region lacks the matches that it was made from.
     """
     choices = [-1] * len(space.graph.nodes)
     owner = [-1] * len(choices)
@@ -67,7 +67,7 @@ def encode(placement: Placement, space: SearchSpace) -> Genome:
 
 
 def place(cover: Sequence[int], space: SearchSpace) -> Placement:
-    """The placement of an acyclic exact cover by matches, neighbours of one family merged where possible."""
+    """The placement of an acyclic exact cover by matches, with neighbours of one family merged where possible."""
     order = runnable_order(cover, space)
     if order is None:
         raise InputError("these matches are no acyclic exact cover of the graph")
@@ -119,7 +119,7 @@ def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> li
 
 
 def _any_cover(space: SearchSpace) -> list[int]:
-    """A cover for genomes that cannot be repaired; only needed where some node has no match of its own."""
+    """A cover for genomes that cannot be repaired; only needed if some node has no match of its own."""
     order = runnable_order(known_cover(space), space)
     assert order is not None, "the dynamic program gave a cyclic cover"
     return order

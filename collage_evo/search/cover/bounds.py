@@ -1,17 +1,16 @@
-"""Lower bounds for the dynamic program: takes matches and tensors, gives prices no completion can undercut.
+"""Lower bounds for the dynamic program: node prices that no completion can undercut.
 
-The prices solve the dual of the covering program's linear relaxation, crossings between engines included:
-a node v has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e), such that for every match
+The prices solve the dual of the covering program's linear relaxation, crossings between engines included: a node v
+has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e), such that for every match
 
     prices of its nodes + rewards for what it reads - rewards owed to the readers of what it makes <= cost
 
-and rewards never exceed what a border of that engine costs. Where engines of one family meet, only what is not
-common to them is due: a reward is the sum of a part that the family shares, within what is common, and a part of the
+and rewards never exceed what a border of that engine costs. Where engines of one family meet, only what is not common
+to them is due: a reward is the sum of a part that the family shares, within what is common, and a part of the
 engine's own, within the rest. Engines on the device share a part in the same way, within what copies cost: what a
 reader there is granted at most is the copy back, what it gives at most the copy there, since all others work in the
-other memory. What is left to pay from any state is then at least the prices of the uncovered nodes plus what its live
-tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on
-chains).
+other memory. The remaining cost from any state is then at least the prices of the uncovered nodes plus what its live
+tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on chains).
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ class Prices:
         return sum(self.nodes)
 
     def reward(self, tensor: int, reader: int) -> list[float]:
-        """What ``reader`` is granted for reading ``tensor``, by engine."""
+        """The reward of ``reader`` for reading ``tensor``, by engine."""
         return self.rewards[tensor, reader]
 
     def paid(self, nodes: NodeSet) -> float:
-        """The prices of ``nodes`` together."""
+        """Sum of the prices of ``nodes``."""
         return sum(self.nodes[node] for node in members(nodes))
 
 
@@ -57,7 +56,7 @@ class _LinearProgram:
         self.entries: list[tuple[int, int, float]] = []
 
     def columns(self, bounds: Sequence[tuple[float, float]]) -> int:
-        """Add variables; the index of the first."""
+        """Add variables; returns the index of the first."""
         self.bounds += bounds
         return len(self.bounds) - len(bounds)
 
@@ -77,7 +76,7 @@ def solve_prices(
     families: Sequence[Hashable],
     on_device: Sequence[bool],
 ) -> Prices:
-    """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up.
+    """The prices with the largest total. If the solver gives up, returns weak but sound ones.
 
     ``offers``: matches with their engine and cost in ms. ``families``: of each engine; ``on_device``: whether it
     works in the device's memory.
@@ -92,7 +91,7 @@ def solve_prices(
         for t, tensor in enumerate(tensors)
         for reader in members(tensor.readers)
     }
-    # The columns that make up each engine's reward: its own, its family's where there are others of it, the device's.
+    # The columns that make up each engine's reward: its own, its family's if that has others, the device's.
     common = len(families) + len(several)
     parts = [
         [
@@ -121,12 +120,12 @@ def solve_prices(
 
 
 _Side = tuple[float, float]
-"""How far a part of a reward may go below zero, and above."""
+"""Lower and upper limit of a part of a reward."""
 
 
 def _sides(tensor: LiveTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[_Side]:
-    """What parts of rewards are bounded by: each engine's border without what its family shares, what each family
-    shares, then what copies cost."""
+    """Bounds of parts of rewards: each engine's border without the part that its family shares, that part for each
+    family, then the costs of copies."""
     shared = dict(zip(families, tensor.common, strict=True))
     own = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
     borders = own + [shared[family] for family in several]

@@ -1,7 +1,7 @@
-"""The exact dynamic program: takes a search space, gives its cheapest acyclic covers by the additive model.
+"""Exact dynamic program: the cheapest acyclic covers of a search space by the additive model.
 
-Collage (PACT 2022) picks its op-level program by dynamic programming without costs between backends; this one
-charges what crossing costs, takes any DAG, and says how far from the optimum it can be.
+Collage (PACT 2022) picks its op-level program by dynamic programming without costs between backends; this one charges
+the cost of crossings, takes any DAG, and reports a bound on its distance from the optimum.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collage_evo.placement.space import SearchSpace
 
 MOST_STATES = 220_000
-"""Examined before the search settles for a bound, unless asked otherwise; some 35 microseconds each."""
+"""States examined before the search settles for a bound, by default; some 35 microseconds each."""
 
 SCOUT_STATES = 12
-"""States a step of the first, narrow pass, which finds the cost above which the second need not look."""
+"""States a step of the first, narrow pass, which finds the cost above which the second need not search."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def cheapest_covers(
 
 
 def known_cover(space: SearchSpace) -> tuple[int, ...]:
-    """Some acyclic exact cover of ``space``, always the same; looked for once.
+    """Some acyclic exact cover of ``space``, always the same; searched for once.
 
     Raises:
         InputError: there is none although every node is in a match.
@@ -100,7 +100,8 @@ def known_cover(space: SearchSpace) -> tuple[int, ...]:
 def differing_covers(space: SearchSpace, k: int) -> Iterator[Cover]:
     """Up to ``k`` good covers that differ much, each as soon as it is found.
 
-    Each match costs more for every earlier cover it is in, as the policy says. Costs reported are true ones, in ms.
+    Each match costs more for every earlier cover that contains it, by the policy. Reported costs are the true ones,
+    in ms.
     """
     uses, policy = [0] * len(space.matches), space.policy
     found: set[frozenset[int]] = set()

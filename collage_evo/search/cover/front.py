@@ -1,9 +1,8 @@
-"""The dynamic program with two objectives: takes a search space, another objective than latency and the largest
-value of it that is wanted, gives covers from the fastest to the one that adds the least.
+"""Dynamic program with two objectives: covers from the fastest to the one with the least of another objective.
 
-Whatever is cheapest in latency + lambda x what is added lies on the lower convex hull of both. What parts add is a
-sum, so that the program needs no change but other costs. A value of lambda that is the slope between two points of
-the hull leads to a third between them, or shows that there is none (Cohon, 1978).
+The cheapest cover in latency + lambda x the other objective lies on the lower convex hull of both. The other
+objective is a sum over parts, so that the program needs no change but other costs. A value of lambda that is the
+slope between two points of the hull leads to a third between them, or shows that there is none (Cohon, 1978).
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FrontCover:
-    """Matches that cover the graph, their latency by the additive model in ms, and what they add to the objective."""
+    """Matches that cover the graph, their latency by the additive model in ms, and their sum of the other
+    objective."""
 
     matches: tuple[int, ...]
     ms: float
@@ -31,9 +31,9 @@ class FrontCover:
 
 @dataclass(frozen=True)
 class CoverFront:
-    """Covers on the lower convex hull of latency against what is added, the fastest first.
+    """Covers on the lower convex hull of latency against the other objective, the fastest first.
 
-    ``slope`` is what the hull trades at the bound, in ms for each unit that is added; 0 where the bound is none.
+    ``slope`` is the hull's trade-off at the bound, in ms for each unit of the objective; 0 where the bound is none.
     """
 
     hull: tuple[FrontCover, ...]
@@ -41,10 +41,10 @@ class CoverFront:
 
 
 def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: Cover) -> Iterator[CoverFront]:
-    """The hull as predicted, as known after each run of the program, which may take seconds; the last is all of it.
+    """The predicted hull as known after each run of the program, which may take seconds; the last one is complete.
 
-    ``bound`` is the largest wanted value of ``objective``, ``fast`` the fastest cover. Lambda is bisected until the
-    hull's segment that the bound lies on is known. Its other points are not looked for: the search comes to other
+    ``bound`` is the largest accepted value of ``objective``, ``fast`` the fastest cover. Lambda is bisected until the
+    hull's segment that contains the bound is known. Its other points are not computed: the search reaches other
     bounds by itself.
 
     Raises:
@@ -53,7 +53,7 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
     most = objective.amount(bound)
 
     def at(slope: float) -> FrontCover:
-        """The cheapest cover in latency + ``slope`` x what is added."""
+        """The cheapest cover in latency + ``slope`` x the objective."""
         priced = space.priced({objective: slope})
         return of(cheapest_covers(priced, effort=space.policy.cover_states).covers[0], slope)
 
@@ -65,11 +65,11 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
     if not fastest.added:
         yield CoverFront((fastest,))
         return
-    # The cheapest cover of those that add the least: at a lambda that outweighs all latency.
+    # The cheapest cover of those with the least of the objective: at a lambda that outweighs all latency.
     total = sum(max(space.cost.match_ms[m] for m in options) for options in space.candidates)
     least = min(added for m in space.usable if (added := space.terms[objective][m]) > 0)
     exact = at(total / least)
-    if exact.ms <= fastest.ms + ROUNDING * abs(fastest.ms):  # what adds more costs as much
+    if exact.ms <= fastest.ms + ROUNDING * abs(fastest.ms):  # the fastest cover costs as much
         yield CoverFront((exact,))
         return
     hull = [fastest, exact] if exact.added < fastest.added else [fastest]

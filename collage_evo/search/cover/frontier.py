@@ -1,5 +1,6 @@
-"""The dynamic program's view of a search space: nodes renumbered so that few tensors are live at once,
-matches and tensors as bitmasks over that order, priced by :mod:`collage_evo.search.cover.bounds`.
+"""Frontier: a search space renumbered for the dynamic program, so that few tensors are live at once.
+
+Matches and tensors are bitmasks over that order, priced by :mod:`collage_evo.search.cover.bounds`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class Frontier:
         copy: tuple[float, ...] = ()
         holds = [*(1 << engine for engine in range(engines)), 0]
         if any(self.on_device):
-            # The host's memory, then the device's. What is returned comes to the host whoever reads it there.
+            # The host's memory, then the device's. A returned tensor moves to the host whatever engine reads it
+            # there.
             to_host = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
             to_device = cost.copy_ms(True, flow.nbytes)
             copies, copy = (to_device, to_host), (to_host, to_device)
@@ -117,7 +119,7 @@ class Frontier:
         return offers
 
     def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:
-        """Engines that may still read ``tensor``, as a bitmask, and how many readers are left."""
+        """Engines that may still read ``tensor``, as a bitmask, and the number of remaining readers."""
         left = self.tensors[tensor].readers & ~covered
         engines = 0
         for rank in members(left):
@@ -126,7 +128,7 @@ class Frontier:
 
 
 def _charge(cost: CostModel, source: Engine | None, target: Engine, nbytes: int) -> float:
-    """What a tensor's borders cost on its way; engines of one family are taken to share a piece."""
+    """Border cost of a tensor on its way; engines of one family are assumed to share a piece."""
     if source is not None and source != target and cost.family(source) == cost.family(target):
         return cost.joint_ms(source, target, nbytes)
     return cost.crossing_ms(source, target, nbytes)

@@ -1,4 +1,4 @@
-"""What of the dynamic program's view no cost changes: the order of nodes, and the matches as sets in that order."""
+"""Layout: the cost-independent part of the dynamic program's view: the order of nodes, and matches as sets in it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Laid:
 
 
 class Layout:
-    """Nodes by their rank in the program's order, and tensors that somebody reads by their place among the flows.
+    """Nodes by their rank in the program's order, and tensors with readers by their place among the flows.
 
-    ``reads`` and ``makes`` hold for each rank the tensors that it reads and makes; ``readers`` those of each tensor.
+    ``reads`` and ``makes`` contain for each rank the tensors that it reads and makes; ``readers`` those of each
+    tensor.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -63,7 +64,7 @@ class Layout:
         return result
 
     def laid(self, match: int) -> Laid:
-        """A match of the space, looked at once."""
+        """A match of the space, computed once."""
         if match not in self._laid:
             nodes = self.renumber(self._space.matches[match].nodes)
             ranks = list(members(nodes))
@@ -77,7 +78,7 @@ class Layout:
 
 
 def layout_of(space: SearchSpace) -> Layout:
-    """The layout of ``space`` and of all that differ from it in costs alone."""
+    """The layout of ``space`` and of all spaces that differ from it only in costs."""
     if not space.layouts:
         space.layouts.append(Layout(space))
     known: Layout = space.layouts[0]

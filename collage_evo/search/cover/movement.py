@@ -1,6 +1,6 @@
-"""What moving one tensor between engines can cost: tables the dynamic program looks up, filled on demand.
+"""Movement costs of one tensor between engines: lookup tables of the dynamic program, filled on demand.
 
-A live tensor's state says which engine made it and which have it (see :class:`LiveTensor`).
+A live tensor's state holds the engine that made it and the engines that have it (see :class:`LiveTensor`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MOST_SUBSETS = 8
 
 @dataclass(frozen=True)
 class Tariff:
-    """What it costs to move one tensor, in ms.
+    """Cost of moving one tensor, in ms.
 
-    State of a live tensor: source engine and where it is, packed as ``source << shift | where``: a bit for each
-    engine that has it and, where engines work in several memories, a bit for each memory.
+    State of a live tensor: source engine and location, packed as ``source << shift | where``: a bit for each engine
+    that has it and, where engines work in several memories, a bit for each memory.
 
     Attributes:
         charge: ``charge[source][engine]``, the crossing of their borders; the last row is the caller's own buffer.
-        holds: by engine, the last being the caller, where the tensor is once that one has it.
-        copy: by memory what bringing it there costs; empty where there is but one.
+        holds: by engine, the last being the caller, the location of the tensor once that one has it.
+        copy: by memory the cost of a copy there; empty if there is only one.
     """
 
     charge: tuple[tuple[float, ...], ...]
@@ -40,32 +40,33 @@ class Tariff:
 
     @property
     def engines(self) -> int:
-        """How many there are: the first bits."""
+        """Number of engines: the first bits."""
         return len(self.charge) - 1
 
     @property
     def shift(self) -> int:
-        """Bits that say where it is."""
+        """Number of bits of the location."""
         return self.engines + len(self.copy)
 
     def split(self, state: int) -> tuple[int, int]:
-        """Who made it, and where it is."""
+        """Source engine and location of a state."""
         return state >> self.shift, state & ((1 << self.shift) - 1)
 
     def copies_ms(self, where: int, have: int) -> float:
-        """What bringing it to all memories among ``where`` costs that are not among ``have``."""
+        """Cost of copies to all memories among ``where`` that are not among ``have``."""
         missing = (where & ~have) >> self.engines
         return sum(ms for memory, ms in enumerate(self.copy) if missing >> memory & 1)
 
     def reach(self, engines: int) -> int:
-        """Where it is once all of ``engines``, a bitmask, have it."""
+        """Location once all of ``engines``, a bitmask, have it."""
         where = 0
         for engine in members(engines):
             where |= self.holds[engine]
         return where
 
     def state(self, source: int, have: int, later: int) -> int:
-        """Made by ``source``, and where it is; ``later`` are the engines that may still read it."""
+        """State of a tensor made by ``source``, at location ``have``; ``later`` are the engines that may still read
+        it."""
         reach = self.reach(later)
         have &= reach
         return EVERYWHERE if have == reach else source << self.shift | have
@@ -73,11 +74,11 @@ class Tariff:
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor between engines: who reads it, and what moving it costs.
+    """A tensor between engines: its readers, and the cost of moving it.
 
-    ``sides`` is what one border costs, by engine, and ``common`` what of it engines of one family save where they
-    meet (0 for an engine that has none beside it), ``copies`` what bringing it to the device and back costs (empty
-    where all engines work in the host's memory); ``made`` is False for what the caller hands in.
+    ``sides`` is the cost of one border, by engine, and ``common`` the part of it that engines of one family save
+    where they meet (0 for an engine without others in its family), ``copies`` the cost of copies to the device and
+    back (empty if all engines work in the host's memory); ``made`` is False for inputs from the caller.
     """
 
     readers: NodeSet
@@ -89,10 +90,10 @@ class LiveTensor:
 
 
 class ReadTable(dict[int, tuple[float, int]]):
-    """What it costs ``engine`` to read a tensor in a given state, and the state after; filled on demand.
+    """Cost for ``engine`` to read a tensor in a given state, and the state after; filled on demand.
 
-    ``later`` are the engines that may still read the tensor afterwards: where it is already on all of them,
-    how it got there no longer matters.
+    ``later`` are the engines that may still read the tensor afterwards: where it is already on all of them, how it
+    got there no longer matters.
     """
 
     def __init__(self, tariff: Tariff, engine: int, later: int) -> None:
@@ -120,7 +121,7 @@ class GapTable(dict[tuple[int, int], float]):
         self.engines = tuple(members(engines))
         reached = {tariff.holds[engine] >> tariff.engines for engine in self.engines}
         several = [found for size in range(1, len(reached) + 1) for found in combinations(sorted(reached), size)]
-        # Whichever memories its readers will need together, and the engines that work in these.
+        # All memories that its readers may need together, and the engines that work in these.
         self.needs = [
             (where << tariff.engines, [e for e in self.engines if not tariff.holds[e] >> tariff.engines & ~where])
             for where in dict.fromkeys(_union(found) for found in several)
@@ -137,7 +138,7 @@ class GapTable(dict[tuple[int, int], float]):
         return most
 
     def _to_pay(self, state: int) -> dict[int, float]:
-        """What each engine that may still read the tensor would pay for it at its border."""
+        """Cost for each engine that may still read the tensor at its border."""
         source, have = self.tariff.split(state)
         return {
             e: 0.0 if state == EVERYWHERE or have >> e & 1 else self.tariff.charge[source][e] for e in self.engines
@@ -155,7 +156,7 @@ def _union(sets: Sequence[int]) -> int:
 
 
 class AheadTable(dict[int, float]):
-    """The least that crossings of one tensor, and the rewards of its readers to come, can add up to (ms)."""
+    """The least that crossings of one tensor, and the rewards of its remaining readers, can add up to (ms)."""
 
     def __init__(self, tariff: Tariff, readers: list[tuple[int, list[float]]]) -> None:
         super().__init__()
@@ -172,7 +173,7 @@ class AheadTable(dict[int, float]):
         if len(dear) > MOST_SUBSETS:  # then as if every engine had it
             dear = []
         start = np.minimum.reduce([self.nothing, *(self.gains[e] for e in self.engines if e not in dear)])
-        # For each reader and set of engines that it is brought to: which of those that have it then is the best.
+        # For each reader and set of engines that get the tensor: the best source among those that have it then.
         best = _over_subsets(start[:, None], [self.gains[e][:, None] for e in dear], np.minimum)
         paid = _over_subsets(np.zeros(1), [self.tariff.charge[source][e] for e in dear], np.add)
         total = best.sum(axis=0) + paid
@@ -184,7 +185,8 @@ class AheadTable(dict[int, float]):
 
 
 def _over_subsets(start: np.ndarray, values: Sequence[Any], join: np.ufunc) -> np.ndarray:
-    """``start`` and the members of each subset of ``values`` joined, its bits being its place on the last axis."""
+    """``start`` joined with the members of each subset of ``values``; the subset's bits are its index on the last
+    axis."""
     found = start
     for value in values:
         found = np.concatenate((found, join(found, value)), axis=-1)

@@ -1,4 +1,4 @@
-"""The state space of the dynamic program: takes a frontier, gives the cheapest complete states it leads to."""
+"""State space of the dynamic program: searches a frontier for the cheapest complete states."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Chain: TypeAlias = "tuple[int, Chain] | None"
 """Matches placed so far, newest first."""
 
 State = tuple[int, ...]
-"""Where each live tensor is (see :class:`Tariff`), in the order of ``_Group.live``."""
+"""Location of each live tensor (see :class:`Tariff`), in the order of ``_Group.live``."""
 
 MAX_COMPARISONS = 16
-"""Dominance is tested against this many of the cheapest kept states: fewer are dropped, never a wrong one."""
+"""Dominance is tested against this many of the cheapest retained states: fewer are dropped, never a wrong one."""
 
 ROUNDING = 1e-9
 
@@ -44,7 +44,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class Entry:
-    """One way to a state: what it cost so far, and the least that a cover by this way can cost (ms)."""
+    """One way to a state: its cost so far, and the least cost of a cover by this way (ms)."""
 
     cost: float
     bound: float
@@ -55,10 +55,9 @@ class Entry:
 class StateSearch:
     """One pass over all states, by number of nodes covered, then of matches reserved.
 
-    A state is what is covered, which matches are reserved (chosen, but still waiting for other nodes) and
-    where the live tensors are. The lowest uncovered node decides which match covers it; a match that still
-    waits is reserved and what it waits for is decided first. Each acyclic cover arises exactly once, and no
-    other.
+    A state consists of the covered nodes, the reserved matches (chosen, but still waiting for other nodes) and the
+    location of each live tensor. The lowest uncovered node decides which match covers it; a match that still waits is
+    reserved and the nodes it waits for are decided first. Each acyclic cover arises exactly once, and no other.
     """
 
     def __init__(self, frontier: Frontier, k: int, max_states: int, ceiling: float = float("inf")) -> None:
@@ -77,7 +76,8 @@ class StateSearch:
         self._ahead: dict[tuple[int, int], AheadTable] = {}
 
     def run(self) -> StateSearch:
-        """Visit every state; ``found`` then holds the ``k`` cheapest covers, ``cut`` the least that was left out."""
+        """Visit every state; ``found`` then has the ``k`` cheapest covers, ``cut`` the least cost that was
+        dropped."""
         live = tuple(self.frontier.inputs)
         start = self._group(0, (), live, self.frontier.prices.total)
         caller = len(self.frontier.engines)
@@ -89,7 +89,7 @@ class StateSearch:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that was cut could be among the k cheapest."""
+        """Whether no dropped state could be among the k cheapest."""
         if self.cut == float("inf"):
             return True
         return len(self.found) == self.k and self.cut >= self.found[-1].cost
@@ -124,8 +124,8 @@ class StateSearch:
                 self._expand(group, entries)
 
     def _undominated(self, group: _Group) -> list[Entry]:
-        """Entries that could still be among the k best: fewer than k others are at least as good whatever
-        follows. One is, when even with the dearest difference in crossings to come it costs no more."""
+        """Entries that could still be among the k best: fewer than k others are at least as good whatever follows. An
+        entry is at least as good if it costs no more even with the largest possible difference in later crossings."""
         ahead = [self._ahead_of(tensor, group.covered) for tensor in group.live]
         entries = []
         for state, ways in group.states.items():
@@ -179,7 +179,7 @@ class StateSearch:
     def _place(
         self, group: _Group, option: Option, reserved: tuple[Option, ...], entries: list[Entry]
     ) -> None:
-        """Add ``option`` to every entry: charge the tensors it reads, note where its own are."""
+        """Add ``option`` to every entry: charge the tensors it reads, record the location of its own."""
         laid = option.laid
         covered = group.covered | laid.nodes
         slots = {tensor: slot for slot, tensor in enumerate(group.live)}

@@ -1,4 +1,4 @@
-"""What one place in a batch is after: the fastest placement, or the fastest within bounds on other objectives."""
+"""Acquisition function of one place in a batch: the fastest placement, or the fastest within bounds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collage_evo.search.surrogate.model import predicted_ms
 from collage_evo.search.surrogate.terms import TermModel, TermVector
 
 Standing = tuple[float, ...]
-"""How far each objective but latency is over its bound, then latency in ms: the less the better."""
+"""Violation of the bound of each objective but latency, then latency in ms: less is better."""
 
 
 def violation(values: Sequence[float], bounds: Sequence[float]) -> Standing:
-    """Of latency and the other objectives' values, with a bound on each of these.
+    """Violation for latency and the other objectives' values, with a bound on each of these.
 
-    What keeps the bounds comes before what breaks one (Deb, 2000); among the former the fastest is best.
+    Placements within the bounds come before those that exceed one (Deb, 2000); among the former the fastest is best.
     """
     ms, *others = values
     return (*(max(0.0, value - bound) for value, bound in zip(others, bounds, strict=True)), ms)
@@ -27,7 +27,7 @@ def violation(values: Sequence[float], bounds: Sequence[float]) -> Standing:
 
 @dataclass(frozen=True)
 class Term:
-    """What ``model`` with ``weights`` says of an objective, and the largest value of it that is wanted."""
+    """The belief of ``model`` with ``weights`` about an objective, and the objective's largest accepted value."""
 
     model: TermModel
     weights: np.ndarray
@@ -36,9 +36,9 @@ class Term:
 
 @dataclass(frozen=True)
 class Acquisition:
-    """The fastest that keeps the bounds of ``terms``, if these and ``weights`` of the features of latency are right.
+    """The fastest within the bounds of ``terms``, if these and ``weights`` of the features of latency are right.
 
-    ``dearer`` is how many times the price at a bound is asked in the covers that are proposed.
+    ``penalty`` multiplies the price at a bound in the covers that are proposed.
     """
 
     weights: np.ndarray
@@ -46,16 +46,16 @@ class Acquisition:
     penalty: float = 1.0
 
     def violation(self, features: FeatureVector, added: Sequence[TermVector]) -> Standing:
-        """Predicted; candidates are compared by it."""
+        """Predicted violation, by which candidates are compared."""
         others = (term.model.value(row, term.weights) for term, row in zip(self.terms, added, strict=True))
         return self.measured((predicted_ms(features, self.weights), *others))
 
     def measured(self, values: Sequence[float]) -> Standing:
-        """The same of what was measured."""
+        """Violation of measured values."""
         return violation(values, [term.bound for term in self.terms])
 
     def multiplier(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
-        """What all that a match adds is worth to this place in ms, where ``front`` was measured; None is nothing."""
+        """Price in ms of all that a match adds, for this place, if ``front`` was measured; None is zero."""
         multiplier = None
         for place, term in enumerate(self.terms, start=1):
             amount = term.model.objective.amount
@@ -66,7 +66,7 @@ class Acquisition:
 
 
 def slope_at(points: Sequence[tuple[float, float]], most: float) -> float:
-    """ms for each unit that is added which the lower hull of (ms, added) trades at ``most``."""
+    """Trade-off of the lower hull of (ms, added) at ``most``, in ms for each unit that is added."""
     within_bound = [point for point in points if point[1] <= most]
     over = [point for point in points if point[1] > most and within_bound and point[0] < min(within_bound)[0]]
     if not over:

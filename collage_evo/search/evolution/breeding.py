@@ -1,10 +1,10 @@
-"""New candidates: takes parents and the surrogate, gives placements worth measuring.
+"""Breeding of a generation's candidates from parents and the surrogate.
 
-Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
-truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
-is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
-what a short climb leads to from there. With bounds, as on the error, it goes to the fastest that keeps them if that
-idea is right; some places have other bounds than the search, so that the whole front is found.
+Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own belief about the
+weights, the most likely ones or a sample of the posterior (Thompson sampling), and goes to the placement that is
+fastest under that belief: a child, a cover that the dynamic program finds on the surrogate, or the result of a short
+climb from there. With bounds, for example on the error, it goes to the fastest within them under that belief; some
+places have other bounds than the search, so that the whole front is found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collage_evo.search.surrogate.model import Surrogate
 from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
 
 CHILD_ATTEMPTS = 4
-"""Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
+"""Children made at most, as a multiple of those needed, before a generation makes do with fewer."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Candidate:
     kind: str
     features: FeatureVector
     added: tuple[TermVector, ...] = ()
-    """For each objective besides latency."""
+    """One model for each objective in addition to latency."""
 
 
 class Breeder:
     """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again.
 
-    ``terms`` are of the objectives besides latency, ``bounds`` the largest values of these that are wanted.
+    ``terms`` are of the objectives in addition to latency, ``bounds`` the largest accepted values of these.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Breeder:
         self.toolbox.register("select", select_parents, tournament=settings.tournament, bounds=bounds)
 
     def from_seeds(self, size: int) -> Iterator[Candidate]:
-        """The first ``size`` seeds, each as soon as it is made, measured whatever is predicted."""
+        """The first ``size`` seeds, each as soon as it is made, measured whatever their prediction."""
         for kind, genome in islice(self.seeds, size):
             if (candidate := self._take(genome, f"seed:{kind}")) is not None:
                 yield candidate
 
     def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
-        """What was proposed before, and is not measured yet."""
+        """Earlier proposals that are not measured yet."""
         found = (self._take(genome, kind) for genome, kind in pending)
         yield from (candidate for candidate in found if candidate is not None)
 
@@ -101,7 +101,7 @@ class Breeder:
             yield chosen
 
     def _pick(self, pool: list[Candidate], parents: list[Individual], acquisition: Acquisition) -> Candidate | None:
-        """What takes one place of the batch; what was found on the way joins ``pool``."""
+        """The placement for one place of the batch; placements found on the way join ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
             return self.rng.choice(_hopeful(pool, acquisition, self.space.policy.random_within))
         pool += self._proposals(parents, acquisition)
@@ -110,7 +110,7 @@ class Breeder:
     def _acquisition(
         self, parents: list[Individual], surrogate: Surrogate, learned: Sequence[TermModel], slot: int
     ) -> Acquisition:
-        """What one place of the batch believes and is after; the first takes what is most likely."""
+        """Belief and goal of one place of the batch; the first place uses the most likely weights."""
         likeliest = slot == 0 or self.rng.random() >= self.settings.explore
         weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
         if not learned:
@@ -140,7 +140,7 @@ class Breeder:
 
     def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
         settings, rng = self.settings, self.rng
-        if not parents:  # the first generation, or nothing measured so far was fit
+        if not parents:  # the first generation, or no fit placement so far
             seeds = tuple(self.seeds)
             if seeds and rng.random() < 0.75:
                 return self.toolbox.mutate(rng.choice(seeds)[1]), "mutation"
@@ -155,7 +155,7 @@ class Breeder:
         return child, "crossover"
 
     def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
-        """What the dynamic program makes of ``goal``, by chance, because it takes its time."""
+        """Covers that the dynamic program finds for ``goal``; drawn at random, because it takes its time."""
         if not parents or self.rng.random() >= self.settings.program_share:
             return []
         best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
@@ -165,7 +165,7 @@ class Breeder:
         return [candidate for candidate in found if candidate is not None]
 
     def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
-        """The best of ``pool`` for ``goal``, or a better one that some mutations lead to."""
+        """The best of ``pool`` for ``goal``, or a better one that a few mutations reach."""
         if not pool:
             return None
         best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
@@ -191,8 +191,8 @@ class Breeder:
 
 
 def _hopeful(pool: Sequence[Candidate], acquisition: Acquisition, within: float) -> list[Candidate]:
-    """Those of ``pool`` that are believed to take less than ``within`` times as long as the fastest."""
+    """Those of ``pool`` with a believed latency of less than ``within`` times that of the fastest."""
     believed = [acquisition.violation(candidate.features, candidate.added)[-1] for candidate in pool]
-    least = min(believed)  # a sample of what may be true may be below zero
+    least = min(believed)  # a sample of the posterior may be negative
     bound = least + (within - 1) * abs(least)
     return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

@@ -1,4 +1,4 @@
-"""Search states on disk: written atomically after each generation, the one before kept, both checksummed."""
+"""Checkpoints of search states: written atomically after each generation, with the one before, both checksummed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a search is about. A search can only go on where all of it is the same.
+    """Identity of a search. A search can only continue if all of it is equal.
 
     Attributes:
         model: hash of the model file.
         target: device, threads, processor, their digest, and cores, as text.
         backends: name and version of each.
-        matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
-        objective: what the milliseconds are of: one run's latency, or the full machine's time for a run (throughput).
+        matches: :attr:`SearchSpace.digest`, so that genomes have the same meaning.
+        objective: meaning of the milliseconds: one run's latency, or the full machine's time for a run (throughput).
         policy: its values that are not the default ones, as text.
     """
 
@@ -54,7 +54,7 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class _Body:
-    """What a checkpoint keeps, beside its schema and its checksum."""
+    """Content of a checkpoint besides its schema and its checksum."""
 
     fingerprint: Fingerprint
     state: SearchState
@@ -65,11 +65,11 @@ def _words(value: Any) -> str:
 
 
 def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:
-    """Write ``state`` to ``folder``. A kill at any moment leaves at least one good checkpoint behind."""
+    """Write ``state`` to ``folder``. A kill at any moment leaves at least one good checkpoint."""
     text = _dump(to_plain(_Body(fingerprint, state)))
     latest, previous = folder / LATEST, folder / PREVIOUS
     content = f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n'
-    # A broken one must not push out the good one before it.
+    # A damaged one must not replace the good one before it.
     write_whole(latest, content, keep=previous if _is_good(latest) else None)
 
 
@@ -87,7 +87,7 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
 
 
 def recorded(folder: Path, matches: str) -> SearchState:
-    """The latest good state in ``folder``, of whatever model and target, for who only reads what was measured.
+    """The latest good state in ``folder``, of any model and target, for callers that only read measurements.
 
     Raises:
         InputError: there is none, or it is of another search space than the one with the digest ``matches``.
@@ -99,7 +99,7 @@ def recorded(folder: Path, matches: str) -> SearchState:
 
 
 def move(folder: Path, target: Callable[[str], str]) -> None:
-    """Let the search in ``folder``, if there is one, go on on what ``target`` makes of its own.
+    """Move the search in ``folder``, if there is one, to the target that ``target`` returns for its own.
 
     Raises:
         InputError: no checkpoint there can be used.
@@ -112,7 +112,7 @@ def move(folder: Path, target: Callable[[str], str]) -> None:
 
 
 def _latest(folder: Path) -> _Body:
-    """The latest good state, and what it is of; with a warning where that is the one before the latest."""
+    """The latest good state, and its fingerprint; logs a warning if that is the one before the latest."""
     problems = []
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
@@ -127,7 +127,7 @@ def _latest(folder: Path) -> _Body:
 
 
 def exists(folder: Path) -> bool:
-    """Whether ``folder`` holds a checkpoint, good or not."""
+    """Whether ``folder`` contains a checkpoint, good or not."""
     return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
 
 

@@ -1,7 +1,7 @@
-"""The evolutionary search: takes a search space, an evaluator and seeds, gives states, one a generation.
+"""Evolutionary search: from a search space, an evaluator and seeds to a state for each generation.
 
-Elites survive, no placement is measured twice, an unfit one is remembered but never a parent. DEAP supplies
-fitness, selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
+Elites survive, no placement is measured twice, an unfit one is recorded but never a parent. DEAP supplies fitness,
+selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
 
 
 class Evolution:
-    """The search as a state machine: :meth:`step` takes a state and gives the one a generation later.
+    """The search as a state machine: :meth:`step` returns the state one generation after the given one.
 
-    A state holds all that the next one depends on, so a search can stop after any generation and go on later
-    exactly as if it had not. ``clock`` gives seconds; only the budget and the record of time read it.
+    A state contains all inputs of the next one, so a search can stop after any generation and continue later exactly
+    as if it had not. ``clock`` returns seconds; only the budget and the record of time read it.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Evolution:
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
     ) -> SearchState:
-        """Step until the budget is spent, the evaluator has no more time or nothing is gained; report each state."""
+        """Step until the budget is spent, the evaluator has no more time or there is no gain; report each state."""
         state = state or new_state(self.settings.seed)
         began = self.clock() - state.seconds
         while not self.stopped(state):
@@ -86,10 +86,10 @@ class Evolution:
         return "no gain" if 0 < self.settings.patience <= state.stale else ""
 
     def step(self, state: SearchState, began: float | None = None) -> SearchState:
-        """One generation: make candidates, measure, select who survives.
+        """One generation: make candidates, measure, select the survivors.
 
-        ``began``: when, on the clock, a search would have begun that went on without a break. By default one that
-        has spent the state's seconds by now; what comes between generations counts where it is given.
+        ``began``: when, on the clock, an uninterrupted search would have begun. By default one that has spent the
+        state's seconds by now; time between generations counts if it is given.
         """
         began = self.clock() - state.seconds if began is None else began
         until = math.inf if self.budget.seconds is None else began + self.budget.seconds
@@ -123,10 +123,10 @@ class Evolution:
         return self._record(settled, state, fresh, rng, evaluating)
 
     def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> Iterator[Candidate]:
-        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured.
+        """The seeds first; afterwards, and without seeds, the breeder's candidates from all measurements.
 
-        One by one: the first ones are compiled and measured while the next are made. What is still to be measured of
-        earlier generations comes before all.
+        One by one: the first ones are compiled and measured while the next are made. Unmeasured proposals of earlier
+        generations come before all.
         """
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
@@ -149,7 +149,7 @@ class Evolution:
         return Surrogate(self._features, vectors, list(latency.values()), state.contended)
 
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
-        """What measurements say of an objective besides latency."""
+        """Models of the objectives in addition to latency, fitted to measurements."""
         rows: list[TermVector] = []
         values: list[float] = []
         for key in state.latency_ms:
@@ -181,7 +181,7 @@ class Evolution:
     def _record(
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
-        """``now`` with its hall of fame, statistics and what else the next generation starts from."""
+        """``now`` with its hall of fame, statistics and the other inputs of the next generation."""
         hall = hall_of_fame(now.objectives, self.settings.hall_of_fame)
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
@@ -220,13 +220,13 @@ class Evolution:
 
 
     def _reference(self, state: SearchState, fresh: Sequence[str]) -> tuple[float, ...]:
-        """Twice the largest of each objective among ``fresh``; nothing as long as nothing was fit."""
+        """Twice the largest of each objective among ``fresh``; empty as long as no placement was fit."""
         measured = [individual.fitness.values for individual in self._individuals(state, fresh)]
         return tuple(2 * max(values) for values in zip(*measured, strict=True))
 
 
 def _noted(candidates: Iterable[Candidate], into: list[Candidate]) -> Iterator[Placement]:
-    """The placements of ``candidates``, each candidate noted when it is asked for."""
+    """The placements of ``candidates``; records each candidate when it is pulled."""
     for candidate in candidates:
         into.append(candidate)
         yield candidate.placement

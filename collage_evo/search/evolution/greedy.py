@@ -1,7 +1,7 @@
-"""Greedy partitions: takes an order of preference over engines, gives the cover it leads to.
+"""Greedy partitions: the cover that an order of preference over engines leads to.
 
-The partitioning that frameworks ship (TVM's BYOC: annotate, merge, partition): each node goes to the first
-engine that takes it, in the largest piece that fits, whatever crossing costs.
+The partitioning that frameworks ship (TVM's BYOC: annotate, merge, partition): each node goes to the first engine
+that supports it, in the largest piece that fits, whatever crossing costs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collage_evo.search.encoding import find_cover, place
 
 
 def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placement:
-    """Every node on the first engine of ``preference`` that takes it, largest match first, maximally merged.
+    """Every node on the first engine of ``preference`` that supports it, largest match first, maximally merged.
 
     Engines that are not named come last, by cost.
     """
@@ -36,9 +36,9 @@ def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placem
 
 
 def backend_placement(space: SearchSpace, backend: str) -> Placement:
-    """The cheapest placement on ``backend`` alone, any variant; nodes it does not take go elsewhere.
+    """The cheapest placement on ``backend`` only, any variant; nodes that it does not support go elsewhere.
 
-    Nothing is rewritten where ``backend`` takes it as it is.
+    Nothing is rewritten that ``backend`` supports without a rewrite.
     """
     plain = [match for match in space.usable if not space.matches[match].rewrites]
     own = [match for match in plain if space.matches[match].backend == backend]
@@ -48,17 +48,17 @@ def backend_placement(space: SearchSpace, backend: str) -> Placement:
     filling = [match for match in space.usable if not space.matches[match].nodes & taken]
     try:
         cover = cheapest_covers(space, allowed=[*own, *filling]).covers[0].matches
-    except InputError:  # its matches overlap so that they cannot cover all it takes
+    except InputError:  # its matches overlap so that they cannot cover all the nodes it supports
         first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
         return greedy_placement(space, first)
     return place(cover, space)
 
 
 def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
-    """The cheapest placement on ``backend`` where it may be rewritten; None where nothing may, or not all is covered.
+    """The cheapest placement on ``backend`` with rewrites; None if none applies, or not all is covered.
 
-    A region that was measured as a whole hides what is to be won inside it: of matches that are not rewritten only
-    those within sites, and beside them, take part.
+    A region that was measured as a whole hides gains inside it: of matches without rewrites only those within sites,
+    and outside of all sites, take part.
     """
     own = [match for match in space.usable if space.matches[match].backend == backend]
     rewritten = [match for match in own if space.matches[match].rewrites]

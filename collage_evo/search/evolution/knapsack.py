@@ -1,9 +1,9 @@
-"""A ladder of precisions: takes a search space and a budget of error, gives for each family a placement a rung.
+"""Greedy knapsack of precisions: for each family a mixed-precision placement at each level of the error budget.
 
-Operators in lower precisions, those first that save the most ms for their squared error, as far as a rung's error
-goes: how a knapsack with several choices for each item is filled greedily (Sinha and Zoltners, "The Multiple-Choice
-Knapsack Problem", Operations Research 27, 1979). Where operators that are rewritten together are faster so, in
-whatever precision, they go up together. A family is compiled as one piece, so a rung costs one compilation.
+Operators go to lower precisions in order of saved ms for their squared error, up to a level's error: the greedy
+solution of a knapsack with several choices for each item (Sinha and Zoltners, "The Multiple-Choice Knapsack Problem",
+Operations Research 27, 1979). If operators that are rewritten together are faster so, in any precision, they change
+together. A family is compiled as one piece, so a level costs one compilation.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from collage_evo.search.evolution.greedy import engine_placement
 ERROR = Objective.ERROR
 
 BUDGET_LEVELS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
-"""Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third.
+"""Predicted errors of the levels, as shares of the budget, the likeliest first: predictions are off by a third.
 
-Those from 0.38 on are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
+Those from 0.38 on serve ``pick`` for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
 """
 MAX_LEVELS = 5
-"""Of a family. Where everything in the lowest precision keeps several shares of the budget, smaller ones follow."""
+"""Levels of a family. If everything in the lowest precision is within several shares of the budget, smaller ones
+follow."""
 
 PAYS = 0.98
-"""An engine that writes a precision into more operators than another counts as faster where it is predicted to take
-less than this share of its time. Chosen: of a BERT one profile told 9.91 and 9.92 ms, another 9.45 and 8.89."""
+"""An engine that writes a precision into more operators than another counts as faster if its prediction is less than
+this share of the other's time. Chosen: of a BERT one profile gave 9.91 and 9.92 ms, another 9.45 and 8.89."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A stretch in a lower precision than in the step before: what that saves, what it adds, and its matches."""
+    """A stretch in a lower precision than in the step before: the saved time, the added error, and its matches."""
 
     stretch: int
     place: int
@@ -55,10 +56,10 @@ class _Step:
 def greedy_levels(
     space: SearchSpace, engines: Sequence[Engine], budget: float, levels: Sequence[float] = BUDGET_LEVELS
 ) -> Iterator[tuple[Engine, Placement]]:
-    """Families of ``engines`` with a rung each, all families' likeliest rungs first, and no placement twice.
+    """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats.
 
-    ``budget`` is the relative error that ``rungs`` are shares of.
-    Nothing where the budget is no bound, or a family offers one precision alone.
+    ``budget`` is the relative error that ``levels`` are shares of. Empty if the budget is no bound, or a family
+    offers a single precision.
     """
     if not math.isfinite(budget):
         return
@@ -82,7 +83,8 @@ def greedy_levels(
 
 
 def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
-    """Without those that write the precision of another into more operators, and are no faster over the whole model.
+    """``engines`` without those that write the precision of another into more operators, and are no faster over the
+    whole model.
 
     Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 16.2
     ms with int8 in its 101 products and convolutions, 17.6 with 95 others, 19.7 with int8 in all that takes it.
@@ -96,7 +98,7 @@ def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
 
 
 def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
-    """The most exact match of each node, and what stretches may do instead, step by step, in order of worth."""
+    """The most exact match of each node, and the alternatives of stretches, step by step, in order of worth."""
     options = _options(space, engines)
 
     def inexact(match: int) -> tuple[float, bool, float]:
@@ -110,7 +112,8 @@ def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int
         heavy = [node for node in known if space.graph.nodes[node].op_type in HEAVY]
         before = {node: exact[node] for node in known}
         ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in known} for engine in engines]
-        # What only moves numbers counts as exact in int8, and is beside a heavy operator in int8 alone.
+        # Operators that only move numbers count as exact in int8, and run in int8 only next to a heavy operator in
+        # int8.
         found += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
     return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
 
@@ -124,7 +127,7 @@ def _on(
 
 
 def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[Engine, int]]:
-    """For each node its match on each engine: alone, or rewritten with others where that is faster."""
+    """For each node its match on each engine: by itself, or rewritten with others where that is faster."""
     options: dict[int, dict[Engine, int]] = {}
     rewritten: list[tuple[Engine, int]] = []
     for index in space.usable:
@@ -138,7 +141,8 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
     single_ways = {node: dict(own) for node, own in options.items()}
 
     def apart_ms(engine: Engine, node: int) -> float:
-        """Without the rewrite; where ``engine`` does not take the node, on the fastest that adds the least error."""
+        """Cost in ms without the rewrite; if ``engine`` does not support the node, on the fastest that adds the least
+        error."""
         ways = single_ways.get(node, {})
         there = [ways[engine]] if engine in ways else [*ways.values()]
         return min(((space.terms[ERROR][m], space.cost.match_ms[m]) for m in there), default=(0.0, math.inf))[1]
@@ -158,7 +162,7 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
 
 
 def _stretches(space: SearchSpace, options: Mapping[int, Mapping[Engine, int]]) -> list[list[int]]:
-    """Each heavy operator with what follows it up to the next ones: changing precision between them costs time.
+    """Each heavy operator with the operators up to the next ones: changing precision between them costs time.
 
     Those that are rewritten together are one.
     """
@@ -186,7 +190,7 @@ def _stretches(space: SearchSpace, options: Mapping[int, Mapping[Engine, int]]) 
 
 
 def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequence[dict[int, int]]) -> Iterator[_Step]:
-    """From ``exact`` on, always the way that saves the most for what it adds."""
+    """From ``exact`` on, always the alternative that saves the most for its added error."""
     ms, error2 = _totals(space, exact)
     for place_ in range(len(ways)):
         best: _Step | None = None
@@ -222,9 +226,9 @@ def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
 
 
 def _placed(space: SearchSpace, family: Engine, wanted: Mapping[int, int]) -> Placement | None:
-    """The nodes in ``wanted`` as it says, others where they add the least error, best in the same family.
+    """The nodes in ``wanted`` as given there, others where they add the least error, best in the same family.
 
-    None where others have no match that fits between these.
+    None if others have no match that fits between these.
     """
 
     def order(match: int) -> tuple[bool, float, float]:

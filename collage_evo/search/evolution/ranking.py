@@ -1,8 +1,8 @@
-"""Who should race for being the answer: takes what a search measured, gives its placements in order.
+"""Ranking of measured placements for the final race.
 
-The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
-placements, so its order and that of the times take turns. What broke the budget of error is none of them, however
-fast, and what is known roughly not to comes last.
+The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar placements,
+so its order and that of the times alternate. Placements over the error budget are excluded, however fast, and those
+that are within it only by an approximate error come last.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collage_evo.search.surrogate.model import Surrogate, predicted_ms
 
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
-    """Every placement that ran and keeps the state's budget as measured, the likeliest fastest first.
+    """Every placement that ran and is within the state's budget as measured, the likely fastest first.
 
-    Those come last of which a part of the samples alone says so.
+    Those that were judged only on a part of the samples come last.
     """
     features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
@@ -28,7 +28,7 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.contended).mean
     within_bounds = [key for key in latency if state.keeps_bounds(key)]
     by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
-    # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
+    # A front has only one of those within the budget that are nearly as fast: there all of them take turns.
     by_time = sorted(within_bounds, key=latency.__getitem__) if state.bounds else state.hall
     in_turn = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(by_model, by_time))))
     return tuple(placements[key] for key in sorted(in_turn, key=lambda key: state.evaluated[key].outcome.rough))

@@ -1,4 +1,4 @@
-"""What the first population starts with: takes a search space, gives named genomes of distinct placements."""
+"""Seeds of the first population: named genomes of distinct placements."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from collage_evo.search.evolution.knapsack import greedy_levels
 
 
 class Seeds:
-    """Named genomes in order of preference, no placement twice. Each is made when it is first asked for.
+    """Named genomes in order of preference, no placement twice. Each is made on first access.
 
-    Making one may take seconds: whoever goes through them measures the first ones meanwhile. Not for several threads
-    at a time.
+    Making one may take seconds: the caller measures the first ones meanwhile. Not thread-safe.
     """
 
     def __init__(self, space: SearchSpace, ways: Iterable[tuple[str, Placement]], near: int) -> None:
@@ -46,17 +45,17 @@ class Seeds:
 
     @property
     def made(self) -> tuple[tuple[str, Genome], ...]:
-        """Those that were asked for so far."""
+        """Seeds that were made so far."""
         return tuple(self._made.values())
 
     @property
     def named(self) -> tuple[tuple[str, Genome], ...]:
-        """All of them."""
+        """All seeds."""
         return tuple(self)
 
     @cached_property
     def dp(self) -> DpResult:
-        """The cheapest covers by the additive model, and how good the first is."""
+        """The cheapest covers by the additive model, and the quality of the first."""
         return cheapest_covers(self._space, 1 + self._near, self._space.policy.cover_states)
 
 
@@ -65,20 +64,20 @@ def make_seeds(
     bounds: Bounds = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
-    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, the next cheapest
-    covers and different good ones, as many as the policy says.
+    """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
+    and different good ones, in numbers that the policy sets.
 
     Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in other objectives than latency, engines alone come first, in the order of
-    :func:`likeliest`, then each rung of :func:`~collage_evo.search.evolution.knapsack.ladder`, ``dp`` is the fastest
-    whatever the others are, ``dp-front`` are the cover that adds the least and others that close in on the
-    objective's bound, each as soon as it is found, and single backends and diverse covers are chosen at the prices
-    that there are at the ``bounds``.
+    If matches differ in objectives other than latency, single engines come first, in the order of :func:`likeliest`,
+    then each level of :func:`~collage_evo.search.evolution.knapsack.greedy_levels`; ``dp`` is the fastest whatever
+    the other objectives; ``dp-front`` are the cover that adds the least and others that close in on the objective's
+    bound, each as soon as it is found; and single backends and diverse covers are chosen at the prices at the
+    ``bounds``.
 
-    ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
+    ``baseline_ms``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
     ways, near = (_precise, 0) if space.terms else (_placements, space.policy.near_seeds)
@@ -103,7 +102,7 @@ def likeliest(
 
 
 def _known_to_run(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
-    """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
+    """The fastest single engine of those that add no error, if the whole model ran on any."""
     lossy = {bordering(space.matches[m].engine) for m in space.usable if space.added(Objective.ERROR, (m,))}
     exact = [engine for engine in space.engines if engine in baseline_ms and engine not in lossy]
     if exact:

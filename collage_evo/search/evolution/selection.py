@@ -1,4 +1,4 @@
-"""Who survives: takes measured individuals, gives parents of the next generation and the hall of fame."""
+"""Selection: parents of the next generation and the hall of fame, among measured individuals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Individual:
 
 @contextmanager
 def drawing_from(rng: random.Random) -> Iterator[None]:
-    """DEAP draws from the global generator: lend it the state of ``rng`` and put everything back after."""
+    """Lend DEAP's global random generator the state of ``rng``, and restore it afterwards."""
     before = random.getstate()
     random.setstate(rng.getstate())
     try:
@@ -49,10 +49,10 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
 def survivors(
     pool: Sequence[Individual], settings: GaSettings, rng: random.Random, bounds: Sequence[float] = ()
 ) -> list[Individual]:
-    """Who is kept, nobody twice: by elite and tournaments.
+    """Distinct survivors, by elite and tournaments.
 
-    With several objectives by NSGA-II (Deb et al., 2002), whose own elite is the front; those of it that are fastest
-    within ``bounds`` come first, and stay where the front has no room for them.
+    With several objectives by NSGA-II (Deb et al., 2002), whose own elite is the front; the fastest of it within
+    ``bounds`` come first, and stay if the front has no room for them.
     """
     if bounds:
         return _front_and_elite(pool, settings, bounds)
@@ -85,7 +85,7 @@ def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, bounds: S
 
 
 def hypervolume(front: Sequence[Individual], reference: Sequence[float]) -> float:
-    """What ``front`` dominates of the box from zero to ``reference``, as a share of it."""
+    """Share of the box from zero to ``reference`` that ``front`` dominates."""
     corner = math.prod(reference)
     return float(deap_hypervolume(front, np.array(reference)) / corner) if front and corner else 0.0
 

@@ -1,4 +1,4 @@
-"""What the evolutionary search can be told: hyperparameters and budget."""
+"""Settings of the evolutionary search: hyperparameters and budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole state of a search as a plain value, and its JSON form."""
+"""State of a search as a plain value, and its JSON form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collage_evo.placement.genome import Genome
 from collage_evo.placement.outcome import Bounds, Objective, Outcome
 
 RngState = tuple[int, tuple[int, ...], float | None]
-"""What ``random.Random.getstate`` gives."""
+"""Type of the result of ``random.Random.getstate``."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A placement that was measured: its canonical genome, its outcome, where it came from and when.
+    """A measured placement: its canonical genome, its outcome, its origin and number.
 
-    ``predicted_ms`` is what the additive model said; ``evaluation`` counts from 1.
+    ``predicted_ms`` is the additive model's prediction; ``evaluation`` counts from 1.
     """
 
     genome: Genome
@@ -31,7 +31,7 @@ class Evaluated:
 
 
 class Pending(NamedTuple):
-    """A genome that was proposed, and where it came from."""
+    """A genome that was proposed, and its origin."""
 
     genome: Genome
     kind: str
@@ -39,15 +39,15 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchState:
-    """Everything the next generation depends on.
+    """All inputs of the next generation.
 
-    ``evaluated`` maps placement keys to what was measured, in order; ``population`` (the elite first) and ``hall``
-    hold keys: the hall the best of all, fastest first; with several objectives those that no
-    other dominates. Latency is always an objective; ``bounds`` has the others, and the largest value of each that the
-    best may have. ``reference`` (a value for each objective) is the corner that hypervolume is measured from;
-    where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
-    had been spent when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a
-    generation. ``pending`` were proposed and are not measured yet: they come first in the next generation.
+    ``evaluated`` maps placement keys to measurements, in order; ``population`` (the elite first) and ``hall`` contain
+    keys: the hall the best of all, fastest first; with several objectives those that no other dominates. Latency is
+    always an objective; ``bounds`` has the others, and the largest value of each that the best may have.
+    ``reference`` (a value for each objective) is the corner that hypervolume is measured from; if none is given, the
+    first generation sets it to twice its largest values. ``best_seconds`` is the elapsed time at which the best was
+    found, ``stale`` counts generations since, ``log`` has one record of statistics a generation. ``pending`` were
+    proposed and are not measured yet: they come first in the next generation.
     """
 
     rng: RngState
@@ -67,7 +67,7 @@ class SearchState:
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """What placements are judged by: latency first, which is what the cost model predicts."""
+        """The objectives of placements: latency first, which the cost model predicts."""
         return (Objective.LATENCY, *self.bounds)
 
     @property
@@ -77,18 +77,18 @@ class SearchState:
 
     @property
     def latency_ms(self) -> dict[str, float]:
-        """Of every placement that ran, by key."""
+        """Latency of every placement that ran, by key."""
         outcomes = ((key, found.outcome) for key, found in self.evaluated.items())
         return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
 
     @property
     def contended(self) -> tuple[bool, ...]:
-        """Of each of :attr:`latency_ms`, whether others were at work on the same cores when it was taken."""
+        """For each of :attr:`latency_ms`, whether it was contended."""
         return tuple(self.evaluated[key].outcome.contended for key in self.latency_ms)
 
     @property
     def best(self) -> Evaluated | None:
-        """The fastest placement measured that keeps the bounds, None while nothing does."""
+        """The fastest measured placement within the bounds, None while there is none."""
         return next((self.evaluated[key] for key in self.hall if self.keeps_bounds(key)), None)
 
     def keeps_bounds(self, key: str) -> bool:

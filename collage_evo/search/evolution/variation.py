@@ -1,7 +1,7 @@
-"""Variation: takes genomes, gives changed ones. Every random draw comes from the generator passed in.
+"""Variation: crossover and mutation of genomes. Every random draw comes from the generator passed in.
 
-Operators act on regions, because regions, not nodes, are what a backend runs: a single changed node pays two
-borders, so steps that move whole regions, or a border by one node, are those that can improve a placement.
+Operators act on regions, because regions, not nodes, are what a backend runs: a single changed node pays two borders,
+so steps that move whole regions, or a border by one node, are those that can improve a placement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Mutation = Callable[[Genome, SearchSpace, Random], Genome]
 def cut_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
     """Genes upstream of a cut from one parent, downstream from the other.
 
-    The cut is a topological position, or what runs before a random node: both are closed under predecessors,
+    The cut is a topological position, or all nodes that run before a random node: both are closed under predecessors,
     so regions of either parent away from the cut survive whole.
     """
     count = len(left.choices)
@@ -32,7 +32,7 @@ def cut_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) 
 
 
 def region_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
-    """Each region of ``left`` is kept or gives way to ``right``'s genes, with equal chance."""
+    """Each region of ``left`` stays or is replaced by ``right``'s genes, with equal chance."""
     inherited = 0
     for region in decode(left, space).regions:
         if rng.random() < 0.5:
@@ -90,7 +90,7 @@ def merge_neighbour(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
 
 
 def split_region(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
-    """A region falls into what runs before a random node of it and the rest; engines stay."""
+    """A region is split into the nodes that run before a random node of it and the rest; engines stay."""
     region = _pick_region(genome, space, rng, largest=True)
     inside = list(members(region.nodes))
     pivot = rng.choice(inside)
@@ -103,7 +103,7 @@ def split_region(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
 
 
 def move_border(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
-    """A node next to another region goes over to it."""
+    """A node next to another region moves to it."""
     border = _border_edges(genome, space)
     if not border:
         return change_engine(genome, space, rng)
@@ -155,7 +155,7 @@ def mutate(
 
 
 def random_genome(space: SearchSpace, rng: Random) -> Genome:
-    """Independent uniform choices; merge genes 1 in nine of ten, because unmerged neighbours only pay."""
+    """Independent uniform choices; merge genes are 1 in nine of ten, because unmerged neighbours only cost."""
     choices = tuple(rng.randrange(len(options)) for options in space.candidates)
     return Genome(choices, tuple(int(rng.random() < 0.9) for _ in space.edges))
 
@@ -168,7 +168,7 @@ def _pick_region(genome: Genome, space: SearchSpace, rng: Random, largest: bool 
 
 
 def _part(region: Region, space: SearchSpace, rng: Random) -> NodeSet:
-    """The whole region, or of what lies around a random node of it the branch, or any connected part."""
+    """The whole region, or, around a random node of it, the branch or any connected part."""
     kind = rng.random()
     if kind < 0.3:
         return region.nodes
@@ -216,7 +216,7 @@ def _move(genome: Genome, nodes: NodeSet, engine: Engine, space: SearchSpace, rn
 
 
 def _assign(genome: Genome, chosen: dict[int, int], space: SearchSpace) -> Genome:
-    """Set choices, and let the changed nodes merge with whatever is around them."""
+    """Set choices, and let the changed nodes merge with everything around them."""
     choices = list(genome.choices)
     for node, match in chosen.items():
         choices[node] = space.candidates[node].index(match)

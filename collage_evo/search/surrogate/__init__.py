@@ -1,1 +1,1 @@
-"""A cost model that learns from measured placements."""
+"""Surrogate: a cost model that learns from measured placements."""

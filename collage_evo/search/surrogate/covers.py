@@ -1,4 +1,4 @@
-"""The dynamic program on the surrogate: takes weights of the features, gives the covers they make cheapest."""
+"""Dynamic program on the surrogate: the cheapest covers under given weights of the features."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from collage_evo.search.surrogate.regression import LEAST_CORRECTED
 def surrogate_covers(
     features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1, price: np.ndarray | None = None
 ) -> tuple[Cover, ...]:
-    """The ``k`` cheapest covers when ``weights`` are right; none where no cover was found within the effort.
+    """The ``k`` cheapest covers if ``weights`` are right; none if no cover was found within the effort.
 
-    ``price`` is what each match costs besides (ms): what its error is worth.
+    ``price`` is an additional cost of each match (ms): the price of its error.
 
-    What an edge costs depends on both of its ends, which the program does not see: each node is charged for its
+    The cost of an edge depends on both of its ends, which the program does not see: each node is charged for its
     edges as if its neighbours stayed on the engines they have in ``incumbent``.
     """
     space = features.space
@@ -64,7 +64,7 @@ def _scaled(border: Border, weight: float) -> Border:
 
 
 def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) -> np.ndarray:
-    """For each node and engine what its edges cost when its neighbours stay (ms)."""
+    """For each node and engine the cost of its edges if its neighbours stay (ms)."""
     space = features.space
     engines = len(space.engines)
     index = {engine: position for position, engine in enumerate(space.engines)}
@@ -76,7 +76,7 @@ def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) 
     for edge, (i, j) in enumerate(space.edges):
         own = features.cheapest_ms[j]
         for engine in range(engines):
-            # Equal neighbours are taken as merged.
+            # Equal neighbours are assumed to be merged.
             before = engines if now[i] == engine else now[i]
             charges[j, engine] += own * weights[features.edge_column(edge, before, engine)]
             after = engines if now[j] == engine else engine

@@ -1,6 +1,6 @@
-"""What a placement consists of, for the surrogate to learn from: takes a placement, gives a sparse feature vector.
+"""Features of a placement for the surrogate, as a sparse vector.
 
-Each feature is in ms as the additive model has it; a weight of 0.1 on it means 10 % more than the model says.
+Each feature is in ms by the additive model; a weight of 0.1 on it means 10 % more than the model predicts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class FeatureVector:
 
 
 class FeatureMap:
-    """From placements of one search space to feature vectors.
+    """Maps placements of one search space to feature vectors.
 
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
-    region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
-    equal and merged: the cheapest ms of its target. By pair of backends used together: the whole placement. Where
-    some engines work in a device's memory: ms of copies there, and of those back.
+    region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are equal
+    and merged: the cheapest ms of its target. By pair of backends used together: the whole placement. If some engines
+    work in a device's memory: ms of copies there, and of those back.
     """
 
     def __init__(self, space: SearchSpace) -> None:

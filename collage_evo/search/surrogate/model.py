@@ -1,4 +1,4 @@
-"""A cost model that learns: takes measured placements, gives predictions, and samples of what may be true.
+"""Surrogate cost model: predictions from measured placements, and samples of its posterior.
 
 As in Ansor (OSDI 2020) a model fitted after every batch picks which of many candidates are worth measuring. Here it
 is Bayesian linear regression on the features of a placement, with the additive model as its prior mean.
@@ -15,20 +15,20 @@ from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVec
 from collage_evo.search.surrogate.regression import Regression, table
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
-"""Standard deviation of each kind's weights before anything is known."""
+"""Prior standard deviation of each kind's weights."""
 
 ASTRAY = CONTENDED
-"""How far a disturbed time may be from the true one besides, relative to it: others had that share of the cores'
-time, or more. It is not fitted, since most searches have few such times."""
+"""Additional relative error of a contended time: other programs had that share of the cores' time, or more. It is not
+fitted, since most searches have few such times."""
 
 
 class Surrogate(Regression):
     """Fitted to ``rows`` with latencies in ms; without any it is the additive model, uncertain by the prior.
 
-    Of more rows than the policy has models fitted to, the fastest count.
+    If there are more rows than the policy fits models to, only the fastest are used.
 
-    ``disturbed`` says of each latency whether others were at work on the same cores: such a one counts less. None is
-    where it is empty. ``mean`` holds the most likely weight of every feature.
+    ``contended`` flags each latency that was contended: such a one counts less. If it is empty, none is. ``mean``
+    contains the most likely weight of every feature.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Bayesian linear regression: takes what a simple model missed, gives weights of features, and samples of them.
+"""Bayesian linear regression: fits weights of features to the errors of a simple model, and samples them.
 
-How far each kind of feature may be off, and how large the noise is, is chosen by marginal likelihood (Rasmussen and
-Williams, 2006, chapters 2 and 5).
+The error scale of each kind of feature, and the noise, are chosen by marginal likelihood (Rasmussen and Williams,
+2006, chapters 2 and 5).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 SWEEPS = 2
-"""Times that each scale is tried larger and smaller."""
+"""Number of times that each scale is tried larger and smaller."""
 LEAST_CORRECTED = 0.05
-"""Nothing corrected falls below this share of what was said: the dynamic program needs costs of zero or more."""
+"""Minimum of a corrected value as a share of the prediction: the dynamic program needs costs of zero or more."""
 
 
 class Sparse(Protocol):
-    """A vector: the columns of what is not zero, and the values there."""
+    """A sparse vector: the columns of its nonzero values, and these values."""
 
     @property
     def columns(self) -> np.ndarray: ...
@@ -37,11 +37,11 @@ def table(rows: Sequence[Sparse], totals: Iterable[float], width: int) -> csr_ar
 
 
 class Regression:
-    """Fitted to ``gap``: for each row what the simple model missed, relative; without any rows, the prior.
+    """Fitted to ``gap``: for each row the relative error of the simple model; without any rows, the prior.
 
-    ``prior`` holds the standard deviation of each kind's weights before anything is known, then that of the noise;
-    ``group_of`` says of each column its kind, and ``astray`` of each row how much more noise it has. ``mean`` holds
-    the most likely weight of every feature.
+    ``prior`` contains the prior standard deviation of each kind's weights, then that of the noise; ``group_of`` maps
+    each column to its kind, and ``astray`` each row to its additional noise. ``mean`` contains the most likely weight
+    of every feature.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Regression:
         self.mean = self._posterior(np.zeros(len(group_of)), np.zeros(len(gap)))
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
-        """Weights drawn from what the measurements leave possible (Matheron's rule)."""
+        """Weights drawn from the posterior (Matheron's rule)."""
         weights = self._spread * random.standard_normal(len(self._group_of))
         spread = np.hypot(self._noise, self._astray)
         return self._posterior(weights, spread * random.standard_normal(len(self._gap)))

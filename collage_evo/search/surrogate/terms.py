@@ -1,9 +1,8 @@
-"""A model of one objective beside latency that learns: takes its measured values of placements, gives predictions and
-samples of the truth.
+"""Learned model of one objective other than latency: predictions from measured placements, and posterior samples.
 
-What matches are said to add, in the unit in which parts add up, is corrected by regression: one factor for all, one
-for each engine, one for each node on each engine. It ranks what to measure; whether a placement keeps its budget is
-measured.
+Regression corrects the predicted contributions of matches, in the unit in which parts add up: one factor for all, one
+for each engine, one for each node on each engine. The model ranks what to measure; only a measurement decides whether
+a placement is within its budget.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.search.surrogate.regression import LEAST_CORRECTED, Regression, table
 
 TERM_PRIOR = (0.3, 0.4)
-"""Standard deviation of the weights of engines, and of nodes, before anything is known."""
+"""Prior standard deviation of the weights of engines, and of nodes."""
 
 
 @dataclass(frozen=True)
 class TermVector:
-    """One placement: what its matches are said to add, in all and by column."""
+    """One placement: the predicted contributions of its matches, in all and by column."""
 
     said: float
     columns: np.ndarray
@@ -35,7 +34,7 @@ class TermVector:
 
 
 class TermMap:
-    """From placements of one search space to vectors; columns are engines, then engines at each node."""
+    """Maps placements of one search space to vectors; columns are engines, then engines at each node."""
 
     def __init__(self, space: SearchSpace, objective: Objective) -> None:
         self.space, self.objective = space, objective
@@ -57,7 +56,7 @@ class TermMap:
         return found
 
     def vector(self, placement: Placement) -> TermVector:
-        """What ``placement`` is made of."""
+        """The vector of ``placement``."""
         used = [match for region in placement.regions for match in region.matches if match in self.parts]
         none = np.zeros(0)
         columns = np.concatenate([none.astype(int), *(self.parts[match][0] for match in used)])
@@ -68,8 +67,8 @@ class TermMap:
 class TermModel(Regression):
     """Fitted to ``rows`` with measured ``values`` of the objective, such as relative errors or drops of a metric.
 
-    Of more rows than the policy has models fitted to, the latest count. ``scale`` is the factor of all: how many
-    times what is said is what is measured, in the median.
+    If there are more rows than the policy fits models to, only the latest are used. ``scale`` is the common factor:
+    the median ratio of measured to predicted values.
     """
 
     def __init__(self, features: TermMap, rows: Sequence[TermVector], values: Sequence[float]) -> None:
@@ -90,7 +89,7 @@ class TermModel(Regression):
         return self.objective.of_amount(self.scale * max(LEAST_CORRECTED * row.said, corrected))
 
     def by_match(self, weights: np.ndarray) -> np.ndarray:
-        """What each match adds under ``weights``."""
+        """Contribution of each match under ``weights``."""
         said = self.features.said
         corrected = said.copy()
         for match, (columns, values) in self.features.parts.items():

@@ -1,4 +1,4 @@
-"""A simulated target learned from measurements: takes a fitted surrogate, gives latencies of any placement."""
+"""Simulated target drawn from a fitted surrogate: a latency for any placement."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms
 
 LEAST = 0.3
-"""No placement is faster than this share of what the additive model says, however the weights were drawn."""
+"""Minimum latency of a placement as a share of the additive model's, for any draw of the weights."""
 
 
 @dataclass(frozen=True)
 class LearnedTarget:
-    """One of the truths that the measurements leave possible: the same placement always has the same latency."""
+    """One sample of the surrogate's posterior: the same placement always has the same latency."""
 
     features: FeatureMap
     weights: np.ndarray
 
     @classmethod
     def drawn(cls, features: FeatureMap, surrogate: Surrogate, seed: int) -> LearnedTarget:
-        """The target that sample ``seed`` of the fitted model describes."""
+        """The target of sample ``seed`` of the fitted model."""
         return cls(features, surrogate.sample(np.random.default_rng(seed)))
 
     def latency_ms(self, placement: Placement) -> float:

@@ -1,4 +1,4 @@
-"""Ranges of settings: takes ``{low, high}`` or ``{choices}``, gives values that Optuna draws from them."""
+"""Ranges of settings, ``{low, high}`` or ``{choices}``, from which Optuna draws values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_range(name: str, spec: Range) -> None:
 
 
 def suggest(trial: optuna.Trial, name: str, spec: Range, whole: bool) -> Any:
-    """A value for this trial; an integer where ``whole``."""
+    """A value for this trial; an integer if ``whole``."""
     if "choices" in spec:
         return trial.suggest_categorical(name, spec["choices"])
     low, high, log, step = spec["low"], spec["high"], bool(spec.get("log", False)), spec.get("step")

@@ -1,8 +1,8 @@
-"""Hyperparameter tuning: takes what was measured so far and ranges, gives the settings that search best.
+"""Hyperparameter tuning: finds the settings of the search that perform best on simulated targets.
 
-Settings are tried on simulated targets drawn from the surrogate, so that they are what the measurements
-leave possible of the real one. Optuna keeps the trials and drops bad ones early. These targets have latencies and no
-errors: settings are tuned on the search for latency alone, and a search with two objectives takes the same.
+The simulated targets are drawn from the surrogate, so that they are consistent with the measurements of the real one.
+Optuna stores the trials and prunes bad ones early. These targets have latencies and no errors: settings are tuned on
+the search for latency only, and a search with two objectives uses the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collage_evo.search.tuning.ranges import Range, check_range, contains, sugge
 
 STUDY = "tune"
 CHOSEN = "chosen"
-"""Attribute of a study that is done: the values that were chosen."""
+"""Study attribute of a finished study: the chosen values."""
 
 DEFAULT_RANGES: Mapping[str, Range] = {
     "population": {"low": 8, "high": 40, "step": 4},
@@ -49,7 +49,7 @@ NOT_TUNED = frozenset({"seed", "seeded", "patience", "hall_of_fame"})
 
 @dataclass(frozen=True)
 class TunePlan:
-    """How much to try: ``trials`` in all and at most ``seconds``; each searches ``targets`` for ``evaluations``."""
+    """Effort of tuning: ``trials`` in all and at most ``seconds``; each searches ``targets`` for ``evaluations``."""
 
     trials: int
     seconds: float
@@ -79,8 +79,8 @@ def tune(
 ) -> GaSettings:
     """The settings with the least mean latency, relative to the best seed's, on targets learned from ``state``.
 
-    ``ranges`` maps fields of :class:`GaSettings` to ranges; other fields stay as in ``default``, which is the
-    first trial. A study that was interrupted goes on; one that is done is not done again.
+    ``ranges`` maps fields of :class:`GaSettings` to ranges; other fields stay as in ``default``, which is the first
+    trial. An interrupted study continues; a finished one is not repeated.
 
     Raises:
         ConfigError: a field or a range that does not exist or fit.
@@ -107,10 +107,10 @@ def tune(
 
 
 def open_study(storage_url: str) -> optuna.Study:
-    """The study in a storage, made where there is none; trials of a process that died count as failed."""
+    """The study in a storage, created if missing; trials of a process that died count as failed."""
     file = Path(storage_url.removeprefix("sqlite:///"))
     with reading(file, "move it away, and the tuning begins anew", wrong="cannot be used"):
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # who waits is told by a reporter
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the reporter shows progress
         study = optuna.create_study(
             study_name=STUDY,
             storage=optuna.storages.RDBStorage(storage_url),
@@ -156,7 +156,7 @@ class _Objective:
         drawn = {name: self._suggest(trial, name) for name in self.ranges}
         try:
             settings = replace(self.base, patience=0, **drawn)
-        except ConfigError as error:  # two fields that do not go together
+        except ConfigError as error:  # two fields that contradict each other
             raise optuna.TrialPruned(str(error)) from error
         ratios: list[float] = []
         for step, target in enumerate(self.targets):
@@ -167,7 +167,7 @@ class _Objective:
         return sum(ratios) / len(ratios)
 
     def ratio(self, settings: GaSettings, target: LearnedTarget) -> float:
-        """What one search reaches, over what the best seed has."""
+        """Result of one search, over that of the best seed."""
         start = min(target.latency_ms(decode(genome, self.space)) for _, genome in self.seeds)
         budget = Budget(self.evaluations)
         return Evolution(self.space, target, settings, budget, lambda: 0.0, self.seeds).run().best_ms / start
