@@ -1,4 +1,4 @@
-"""How wrong an answer may be: what a person wrote as the largest error or drop."""
+"""Error budget of an answer, as the user writes it: the largest error or drop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Budget:
     """The largest error of an answer: None where only float32 arithmetic is allowed.
 
     Without a metric it is a relative error (2-norm). With one it is the largest drop of the metric, in the metric's
-    own units; or, where ``relative``, in shares of what the model itself reaches in float32.
+    own units; or, where ``relative``, in shares of the model's own score in float32.
     """
 
     value: float | None
@@ -24,7 +24,7 @@ class Budget:
 
     @classmethod
     def read(cls, given: float | str) -> Budget:
-        """What a person wrote: a number, ``1%``, ``exact``, or decibels: 40dB are noise of 0.01 of the signal.
+        """Parse a number, ``1%``, ``exact``, or decibels: 40dB are noise of 0.01 of the signal.
 
         Raises:
             ValueError: it is none of these.
@@ -63,13 +63,13 @@ def _positive(text: str) -> float:
 
 
 def checked_budget(given: float | str) -> float | str:
-    """``given``, which :meth:`Budget.read` can read, as a number where it is one. Raises as that does."""
+    """``given``, in a form that :meth:`Budget.read` can read, as a number if it is one. Raises as that does."""
     budget = Budget.read(given)
     return given if budget.value is None or budget.relative else budget.value
 
 
 def budget_option(text: str) -> float | str:
-    """``--budget`` as it was meant.
+    """Parse ``--budget``.
 
     Raises:
         ConfigError: it is none.

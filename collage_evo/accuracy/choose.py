@@ -1,4 +1,4 @@
-"""Which metric a person chose: by name, as ``file.py:function``, or as a function."""
+"""Choice of a metric: by name, as ``file.py:function``, or as a function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked_name(text: str) -> str:
 
 
 def load_metric(text: str, excused: Mapping[str, float] = MappingProxyType({})) -> Metric:
-    """What :func:`checked_name` allows; where it is empty, the relative error beyond what is ``excused``.
+    """The metric for a :func:`checked_name`; if that is empty, the relative error beyond what is ``excused``.
 
     Raises:
         InputError: see :func:`collage_evo.graph.functions.load_function`.

@@ -1,9 +1,9 @@
-"""The error of a session over all samples, by the relative 2-norm or a metric.
+"""Errors of a session over all samples, by the relative 2-norm or a metric.
 
 Without a metric it is the relative 2-norm error of the whole set: of each output the root of the summed squared
-differences over the root of the summed squares of the reference, and of these the largest. Labels are right or
-wrong, however near, and the error is the share that differs. With a metric it is what that says. Over ``worst`` it is
-the largest that any sample has alone.
+differences over the root of the summed squares of the reference, and of these the largest. Labels are right or wrong,
+however near, and the error is the share that differs. With a metric it is the metric's error. Over ``worst`` it is
+the largest error of any single sample.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from collage_evo.errors import InputError
 from collage_evo.statistics import LEVEL, Interval, bootstrap_interval
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
-"""From inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
+"""Maps inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
 Over = Literal["all", "worst"]
-"""Which error counts: that of all samples together, or that of the sample which is off most."""
+"""The error that counts: that of all samples together, or that of the sample with the largest error."""
 METRIC_BOOTSTRAPS, LEAST_BOOTSTRAPS = 200, 50
 METRIC_SECONDS = 20.0
-"""A person's function may be slow: it is drawn for as often as fits, and there is no interval below the least."""
+"""A user's function may be slow: it is resampled as often as time allows, with no interval below the minimum."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What one metric says: its error over all samples with a 95 % interval, that of the worst sample, its scores.
+    """Result of one metric: its error over all samples with a 95 % interval, that of the worst sample, its scores.
 
-    ``name`` is empty for the relative error. None stands for what there is not, and in a report for infinity.
+    ``name`` is empty for the relative error. None stands for a missing value, and in a report for infinity.
     """
 
     name: str
@@ -51,16 +51,16 @@ class Quality:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How wrong a session is over ``samples`` samples.
+    """Error of a session over ``samples`` samples.
 
     Attributes:
         together: the error, or drop of the metric, of all samples together (negative where the metric rose).
-        low, high: its 95 % interval over samples; None where there are too few.
-        score, reference_score: of the metric; None where it has none.
-        changed: share of samples that are judged otherwise, where a sample is judged right or wrong; else None.
-        singles: the error of each sample alone; empty where the metric takes no single ones.
-        over: which error counts.
-        beside: what other metrics say that people use for such outputs.
+        low, high: its 95 % interval over samples; None if there are too few.
+        score, reference_score: of the metric; None if it has none.
+        changed: share of samples that are judged differently, if a sample is judged right or wrong; else None.
+        singles: the error of each sample; empty if the metric accepts no single samples.
+        over: the error that counts.
+        other_metrics: results of other usual metrics for such outputs.
     """
 
     together: float
@@ -76,29 +76,29 @@ class Judgement:
 
     @property
     def worst(self) -> float | None:
-        """The error of the sample that is off most."""
+        """The largest error of a single sample."""
         return max(self.singles, default=None)
 
     @property
     def error(self) -> float:
-        """What the budget bounds."""
+        """The error that the budget bounds."""
         return self.together if self.over == "all" or self.worst is None else self.worst
 
     def chance_over(self, budget: float) -> float:
-        """How likely the error of as many other samples is over ``budget``, by a normal distribution as wide as the
-        upper half of the interval; 0.0 or 1.0 where there is none."""
+        """Probability that the error of as many other samples exceeds ``budget``, by a normal distribution as wide as
+        the upper half of the interval; 0.0 or 1.0 if there is none."""
         if self.over == "worst" or self.high is None or self.high <= self.together:
             return float(self.error > budget)
         spread = (self.high - self.together) / NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
         return 1.0 - NormalDist(self.together, spread).cdf(budget)
 
     def qualities(self, name: str) -> tuple[Quality, ...]:
-        """What the metric, which is called ``name``, says, and what others do."""
+        """Results of the metric, which is called ``name``, and of the others."""
         own = Quality(name, self.together, self.low, self.high, self.worst, self.score, self.reference_score)
         return (own, *self.other_metrics)
 
     def beyond(self, budget: float) -> int:
-        """How many samples alone are off by more."""
+        """Number of single samples with a larger error."""
         return sum(one > budget for one in self.singles)
 
 
@@ -108,7 +108,7 @@ def run_samples(
     """The outputs for each sample.
 
     Raises:
-        TimeoutError: they took more than ``seconds`` on the clock, which is asked after each of them.
+        TimeoutError: they took more than ``seconds`` on the clock, which is read after each of them.
     """
     found: list[tuple[Sample, Values]] = []
     began = clock()
@@ -121,10 +121,10 @@ def run_samples(
 
 
 def judge(pairs: Pairs, metric: Metric, over: Over = "all", reference: float | None = None) -> float:
-    """How wrong the outputs in ``pairs`` are; ``reference``: see :meth:`Metric.scores`.
+    """Error of the outputs in ``pairs``; ``reference``: see :meth:`Metric.scores`.
 
     Raises:
-        InputError: the metric fails, or takes no single sample and is to be ``over`` the worst.
+        InputError: the metric fails, or accepts no single sample and is to be ``over`` the worst.
     """
     if over == "all":
         return metric.scores(pairs, reference).error
@@ -132,7 +132,7 @@ def judge(pairs: Pairs, metric: Metric, over: Over = "all", reference: float | N
 
 
 def judge_closely(pairs: Pairs, metric: Metric, over: Over = "all", seed: int = 0) -> Judgement:
-    """The same with each sample's error, an interval, and what other metrics say. Raises as :func:`judge`."""
+    """The same with each sample's error, an interval, and the results of other metrics. Raises as :func:`judge`."""
     scores, losses = metric.by_sample(pairs)
     if over == "worst":
         _single(metric, losses)
@@ -151,7 +151,7 @@ def judge_closely(pairs: Pairs, metric: Metric, over: Over = "all", seed: int = 
 
 
 def quality(pairs: Pairs, metric: Metric, seed: int = 0) -> Quality:
-    """What ``metric`` says of ``pairs``; the interval only of one whose terms add up."""
+    """Result of ``metric`` for ``pairs``; the interval only if its terms add up."""
     scores, losses = metric.by_sample(pairs)
     low, high = (losses.interval(seed) if losses is not None and losses.adds_up else None) or (None, None)
     worst = float(losses.singles().max()) if losses is not None and pairs else None
@@ -165,7 +165,7 @@ def _single(metric: Metric, losses: Losses | None) -> Losses:
 
 
 def _drawn_interval(pairs: Pairs, metric: Metric, seed: int) -> Interval | None:
-    """The bootstrap interval of a metric that has to be asked for every set of samples."""
+    """The bootstrap interval of a metric that has to be evaluated for every set of samples."""
     if len(pairs) < 2:
         return None
     began = time.monotonic()
@@ -176,7 +176,7 @@ def _drawn_interval(pairs: Pairs, metric: Metric, seed: int) -> Interval | None:
         try:
             return metric.scores([pairs[index] for index in indices]).error
         except InputError:
-            return math.nan  # a drawn set may lack what the metric needs, such as one of the classes
+            return math.nan  # a resampled set may lack what the metric needs, such as one of the classes
 
     def drops(drawn: np.ndarray) -> np.ndarray:
         return np.array([drop(row) for row in drawn])

@@ -1,4 +1,4 @@
-"""How wrong the results of a run may be: bounds from what a person asked for and what the model's noise is."""
+"""Error limits of a run's results, from the user's budget and the model's noise."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from dataclasses import dataclass, field, replace
 from collage_evo.accuracy.budget import EXACT, Budget
 
 FRONT_FACTOR, LEAST_FRONT = 3.0, 0.1
-"""Errors are measured up to so many times the budget, and up to so much at least, so that a person can pick another
+"""Errors are measured up to so many times the budget, and up to so much at least, so that the user can pick another
 budget afterwards. Chosen."""
 
 
 def beyond(tolerance: float, explained: Mapping[str, float]) -> dict[str, float]:
-    """By output, what rounding explains where that is more than ``tolerance``."""
+    """By output, the error from rounding, if that is more than ``tolerance``."""
     return {name: error for name, error in explained.items() if error > tolerance}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Decided once in a run, and kept in its directory.
+    """Error limits, decided once in a run and saved in its directory.
 
     Errors are relative (2-norm); with a metric, ``budget`` and ``front`` are drops of it.
 
     Attributes:
-        tolerance: largest error of a right result in float32 arithmetic.
-        budget: largest error of the answer; 0.0 where only float32 may answer, however small others' error is.
-        front: where the front of latency against error ends: what is further off in a lower precision is refused.
-            0.0 where only float32 may answer.
-        asked: the budget as a person wrote it.
-        excused: by output, the error that rounding alone explains where that is more than the tolerance. An output
-            that is off by no more counts as right, whatever the budget.
-        by_metric: whether a person's metric judges.
-        score: what the model itself reaches by it in float32; None where that is not known.
+        tolerance: largest error of a correct result in float32 arithmetic.
+        budget: largest error of the answer; 0.0 if only float32 may answer, however small others' error is.
+        front: end of the front of latency against error: a larger error in a lower precision is refused.
+            0.0 if only float32 may answer.
+        asked: the budget as the user wrote it.
+        excused: by output, the error that rounding itself explains if that is more than the tolerance. An output
+            with no larger error counts as correct, whatever the budget.
+        by_metric: whether a user's metric judges.
+        score: the model's own score in float32; None where that is not known.
     """
 
     tolerance: float
@@ -53,7 +53,7 @@ class Limits:
         by_metric: bool = False,
         score: float | None = None,
     ) -> Limits:
-        """The limits for the budget that a person ``asked`` for, and the ``tolerance`` they have for float32.
+        """The limits for the budget that the user ``asked`` for, and the ``tolerance`` of float32.
 
         ``explained``: by output, the largest error that rounding explains.
 
@@ -62,7 +62,7 @@ class Limits:
         """
         value = Budget.read(asked).value
         if value is not None and not by_metric:
-            tolerance = min(tolerance, value)  # float32 arithmetic has to keep the budget too
+            tolerance = min(tolerance, value)  # float32 arithmetic has to be within the budget too
         excused = beyond(tolerance, explained or {})
         unbound = cls(tolerance, excused=excused, by_metric=by_metric, score=score)
         found = unbound.with_budget(asked)
@@ -70,15 +70,15 @@ class Limits:
         return replace(found, front=front if found.budget else 0.0)
 
     def with_budget(self, asked: float | str) -> Limits:
-        """The same with another budget: what was measured stays as it is. Raises as :meth:`decide`."""
+        """The same with another budget; measurements stay valid. Raises as :meth:`decide`."""
         return replace(self, budget=Budget.read(asked).largest(self.score), asked=asked)
 
     def excuses(self, output: str, error: float) -> bool:
-        """Whether rounding explains that ``output`` is off by ``error``."""
+        """Whether rounding explains an ``error`` of ``output``."""
         return error <= self.excused.get(output, 0.0)
 
     def notes(self) -> tuple[str, ...]:
-        """Which outputs no library can be expected to give within the tolerance, or the budget."""
+        """Notes on outputs that no library can be expected to compute within the tolerance, or the budget."""
         budget = f", whatever the budget of {self.budget:.2g}" if self.budget and not self.by_metric else ""
         return tuple(
             f"Rounding alone moves output {name!r} by up to {error:.1e}: errors up to that count as none{budget}"
@@ -88,24 +88,24 @@ class Limits:
 
     @property
     def of_pieces(self) -> float:
-        """The largest error of a right piece in float32 arithmetic: any output may be the one that it makes."""
+        """The largest error of a correct piece in float32 arithmetic, which may produce any of the outputs."""
         return max(self.tolerance, *self.excused.values(), 0.0)
 
     @property
     def accepted(self) -> float:
-        """The largest error of an answer, be it in float32."""
+        """The largest error of an answer, also in float32."""
         return max(self.tolerance, self.budget)
 
     @property
     def measured(self) -> float:
-        """The largest error of whatever takes part: who rounds by more does not.
+        """The largest error of engines that take part: those with larger rounding do not.
 
-        0.0 where only float32 may answer: its tolerance is no room for others, though float16 would fit in.
+        0.0 if only float32 may answer: its tolerance does not admit others, though float16 would fit in.
         """
         return max(self.tolerance, self.front) if self.front else 0.0
 
     def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error, float32 throughout (``exact``) or not, may be the answer."""
+        """Whether a placement with this error, float32 throughout (``exact``) or not, may be the answer."""
         if self.budget == 0.0:
             return exact
         return math.isinf(self.budget) or (error is not None and error <= self.budget)

@@ -1,4 +1,4 @@
-"""What samples lose, in terms that add up over samples, so that errors have intervals."""
+"""Losses of samples, in terms that add up over samples, so that errors have intervals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from collage_evo.graph.reference import Distance, counted_distances, holds_label
 from collage_evo.statistics import Interval, bootstrap_interval, net_share_interval, share_interval
 
 Pairs = Sequence[tuple[Sample, Values]]
-"""Samples and what a session gave for each."""
+"""Samples and a session's outputs for each."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """How large differences and references are, samples by outputs, each output in units of its own.
+    """Sizes of differences and references, samples by outputs, each output in units of its own.
 
     The error of an output over some samples is the sum of their differences over the sum of their references, to one
     over its power; that of several outputs is the largest.
 
     Attributes:
-        differences: [samples, outputs]: what each sample loses; below zero where it gains.
-        references: [samples, outputs]: what there was to lose.
-        powers: [outputs]: 2 of squared 2-norms, 1 of what is counted.
+        differences: [samples, outputs]: the loss of each sample; below zero where it gains.
+        references: [samples, outputs]: the largest possible loss.
+        powers: [outputs]: 2 for squared 2-norms, 1 for counts.
         counted: [outputs]: whether differences are numbers of wrong decisions.
         gains: whether a sample can gain too.
         adds_up: whether the error of the set is that of the sums; some metrics have none but their own.
@@ -50,14 +50,14 @@ class Losses:
         return float(whole.max(initial=-math.inf)) if whole.size else 0.0
 
     def singles(self) -> np.ndarray:
-        """The error of each sample alone, of its worst output."""
+        """The error of each sample, by its worst output."""
         errors = self._errors(self.differences, self.references)
         return np.asarray(errors.max(axis=1)) if errors.size else np.zeros(len(self.differences))
 
     def interval(self, seed: int = 0) -> Interval | None:
-        """95 % interval of :meth:`together` over samples: exact where samples are right or wrong, else a bootstrap's.
+        """95 % interval of :meth:`together` over samples: exact if samples are right or wrong, else a bootstrap's.
 
-        None for less than two samples, and where something is infinitely wrong.
+        None for less than two samples, and for infinite errors.
         """
         count = len(self.differences)
         if count < 2 or not self.differences.size or not np.isfinite(self.differences).all():
@@ -77,12 +77,12 @@ class Losses:
         return bootstrap_interval(drawn_errors, count, seed)
 
     def changed(self) -> float | None:
-        """Share of samples that are judged otherwise, where each is one decision; else None."""
+        """Share of samples that are judged differently, if each is one decision; else None."""
         lost = self._decisions()
         return None if lost is None else float(np.count_nonzero(lost) / len(lost))
 
     def _decisions(self) -> np.ndarray | None:
-        """-1, 0 or 1 for each sample, of the output that loses most; None where samples are not one decision each."""
+        """-1, 0 or 1 for each sample, from the output that loses most; None if samples are not one decision each."""
         if not self.differences.size or not np.isfinite(self.differences).all():
             return None
         worst = int(self.by_output().argmax())
@@ -98,7 +98,8 @@ class Losses:
 
 
 def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyType({})) -> Losses:
-    """Of each output the squared 2-norms of difference and reference; of labels how many differ of how many.
+    """For each output the squared 2-norms of difference and reference; for labels the number that differs, and of
+    all.
 
     Each output is in units of its largest sample, so that squares of large numbers do not overflow. An output whose
     error is no more than it is ``excused`` loses nothing.
@@ -125,5 +126,5 @@ def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyTyp
 
 
 def _joined(parts: Sequence[Distance]) -> tuple[float, float]:
-    """Of an output that is several arrays, together."""
+    """An output that consists of several arrays, concatenated."""
     return math.hypot(*(part.distance for part in parts)), math.hypot(*(part.size for part in parts))

@@ -1,4 +1,4 @@
-"""Measures of quality: what each has in common, the relative error, and a person's own function of a file."""
+"""Metrics: their interface, the relative error, and a user's own function in a file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from collage_evo.graph.functions import load_function
 
 Values = Mapping[str, Any]
 Function = Callable[[Sequence[Values], Sequence[Values]], float]
-"""From the outputs of each sample, and each sample's inputs and labels, to a score; higher is better."""
+"""Maps the outputs of each sample, and each sample's inputs and labels, to a score; higher is better."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a metric says of a set of samples.
+    """Result of a metric for a set of samples.
 
-    ``error``: what the budget bounds, which for a score is its drop. ``score`` and ``reference``: of the session and
-    of the model itself; None where the metric has none.
+    ``error``: bounded by the budget; for a score it is its drop. ``score`` and ``reference``: of the session and of
+    the model itself; None if the metric has none.
     """
 
     error: float
@@ -34,21 +34,22 @@ class Scores:
 
 
 class Metric(ABC):
-    """What a person means by wrong. Methods raise InputError where outputs or labels are none that it can take."""
+    """Error measure chosen by the user. Methods raise InputError for outputs or labels that it cannot take."""
 
     name: str
 
     @abstractmethod
     def reference(self, samples: Sequence[Sample]) -> float | None:
-        """What the model itself reaches on ``samples``, which have its outputs; None where there is no such score."""
+        """The model's own score on ``samples``, which have its outputs; None if there is no such score."""
 
     @abstractmethod
     def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
-        """Over all samples together; ``reference`` is what :meth:`reference` gave for them, if that is known."""
+        """Scores over all samples together; ``reference`` is the result of :meth:`reference` for them, if that is
+        known."""
 
     @abstractmethod
     def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses | None]:
-        """The same, and what each sample loses; None where the metric takes no single sample."""
+        """The same, and the loss of each sample; None if the metric accepts no single sample."""
 
 
 class SummedMetric(Metric):
@@ -56,11 +57,11 @@ class SummedMetric(Metric):
 
     @abstractmethod
     def losses(self, pairs: Pairs) -> Losses:
-        """What each sample loses."""
+        """The loss of each sample."""
 
     @abstractmethod
     def score(self, error: float, reference: float | None) -> float | None:
-        """The score of a session that loses ``error``."""
+        """The score of a session with this ``error``."""
 
     def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
         return self.by_sample(pairs)[0]
@@ -75,7 +76,7 @@ class RelativeError(SummedMetric):
     """The 2-norm of the difference over that of the reference; of labels the share that differs.
 
     Args:
-        excused: by output, the largest error that counts as none: rounding explains it.
+        excused: by output, the largest error that counts as none, because rounding explains it.
     """
 
     name = ""
@@ -94,7 +95,7 @@ class RelativeError(SummedMetric):
 
 
 class FunctionMetric(Metric):
-    """The function that ``file.py:function`` names; what it raises comes as an error of one line.
+    """The function that ``file.py:function`` names; its exceptions become errors of one line.
 
     Raises:
         InputError: see :func:`collage_evo.graph.functions.load_function`.
@@ -118,7 +119,7 @@ class FunctionMetric(Metric):
         try:
             by_pair = [self.scores([pair]) for pair in pairs]
         except InputError:
-            return whole, None  # it may need many, or one of each class
+            return whole, None  # the function may need many samples, or one of each class
         table = np.array([(one.reference, one.score) for one in by_pair], dtype=float).reshape(-1, 2)
         both = np.array([whole.reference, whole.score], dtype=float)
         is_mean = bool(np.allclose(table.mean(axis=0), both, rtol=1e-6, atol=1e-9))
@@ -130,7 +131,7 @@ class FunctionMetric(Metric):
     def _called(self, outputs: Sequence[Values], samples: Sequence[Sample]) -> float:
         try:
             made = self._function(list(outputs), [sample.item for sample in samples])
-            found = float(np.asarray(made).item())  # a batch of one gives an array
+            found = float(np.asarray(made).item())  # a batch of one returns an array
         except (Exception, SystemExit) as error:
             problem = f"raised {type(error).__name__}: {one_line(error)}"
             raise InputError(f"accuracy.metric {self.name} {problem}") from error
@@ -140,6 +141,6 @@ class FunctionMetric(Metric):
 
 
 def _drop(reference: float, score: float) -> float:
-    """What ``score`` lacks, without what is left over where two means are subtracted: 0.89 and 0.88 of 100 samples
-    are 0.01 and 9e-18 apart in floats, which a budget of 0.01 would not allow."""
+    """The drop from the reference to ``score``, without the rounding error of subtracting two means: 0.89 and 0.88 of
+    100 samples are 0.01 and 9e-18 apart in floats, which a budget of 0.01 would not allow."""
     return float(f"{reference - score:.9g}")

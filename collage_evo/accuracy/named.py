@@ -1,4 +1,4 @@
-"""Metrics by name: each says which outputs it takes, what a sample loses, and for which outputs it is the usual one.
+"""Metrics by name: the outputs that each accepts, the loss of a sample, and the outputs for which it is usual.
 
 All but ``top1`` and ``top5`` compare with the model's own outputs in float32, and need no labels.
 """
@@ -31,7 +31,7 @@ from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
 
 WRONG = (math.inf, 1.0)
-"""What an output of another shape loses, or one that is not finite where it should be."""
+"""Loss of an output of another shape, or one that is not finite where it should be."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Compared(SummedMetric):
     """A metric that compares outputs with the model's own.
 
     Attributes:
-        name: as a person writes it.
-        needs: what kind of output it needs, in words.
-        takes: whether it can compare such an output; where several can be, the one that loses most counts.
-        usual: whether it is what people measure on such an output.
-        terms: from an output and what it should be to what is lost, of how much.
+        name: as the user writes it.
+        needs: the kind of output it needs, in words.
+        takes: whether it can compare such an output; if it can compare several, the one that loses most counts.
+        usual: whether it is the usual metric for such an output.
+        terms: maps an output and its expected value to the loss, and the largest possible loss.
         power, counts: as ``powers`` and ``counted`` of :class:`Losses`.
-        reached: the score where so much is lost.
-        best: the score where nothing is lost; None where that is infinite.
+        reached: the score for a loss.
+        best: the score without any loss; None if that is infinite.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Compared(SummedMetric):
         return self.reached(error) if math.isfinite(error) else None
 
     def is_usual(self, samples: Sequence[Sample]) -> bool:
-        """Whether some output of ``samples`` is one that people measure so."""
+        """Whether it is the usual metric for some output of ``samples``."""
         return bool(where(samples, lambda array: self.takes(array) and self.usual(array)))
 
     def _outputs(self, samples: Sequence[Sample]) -> list[str]:
@@ -115,9 +115,9 @@ class TopK(SummedMetric):
         return None if reference is None or not math.isfinite(error) else reference - error
 
     def is_usual(self, samples: Sequence[Sample]) -> bool:
-        """Whether there are scores, labels that are classes of these, and enough of them for ``k`` to mean something.
+        """Whether there are scores, labels that are classes of these, and enough of them for ``k`` to be meaningful.
 
-        A person's own metric may have labels of another kind.
+        A user's own metric may have labels of another kind.
         """
         try:
             self.reference(samples)
@@ -159,7 +159,7 @@ class TopK(SummedMetric):
 
 
 def usual_metrics(samples: Sequence[Sample]) -> list[SummedMetric]:
-    """The metrics that people measure on such outputs and labels."""
+    """The usual metrics for such outputs and labels."""
     return [metric for metric in NAMED.values() if samples and metric.is_usual(samples)]
 
 
@@ -198,7 +198,7 @@ def _noise(given: Any, expected: np.ndarray) -> tuple[float, float]:
 
 
 def _text_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
-    """1 if the text is another one. As many rows of steps as the batch has are as many texts."""
+    """1 if the text differs. A batch of so many rows of steps holds as many texts."""
     if expected.dtype.kind in "iu":
         return float(not np.array_equal(given, expected)), 1.0
     if not comparable(given, expected):
@@ -256,4 +256,4 @@ NAMED: Mapping[str, Compared | TopK] = {
         TopK("top5", 5),
     )
 }
-"""The metrics that have a name, by it."""
+"""Named metrics, by name."""

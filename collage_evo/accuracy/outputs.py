@@ -1,6 +1,6 @@
-"""What an output is by its looks: scores of classes, an embedding, an image, a text.
+"""Kinds of outputs, recognised by shape and values: scores of classes, an embedding, an image, a text.
 
-Scores of classes lie along the last axis; along the second where there are four axes or more, as in images.
+Scores of classes lie along the last axis; along the second if there are four axes or more, as in images.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from collage_evo.accuracy.samples import Sample
 
 SIDE = 16
-"""An image has at least so many rows and columns."""
+"""Minimum number of rows and columns of an image."""
 EMBEDDING = 16
-"""An embedding has at least so many numbers."""
+"""Minimum length of an embedding."""
 
 
 def where(samples: Sequence[Sample], fits: Callable[[np.ndarray], bool]) -> list[str]:
-    """Names of the outputs that are arrays which ``fits`` takes, on every sample."""
+    """Names of the outputs that are arrays which ``fits`` accepts, on every sample."""
     names = samples[0].expected if samples else {}
     arrays: Mapping[str, list[Any]] = {name: [sample.expected[name] for sample in samples] for name in names}
     return [name for name, all_ in arrays.items() if all(isinstance(one, np.ndarray) and fits(one) for one in all_)]

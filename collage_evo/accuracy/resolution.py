@@ -1,4 +1,4 @@
-"""What a number of samples can resolve, as notes for a person (McNemar's test, exact intervals)."""
+"""Resolution of a number of samples, as notes for the user (McNemar's test, exact intervals)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.statistics import share_interval
 
 ONE_SIDED = 1.645
-"""Standard errors within which a drop lies, in 95 of 100 cases, of the one that was measured."""
+"""Standard errors within which the true drop lies, in 95 of 100 cases, of the measured one."""
 MOST_BY_ONE = 0.25
-"""From this share of the squared error on, one sample says what the error is, and few like it were seen."""
+"""From this share of the squared error on, a single sample decides the error, and few like it were seen."""
 
 
 def resolvable_drop(changed: float, samples: int) -> float:
-    """The smallest drop that ``samples`` can tell from none, where so large a share of them is judged otherwise.
+    """The smallest drop that ``samples`` can distinguish from none, if this share of them is judged differently.
 
     Each sample adds to the drop -1, 0 or 1, and is not 0 with probability ``changed``, so that the drop's variance is
     at most changed/samples (McNemar, Psychometrika 12, 1947).
@@ -23,17 +23,17 @@ def resolvable_drop(changed: float, samples: int) -> float:
 
 
 def samples_needed(changed: float, drop: float) -> int:
-    """How many samples tell ``drop`` from none."""
+    """Number of samples that distinguish ``drop`` from none."""
     return math.ceil(changed * (ONE_SIDED / drop) ** 2)
 
 
 def share_of_worst(judged: Judgement) -> float:
-    """Of the squared errors of all samples, the part that the worst one has."""
+    """The worst sample's part of the squared errors of all samples."""
     return max(judged.singles) ** 2 / sum(one**2 for one in judged.singles)
 
 
 def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str, ...]:
-    """What there is to know of an error that was measured on so many samples, against ``budget``.
+    """Notes on an error that was measured on so many samples, against ``budget``.
 
     ``shared``: they are those that the search saw too.
     """
@@ -51,7 +51,7 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     if judged.error > budget:
         notes.append("Even in float32 the answer is off by more than the budget on " + where)
     elif judged.over == "worst":
-        pass  # what follows is about all samples together
+        pass  # the following is about all samples together
     elif judged.changed == 0.0 and judged.samples < ONE_SIDED / budget:
         notes.append(
             f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}, though none of them is judged "

@@ -1,4 +1,4 @@
-"""Samples of a model's inputs with labels and reference outputs: split by a seed, kept as files."""
+"""Samples of a model's inputs with labels and reference outputs: split by a seed, saved as files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from collage_evo.graph.values import plain, read_values, save_values
 
 Values = Mapping[str, Any]
 SHARED = 3
-"""So few samples are not split."""
+"""Up to so many samples are not split."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: inputs, what is known of it besides (labels), and the outputs that a reference gave, if it ran."""
+    """One sample: inputs, additional data (labels), and the outputs of a reference, if it ran."""
 
     feeds: Values
     labels: Values = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Sample:
 
     @property
     def item(self) -> Values:
-        """Inputs and labels together, as a person's metric takes them."""
+        """Inputs and labels together, as a user's metric receives them."""
         return {**self.feeds, **self.labels}
 
 
@@ -43,9 +43,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Split(Generic[T]):
-    """Samples for ranges of int8, for the search, and for the last word: no two parts share one, or all are the same.
+    """Samples for int8 ranges, for the search, and for the held-out test: no two parts share one, or all are the
+    same.
 
-    ``total`` is how many there were.
+    ``total`` is the number of all samples.
     """
 
     calibration: tuple[T, ...]
@@ -73,7 +74,7 @@ def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:
-    """Keep ``samples`` in one file, whole or not at all."""
+    """Write ``samples`` into one file atomically."""
     groups: dict[str, Values] = {"count": {"samples": np.array(len(samples))}}
     for index, sample in enumerate(samples):
         groups |= {f"in{index}": sample.feeds, f"label{index}": sample.labels, f"out{index}": sample.expected}
@@ -83,10 +84,10 @@ def write_samples(path: Path, samples: Sequence[Sample]) -> None:
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:
-    """What :func:`write_samples` wrote.
+    """Read the file of :func:`write_samples`.
 
     Raises:
-        DamagedFile: it holds something else.
+        DamagedFile: its content is something else.
     """
     with reading(path, "delete it and samples.json beside it, and the samples are taken again"):
         groups = read_values(path)
@@ -96,5 +97,5 @@ def read_samples(path: Path) -> tuple[Sample, ...]:
 
 
 def plain_outputs(names: Sequence[str], outputs: Sequence[Any]) -> Values:
-    """Outputs by name, as a sample keeps them."""
+    """Outputs by name, in the form of a sample."""
     return dict(zip(names, map(plain, outputs), strict=True))
