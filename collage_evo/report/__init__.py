@@ -1,1 +1,1 @@
-"""What a person sees: tables, JSON, HTML, exported models."""
+"""Reports: tables, JSON, HTML, exported models."""

@@ -19,15 +19,15 @@ from collage_evo.target.target import CPU
 WORTH = 1.05
 """A point over the budget is worth a sentence if it is so many times as fast as the answer."""
 LATE = 0.7
-"""A search found its best after this share of its time: more time may find a better one."""
+"""If a search found its best after this share of its time, more time may find a better one."""
 UNSURE = 1.1
-"""An interval whose ends are so many times apart says little."""
+"""An interval whose ends are so many times apart carries little information."""
 SHORT_MS = Policy().threads_short_ms
-"""A run that takes less time gains nothing from more threads."""
+"""A run that takes less time (ms) gains nothing from more threads."""
 USUAL_BUDGET = 0.02
 
 Rule = Callable[[Result, Path], str]
-"""A piece of advice on a result and its run directory: a sentence, empty where its condition does not hold.
+"""A piece of advice on a result and its run directory: a sentence, empty if its condition does not hold.
 
 The docstring of a rule is its condition, as docs/usage.md has it.
 """
@@ -157,7 +157,7 @@ ADVICE: tuple[Rule, ...] = (
     more_time,
     more_threads,
 )
-"""The likeliest to help first."""
+"""Rules in order: the likeliest to help first."""
 
 
 def advice(result: Result, directory: Path) -> list[str]:
@@ -177,7 +177,7 @@ def _answer(result: Result) -> FrontPoint | None:
 
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:
-    """What the libraries of the run can compute in on its device, apart from float32."""
+    """Precisions that the run's libraries can compute in on its device, apart from float32."""
     found: set[Arithmetic] = set()
     for name in result.environment.get("backends", {}):
         try:

@@ -1,4 +1,4 @@
-"""An artifact, and what timing it found, as lines on the terminal."""
+"""Terminal output for an artifact and its timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backends that are known, as a table."""
+"""Table of the known backends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 8
 
 
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
-    """A row for each backend and device; below, why others cannot be used, whole, so that it can be copied."""
+    """A row for each backend and device; below, why others cannot be used, unshortened, so that it can be copied."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     shown = [name for entry in entries for device in entry.devices for name in _shown(_able(entry, device))]
     words = {"variants": [f"{variant}," for variant in shown]}
@@ -41,11 +41,11 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
 
 
 def _shown(variants: Sequence[str]) -> list[str]:
-    """The first of many, and how many more there are; ``--json`` has all."""
+    """The first of many, and the number of the others; ``--json`` has all."""
     few = MOST if len(variants) > MOST + 1 else len(variants)
     return [*variants[:few], *([f"and {len(variants) - few} more"] if len(variants) > few else [])]
 
 
 def _able(entry: Entry, device: str) -> list[str]:
-    """The variants that run on ``device``, those left out that are declined here."""
+    """The variants that run on ``device``, without those that are declined here."""
     return [name for name, its in entry.device_of.items() if its == device and name not in entry.declined]

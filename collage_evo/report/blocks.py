@@ -1,4 +1,4 @@
-"""The answer as blocks that a person can take in: regions in the order in which they run, what repeats folded."""
+"""Blocks of an answer for display: regions in the order in which they run, with repeats folded."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collage_evo.report.result import Operator, RegionResult
 from collage_evo.report.words import arithmetic, title
 
 MOST = 120
-"""Chips of one region; what is longer even when it is folded is told by counts of each kind instead."""
+"""Most chips of one region; a longer one, even after folding, shows counts of each kind instead."""
 
 Chip = Operator | Folded[Operator]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A region: whose it is, its share of the time (None: not known, or all), its operators, what repeats folded.
+    """A region: its engine, its share of the time (None: not known, or all), its operators, with repeats folded.
 
-    ``counts`` in place of ``chips`` where those were too many: kind, arithmetic and number, the most frequent first.
+    ``counts`` replaces ``chips`` if those were too many: kind, arithmetic and number, the most frequent first.
     """
 
     library: str
@@ -34,13 +34,13 @@ class Block:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What two blocks have in common that are drawn as one."""
+        """Key that is equal for blocks that are drawn as one."""
         return (self.library, self.device, self.chips, self.counts, self.lanes)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Blocks that follow each other, ``times`` over; ``first``: the number of the first region among all."""
+    """Consecutive blocks, ``times`` over; ``first``: the number of the first region among all."""
 
     blocks: tuple[Block, ...]
     times: int
@@ -48,7 +48,7 @@ class Row:
 
 
 def rows_of(regions: Sequence[RegionResult]) -> tuple[Row, ...]:
-    """The regions as rows of blocks, in the order in which they run; stretches of like ones folded into one row."""
+    """The regions as rows of blocks, in the order in which they run; repeated stretches are folded into one row."""
     spent = [region.measured_ms for region in regions]
     known = [ms for ms in spent if ms is not None]
     whole = sum(known) if len(known) == len(regions) > 1 else 0.0
@@ -74,7 +74,7 @@ def _flat(items: Sequence[int | Folded[int]]) -> Iterator[int]:
 
 
 def precisions_of(regions: Sequence[RegionResult]) -> list[str]:
-    """The precisions that there are, the most frequent first."""
+    """The precisions, the most frequent first."""
     return [name for name, _ in Counter(one.arithmetic for r in regions for one in _operators(r)).most_common()]
 
 
@@ -96,7 +96,7 @@ def drawn(chips: Sequence[Chip]) -> int:
 
 
 def _operators(region: RegionResult) -> Sequence[Operator]:
-    """Of a result of before their kinds were kept, operators of no kind."""
+    """The operators; without kinds for a result of before their kinds were recorded."""
     computes = arithmetic(region.backend, region.variant).value
     return region.operators or [
         Operator("operator", "int8" if name in region.int8 else computes) for name in region.nodes

@@ -1,4 +1,4 @@
-"""What a comparison of an artifact with libraries as they come found: as plain data, a table, a sentence."""
+"""Comparison of an artifact with libraries that use their defaults: as plain data, a table, a sentence."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from collage_evo.report.words import format_shapes
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
-"""Exit codes: it is slower than it has to be, for certain; it is more wrong than it may be, or does not run."""
+"""Exit codes: the artifact is certainly slower than a library; its error exceeds the budget, or it does not run."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One that was compared.
+    """One side of the comparison.
 
     Attributes:
         name: of the library; :data:`ARTIFACT`.
-        own_settings: the library reads the file itself, with its own settings but for the number of threads; else it
-            runs what its backend here makes of the file.
-        latency_ms: median; None where it did not run.
-        error: relative error (2-norm) or drop of the metric on the samples; None where it is not known.
-        over: how many times as fast the artifact is; without an interval where it took no turns.
-        raced: whether it took turns.
-        load_ms, peak_bytes: what loading took in a process of its own, and its most memory.
-        reason: why it did not run, or took no turns.
-        detail: what the library said itself, where that is another thing.
+        own_settings: the library reads the file itself, with its own settings except for the number of threads; else
+            it runs the model as its backend compiles it here.
+        latency_ms: median; None if it did not run.
+        error: relative error (2-norm) or drop of the metric on the samples; None if it is not known.
+        over: speed-up of the artifact over it; without an interval if it did not race.
+        raced: whether it raced.
+        load_ms, peak_bytes: cost of loading in a process of its own, and its peak memory.
+        reason: why it did not run, or did not race.
+        detail: the library's own message, if that differs.
     """
 
     name: str
@@ -48,7 +48,8 @@ class Side:
 
 
 def failed(side: Side, failure: Failure) -> Side:
-    """``side`` with why it did not run; of the artifact in all its words, which are this package's own."""
+    """``side`` with the reason why it did not run; for the artifact the complete message, which is this package's
+    own."""
     if side.name == ARTIFACT:
         return replace(side, reason=str(failure))
     return replace(side, reason=describe_failure(failure, side.name), detail=raw_words(failure, side.name))
@@ -56,11 +57,12 @@ def failed(side: Side, failure: Failure) -> Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is true of an artifact on this machine.
+    """Result of a comparison on this machine.
 
-    ``budget``: the largest error allowed, None where any is. ``other_processor``: how this processor's instructions
-    differ from those that it was made with; empty where they do not. ``other_file``: the file is not the one that the
-    artifact was made of. ``sessions``: how many ran at once; of several, times are the machine's for a run.
+    ``budget``: the largest error allowed, None if any is. ``other_processor``: the differences between this
+    processor's instructions and those of the one that the artifact was made with; empty if there are none.
+    ``other_file``: the file is not the one that the artifact was made from. ``sessions``: how many ran at once; with
+    several, times are the machine's for a run.
     """
 
     artifact: str
@@ -82,21 +84,21 @@ class Comparison:
 
     @property
     def over_budget(self) -> bool:
-        """Whether the artifact is more wrong than it may be; also where its error is not known."""
+        """Whether the artifact's error exceeds the budget, or is not known."""
         return self.budget is not None and not (self.ours.error is not None and self.ours.error <= self.budget)
 
     @property
     def rivals(self) -> tuple[Side, ...]:
-        """The libraries that ran and keep the budget, the fastest first."""
+        """The libraries that ran and are within the budget, the fastest first."""
         running = [side for side in self.libraries if side.latency_ms is not None and self._keeps(side)]
         return tuple(sorted(running, key=lambda side: side.latency_ms or 0.0))
 
     def slower_than(self, at_least: float) -> tuple[Side, ...]:
-        """The rivals that the artifact is, for certain, less than ``at_least`` times as fast as."""
+        """The rivals over which the artifact's speed-up is certainly less than ``at_least``."""
         return tuple(side for side in self.rivals if side.over is not None and side.over.high < at_least)
 
     def exit_code(self, at_least: float) -> int:
-        """What a script is told: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 where neither holds."""
+        """Exit code for scripts: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 if neither holds."""
         if self.over_budget or self.ours.latency_ms is None:
             return OVER_BUDGET
         return SLOWER if self.slower_than(at_least) else 0
@@ -106,7 +108,7 @@ class Comparison:
 
 
 def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
-    """The table, what has to be known to read it, and the verdict."""
+    """Print the table, notes on it, and the verdict."""
     title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {format_shapes(found.shapes)}"
     table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
     for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
@@ -120,7 +122,7 @@ def print_comparison(found: Comparison, at_least: float, console: Console) -> No
 
 
 def notes(found: Comparison) -> list[str]:
-    """What has to be known to read the table."""
+    """Notes for readers of the table."""
     what = f"drop of {found.metric}" if found.metric else "relative error (2-norm)"
     lines = [
         f"Libraries ran {found.file}, with their own settings but for the number of threads. Error: {what} on "
@@ -138,7 +140,7 @@ def notes(found: Comparison) -> list[str]:
 
 
 def verdict(found: Comparison, at_least: float = 1.0) -> str:
-    """What is true of the artifact here, in one sentence."""
+    """The result for the artifact here, in one sentence."""
     if found.ours.latency_ms is None:
         return f"The artifact does not run here: {found.ours.reason}."
     error = "not known" if found.ours.error is None else f"{found.ours.error:.2g}"

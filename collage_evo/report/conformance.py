@@ -14,11 +14,12 @@ from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
 _STATUSES: tuple[Status, ...] = ("passed", "declined", "failed")
 _REASONS = 12
-"""Reasons for declining, and places where NaN or infinity gets lost, that are printed, the most frequent first."""
+"""Number of reasons for declining, and of places where NaN or infinity gets lost, that are printed, most frequent
+first."""
 
 
 def print_conformance(report: Report, console: Console) -> None:
-    """A row for each check, then how often each pattern was met, what was declined why, and each failure."""
+    """A row for each check, then the number of pieces of each pattern, reasons for declining, and each failure."""
     table = new_table(f"{report.backend} {report.version}", "-check", "run", *_STATUSES, "what...")
     for check, what in CHECKS.items():
         counts = [report.count(check, status) for status in _STATUSES]

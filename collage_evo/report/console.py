@@ -1,4 +1,4 @@
-"""The terminal: names out of a person's files are printed so that none acts on it; tables that all look alike."""
+"""Console that prints names from a user's files without acting on them, and tables in one style."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from collage_evo.errors import printable
 
 
 class PlainConsole(Console):
-    """A console for which text is text: markup means nothing in it, control characters are shown as escapes."""
+    """A console for plain text: it interprets no markup, and shows control characters as escapes."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, **settings)
 
     def render_str(self, text: str, **style: Any) -> Text:
-        """Every string that is printed, and every cell of a table, comes by here."""
+        """Convert every string that is printed, and every cell of a table."""
         return super().render_str(printable(text), **style)
 
 
 def new_table(title: str, *columns: str) -> Table:
-    """An empty table. Columns stand right, in one line; ``-name`` left, ``name...`` left and folded."""
+    """An empty table. Columns are right-aligned, in one line; ``-name`` left-aligned, ``name...`` left-aligned and
+    folded."""
     table = Table(title=title, box=SIMPLE_HEAD)
     for column in columns:
         folds, left = column.endswith("..."), column.startswith("-")

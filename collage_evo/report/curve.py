@@ -1,4 +1,4 @@
-"""The best time found over the time of the search, as SVG in the page's colours."""
+"""Curve of the best time over the time of the search, as SVG in the page's colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation of one node or region: what it is made of, and how it is printed."""
+"""Explanation of one node or region: its data, and its output."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SHOWN_REASONS = 8
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to run the node: a match that holds it. ``ms`` is None where nothing usable was measured."""
+    """One way to run the node: a match that contains it. ``ms`` is None without a usable measurement."""
 
     pattern: str
     variant: str
     operators: tuple[str, ...]
     ms: float | None
     reason: str = ""
-    """Why there is no cost."""
+    """Reason for a missing cost."""
     device: str = CPU
     estimated: bool = False
-    """Whether the cost was neither measured nor told by a library."""
+    """Whether the cost comes neither from a measurement nor from a library's profile."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something that a pattern proposed around the node, or the node itself, and why the backend does not take it."""
+    """A proposal of a pattern around the node, or the node itself, and why the backend refuses it."""
 
     pattern: str
     operators: tuple[str, ...]
@@ -45,7 +45,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class BackendAnswer:
-    """What one backend says to the node; offers from small to large."""
+    """One backend's answer for the node; offers from small to large."""
 
     backend: str
     offers: tuple[Offer, ...]
@@ -56,7 +56,7 @@ class BackendAnswer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every backend's answer for one node; ``folded`` tells into what the node went that was asked for, if it did."""
+    """Every backend's answer for one node; ``folded`` names the node that absorbed the requested one, if one did."""
 
     node: str
     op_type: str
@@ -67,7 +67,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class NotTaken:
-    """A node of a region that a backend does not take, and why not."""
+    """A node of a region that a backend refuses, and why."""
 
     node: str
     op_type: str
@@ -76,9 +76,9 @@ class NotTaken:
 
 @dataclass(frozen=True)
 class RegionAnswer:
-    """What one backend says to a region as one piece.
+    """One backend's answer for a region as one piece.
 
-    ``reason``: why it takes each node but not all as one piece. ``apart_ms``: its nodes one by one, where all were
+    ``reason``: why it supports each node but not all as one piece. ``apart_ms``: its nodes one by one, if all were
     measured.
     """
 
@@ -91,9 +91,9 @@ class RegionAnswer:
 
 @dataclass(frozen=True)
 class RegionExplanation:
-    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, who else could.
+    """One region of a run's answer: its engine, ``ms`` of a run, each node with its operator, and alternatives.
 
-    ``lanes``: the steps of each lane, in words, if parts of it run side by side. ``rewrites``: which of its nodes are
+    ``lanes``: the steps of each lane, in words, if parts of it run in parallel. ``rewrites``: which of its nodes are
     rewritten.
     """
 
@@ -108,7 +108,7 @@ class RegionExplanation:
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
-    """What the node is, a table of offers from all backends, then each backend's refusals."""
+    """Print the node, a table of offers from all backends, then each backend's refusals."""
     if found.folded:
         console.print(found.folded, highlight=False, soft_wrap=True)
     if not found.answers:
@@ -131,7 +131,7 @@ def print_explanation(found: Explanation, console: Console) -> None:
 
 
 def print_region(found: RegionExplanation, console: Console) -> None:
-    """What the region is, a table of who could run it as one piece, then why others cannot."""
+    """Print the region, a table of engines that could run it as one piece, then why others cannot."""
     spent = "" if found.ms is None else f", {found.ms:.4f} ms of a run"
     console.print(
         f"region {found.region}: {len(found.nodes)} node(s) on {engine_name(found.backend, found.variant)}{spent}",

@@ -2,9 +2,9 @@
 
 Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
 and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and
-Memory Constraints" says. ONNX Runtime 1.31.1 maps the rules to its own CPU provider and to OpenVINO's plugin (1.8.1),
-but then cannot create a session in which that plugin has some of the nodes and not all: its partitioner stops at an
-assertion of its own.
+Memory Constraints" documents. ONNX Runtime 1.31.1 maps the rules to its own CPU provider and to OpenVINO's plugin
+(1.8.1), but then cannot create a session in which that plugin has some of the nodes and not all: its partitioner
+stops at an assertion of its own.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from collage_evo.target.target import CPU
 ANNOTATION = "layer_ann"
 SETTINGS = "session.layer_assignment_settings"
 IR_VERSION = 10
-"""The first in which nodes have metadata."""
+"""The first opset in which nodes have metadata."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written.
+    """Result of an export.
 
     Attributes:
         file: the ONNX file.
-        nodes: how many nodes each backend has.
-        regions: how many there are.
-        settings: the session option that gives nodes to ONNX Runtime's execution providers.
-        absent: execution providers in ``settings`` that the ONNX Runtime installed here has not, as most have few.
-        without_provider: backends that no execution provider stands for; ONNX Runtime places their nodes.
+        nodes: number of nodes by backend.
+        regions: number of regions.
+        settings: the session option that assigns nodes to ONNX Runtime's execution providers.
+        absent: execution providers in ``settings`` that the ONNX Runtime installed here lacks, as most have few.
+        without_provider: backends without an execution provider; ONNX Runtime places their nodes.
     """
 
     file: str
@@ -57,14 +57,14 @@ class Export:
 
 
 def export_onnx(run: Path, file: Path) -> Export:
-    """Write the model that the answer of ``run`` runs, as ``file``: normalised where it is a placement.
+    """Write the model of the answer of ``run`` as ``file``: normalised if it is a placement.
 
     Every node carries ``collage_evo.region``, ``collage_evo.backend``, ``collage_evo.variant``, and the backend once
-    more as ``layer_ann``, and ``collage_evo.lanes`` if parts of the region run side by side; the model carries the
+    more as ``layer_ann``, and ``collage_evo.lanes`` if parts of the region run in parallel; the model carries the
     session option.
 
     Raises:
-        InputError: the run has no answer, its model is gone, or ``file`` is there already.
+        InputError: the run has no answer, its model is gone, or ``file`` exists already.
     """
     artifact = read_artifact(run / BEST)
     name = "original.onnx" if "baseline" in artifact.profiles[0].info else "normalised.onnx"
@@ -92,10 +92,10 @@ def export_onnx(run: Path, file: Path) -> Export:
 
 
 def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
-    """Note on each node of ``model``, in place, which piece has it.
+    """Annotate each node of ``model``, in place, with the piece that contains it.
 
     Raises:
-        InputError: a piece has a node that the model has not.
+        InputError: a piece has a node that the model lacks.
     """
     nodes = dict(zip(node_names(model), model.graph.node, strict=True))
     for region, piece in enumerate(pieces):
@@ -118,10 +118,10 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
 
 
 def assignment(artifact: Artifact) -> str:
-    """The value of ``session.layer_assignment_settings``: for each execution provider the annotations it takes.
+    """The value of ``session.layer_assignment_settings``: for each execution provider the annotations it runs.
 
-    Annotations match exactly (``=``). Providers go by their own names: ``cpu`` would be the first that computes on
-    the processor, whichever that is.
+    Annotations match exactly (``=``). Providers are named explicitly: ``cpu`` would be the first that computes on the
+    processor, whichever that is.
     """
     taken: dict[str, list[str]] = {}
     for label, provider in {_label(piece): _provider(piece) for piece in artifact.program.pieces}.items():

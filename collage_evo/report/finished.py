@@ -1,4 +1,4 @@
-"""Reads what a finished run wrote: takes its directory, gives the results of its profiles."""
+"""Reader of a finished run's results, one for each profile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def result_in(directory: Path) -> Result | None:
 
 
 def write_finished(directory: Path, profiles: Sequence[Finished]) -> None:
-    """The ``result.json`` of a run of several profiles: what that of each says, with its shapes and its directory."""
+    """Write the ``result.json`` of a run of several profiles: the content of each profile's, with its shapes and its
+    directory."""
     rows = [
         {"shapes": one.shapes, "directory": one.directory.relative_to(directory).as_posix(), **to_plain(one.result)}
         for one in profiles

@@ -1,4 +1,4 @@
-"""Run-length folding of repeated stretches: what repeats is written once and counted."""
+"""Run-length folding of repeated stretches: a repeated stretch is written once and counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 LONGEST = 160
-"""Most items in a stretch that is looked for again behind itself."""
+"""Most items in a stretch that is searched for behind itself."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Folded(Generic[T]):
 
 
 def folded(items: Sequence[T], longest: int = LONGEST) -> tuple[T | Folded[T], ...]:
-    """``items`` in order; of a stretch that follows itself at once only one copy stays, with the number of them.
+    """``items`` in order; of a stretch that directly follows itself only one copy stays, with the number of them.
 
-    At each place the stretch is taken that saves most, the shortest of equals. Takes time in the order of
+    At each place it folds the stretch that saves most, the shortest of equals. Takes time in the order of
     ``len(items) * longest``.
     """
     found: list[T | Folded[T]] = []
@@ -30,7 +30,7 @@ def folded(items: Sequence[T], longest: int = LONGEST) -> tuple[T | Folded[T], .
     while start < len(items):
         saved, size, times = _best(items, start, longest)
         later = (_best(items, start + k, longest)[0] for k in range(1, size)) if saved else ()
-        if not saved or max(later, default=0) > saved:  # a longer one that begins here and there is not to be cut
+        if not saved or max(later, default=0) > saved:  # a longer stretch that begins here and there must not be cut
             found.append(items[start])
             start += 1
             continue
@@ -41,7 +41,7 @@ def folded(items: Sequence[T], longest: int = LONGEST) -> tuple[T | Folded[T], .
 
 
 def _best(items: Sequence[T], start: int, longest: int) -> tuple[int, int, int]:
-    """Items that folding at ``start`` saves, the size of the stretch and how often it is there."""
+    """Items that folding at ``start`` saves, the size of the stretch and its number of repeats."""
     best = (0, 0, 1)
     for size in range(1, min(longest, (len(items) - start) // 2) + 1):
         if items[start] != items[start + size]:

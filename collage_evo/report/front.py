@@ -1,4 +1,4 @@
-"""Latency against error as a table of 80 columns: of a result's points those that matter."""
+"""Front of latency against error as a table of 80 columns, with the points of a result that matter."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from collage_evo.report.result import Accuracy, FrontPoint, Result
 from collage_evo.report.words import describe_request, format_ms, format_number
 
 Row = tuple[str, str, str, str, bool]
-"""Latency, error, how it was timed, what it is; whether it is the answer."""
+"""Latency, error, kind of timing, description; whether it is the answer."""
 
 PHASES = {
     "thoroughly": "Timed in the final comparison, in turns",
     "briefly": "Timed briefly, in the search, on the scale of the final comparison",
     "alone": "Timed at the start of the run, on the scale of the final comparison",
 }
-"""What times are of, by the word of a row for it."""
+"""Phase of the timing, by the word for it in a row."""
 
 MOST = 8
-"""Placements in the table; each single backend comes beside them."""
+"""Placements in the table; each single backend is added."""
 
 
 def has_front(result: Result) -> bool:
-    """Whether there is anything to choose between: something ran in a lower precision than float32."""
+    """Whether there is a choice: something ran in a lower precision than float32."""
     return any(not point.exact for point in result.front)
 
 
 def front_table(result: Result) -> Table:
-    """What is fastest at each error, the answer, and each single backend."""
+    """The fastest at each error, the answer, and each single backend."""
     budget = format_budget(result.accuracy.budget)
     times = "machine's time for a run" if result.objective == "throughput" else "latency"
     table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
@@ -42,13 +42,13 @@ def front_table(result: Result) -> Table:
 
 
 def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
-    """What is fastest at each error and the answer, then each other single backend."""
+    """The fastest at each error and the answer, then each other single backend."""
     chosen = shown(points)
     return [_row(point) for point in (*chosen, *(one for one in fastest_baselines(points) if one not in chosen))]
 
 
 def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """Each single backend in each of its arithmetics: the fastest of its ways to do that."""
+    """Each single backend in each of its arithmetics: the fastest of its variants with that arithmetic."""
     fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
     for point in sorted(points, key=lambda point: point.latency_ms):
         if point.single:
@@ -57,10 +57,11 @@ def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
 
 
 def proved_front(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """What is fastest at each error by the times of the final comparison, the smallest error first.
+    """The fastest at each error by the times of the final comparison, the smallest error first.
 
-    Nothing within the budget in it is faster than the answer, which is in it: what seemed faster was not proved to be
-    (its remark gives the reason), and is left out. Float32 counts as no error, since differences there are rounding.
+    No point within the budget in it is faster than the answer, which is in it: a point that seemed faster was not
+    proved to be (its remark gives the reason), and is excluded. Float32 counts as no error, since differences there
+    are rounding.
     """
 
     def error(point: FrontPoint) -> float:
@@ -83,7 +84,7 @@ def proved_front(points: Sequence[FrontPoint]) -> list[FrontPoint]:
 
 
 def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, ...]:
-    """At most ``most`` of what is fastest at each error, both ends, the answer and its neighbour among them."""
+    """At most ``most`` of the fastest at each error, both ends, the answer and its neighbour among them."""
     front = [point for point in points if point.pareto]
     wanted = [point for point in points if point.answer]
     wanted += [*front[:1], *front[-1:], *[point for point in front if point.feasible][-1:]]
@@ -100,7 +101,7 @@ def format_budget(budget: float | str) -> str:
 
 
 def describe_accuracy(accuracy: Accuracy) -> str:
-    """What the answer loses, on which samples, in one line; and what there is to know about that."""
+    """The answer's error, and the samples of its measurement, in one line; and notes on these."""
     what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
     what += ", of the worst sample" if accuracy.over == "worst" else ", all samples together"
     counts, parts = accuracy.samples, []
@@ -119,7 +120,7 @@ def describe_accuracy(accuracy: Accuracy) -> str:
 
 
 def _describe_worst(accuracy: Accuracy) -> str:
-    """How far off single samples are, if that is known."""
+    """Errors of single samples, if they are known."""
     if not accuracy.held_out or accuracy.over_budget is None:
         return ""
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
@@ -132,7 +133,7 @@ def _describe_worst(accuracy: Accuracy) -> str:
 
 
 def describe_other_metrics(accuracy: Accuracy) -> str:
-    """What other metrics say of the held-out samples, in a sentence; empty where there are none."""
+    """Results of other metrics on the held-out samples, in a sentence; empty if there are none."""
     parts = [
         f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {format_score(one)}"
         for one in accuracy.held_out[1:]
@@ -141,7 +142,7 @@ def describe_other_metrics(accuracy: Accuracy) -> str:
 
 
 def format_score(quality: Quality) -> str:
-    """A metric's score and, where the model itself has one other than 1, that too."""
+    """A metric's score and, if the model itself has one other than 1, that too."""
     if quality.score is None:
         return "of identical outputs" if quality.error == 0.0 else "not known"
     if quality.name == "psnr":
@@ -156,7 +157,7 @@ def _samples(counts: Mapping[str, int], part: str) -> str:
 
 
 def describe_point(point: FrontPoint) -> str:
-    """What a point is, and how it stands to the answer."""
+    """Description of a point, and its relation to the answer."""
     parts = [*(["the answer"] if point.answer else []), point.what or point.how]
     if not point.feasible and point.error is not None:
         parts.append("over the budget")
@@ -164,7 +165,8 @@ def describe_point(point: FrontPoint) -> str:
 
 
 def timing_of(point: FrontPoint) -> str:
-    """How it was timed, which is also in which phase of the run: times of two phases compare only roughly."""
+    """Kind of a point's timing, which is also the phase of the run: times of two phases compare only
+    approximately."""
     return "thoroughly" if point.raced else "briefly" if point.key else "alone"
 
 

@@ -1,4 +1,4 @@
-"""Whether a run goes on, so that nobody is told a command that then refuses: takes its directory, gives the mend."""
+"""Whether a run can be resumed, so that no message suggests a command that then refuses; and what to do instead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collage_evo.runtime.manifest import BEST
 from collage_evo.search.evolution import checkpoint
 
 RECORDS = ("work/normalised.json", "work/matches.json")
-"""What a search goes on by; trials of a sweep keep none."""
+"""Record from which a search continues; trials of a sweep have none."""
 
 
 def goes_on(directory: Path) -> bool:
-    """Whether ``resume`` and ``pick`` take the run in ``directory``: it did not search yet, or has a record of it.
+    """Whether ``resume`` and ``pick`` accept the run in ``directory``: it did not search yet, or has a record of it.
 
     One of several profiles goes on if all of them do.
     """
@@ -23,10 +23,10 @@ def goes_on(directory: Path) -> bool:
 
 
 def anew(directory: Path) -> str:
-    """What to do where a run does not go on."""
+    """What to do if a run cannot be resumed."""
     return f"search again with another --out; {directory / BEST} stays as good as it was"
 
 
 def written_again(directory: Path) -> str:
-    """What to do where the result of the run in ``directory`` cannot be read."""
+    """What to do if the result of the run in ``directory`` cannot be read."""
     return f"write it again with {command('resume', directory)}" if goes_on(directory) else anew(directory)

@@ -1,4 +1,5 @@
-"""The result as one page that needs nothing else: the verdict, what won, how fast, how wrong, why; then the rest."""
+"""HTML report of a run as one self-contained page: the verdict, the answer, its speed and error, the reasons, the
+rest."""
 
 from __future__ import annotations
 
@@ -43,12 +44,12 @@ MARKS = {
     "pareto brief": "a combination, timed briefly, that seemed fastest at its error",
     "placement brief": "another combination, timed briefly",
 }
-"""Classes of a mark in the picture, and what such a mark stands for."""
+"""Classes of marks in the picture, and their meaning."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A library's time beside the answer's: how long the bar is, of 100, and what stands beside it."""
+    """A library's time next to the answer's: the length of the bar, of 100, and its caption."""
 
     name: str
     percent: float
@@ -129,7 +130,8 @@ def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path
 
 
 def bars(result: Result) -> list[Bar]:
-    """The answer and each library as it comes, and the best one alone: the longer the slower; the answer is first."""
+    """The answer, each library with its defaults, and the best single one: longer bars are slower; the answer is
+    first."""
     longest = max([1.0, *(one.speedup.estimate for one in result.libraries)])
     longest = max(longest, result.speedup_over_best_single.estimate)
     found = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
@@ -144,7 +146,7 @@ def bars(result: Result) -> list[Bar]:
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """What the numbers hold for, by name: date, command, machine, model, versions; older results lack some."""
+    """Conditions of the numbers, by name: date, command, machine, model, versions; older results lack some."""
     made, model, threads = result.environment, result.model, result.target["threads"]
     cores = f"; {threads} of {made['cores']} cores used" if "cores" in made else ""
     accelerator = f"; {result.target['accelerator']}" if result.target.get("accelerator") else ""
@@ -163,12 +165,12 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def date_of(result: Result) -> str:
-    """When the result was made, in the time zone of that machine; empty for older results without a date."""
+    """Date of the result, in the time zone of that machine; empty for older results without a date."""
     return str(result.environment.get("date", "")).replace("T", " ")
 
 
 def error_share(result: Result) -> float | None:
-    """How much of the budget the error takes, in percent of it and at most 100; None where that is no number."""
+    """The error in percent of the budget, at most 100; None if that is no number."""
     accuracy = result.accuracy
     error = accuracy.error_held_out if accuracy.error_held_out is not None else accuracy.error_search
     if error is None or not accuracy.largest or accuracy.budget == "exact":
@@ -177,7 +179,7 @@ def error_share(result: Result) -> float | None:
 
 
 def _environment() -> Environment:
-    """Templates beside this module; what comes from a result is escaped."""
+    """Jinja environment of the templates in this directory; it escapes values of a result."""
     folder = resources.files("collage_evo.report")
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -192,7 +194,7 @@ def _environment() -> Environment:
 
 
 def _single_in_search(result: Result) -> float | None:
-    """What the best library takes by the search's own times; those of the final comparison are of another phase."""
+    """The best library's latency by the search's own times; those of the final comparison are of another phase."""
     backend, _, variant = result.best_single.partition("/")
     kinds = (f"single:{result.best_single}", f"single:{backend}/{variant or 'default'}")
     return next((seed.latency.median_ms for seed in result.seeds if seed.kind in kinds), None)

@@ -1,8 +1,8 @@
-"""Latency against error as a scatter plot: SVG that stands by itself in a page.
+"""Scatter plot of latency against error as a self-contained SVG.
 
-Colours are the page's (custom properties), so that it is readable in light and in dark; text is text. What a point is
-appears below the axes while a pointer or a tap is on it, which needs no program. Points take no focus: there may be
-hundreds, and the table below the picture tells the same to a keyboard.
+Colours are the page's (custom properties), so that it is readable in light and in dark; text is text. The description
+of a point appears below the axes while a pointer or a tap is on it, which needs no program. Points take no focus:
+there may be hundreds, and the table below the picture gives the same information to a keyboard.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collage_evo.report.words import format_ms, format_number
 WIDE, NARROW = 900, 380
 """Widths of the pictures for a screen and for a telephone, in pixels."""
 GAP = 6.0
-"""Between two labels of an axis, in pixels."""
+"""Distance between two labels of an axis, in pixels."""
 HINT = "Point at a mark, or tap it, to read what it is."
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Both axes are logarithmic. What computes in float32 stands in a band of its own, left of the axis of errors.
+    """Both axes are logarithmic. Float32 points have a band of their own, left of the axis of errors.
 
     Errors of zero or less, as a metric may have, are drawn where the axis of errors begins.
     """
@@ -37,7 +37,7 @@ class Axes:
 
     @classmethod
     def around(cls, points: Sequence[FrontPoint], budget: float | None, width: float) -> Axes:
-        """With room for all of ``points``, of which there is at least one, and for the budget."""
+        """Axes with room for all of ``points``, at least one, and for the budget."""
         known = (*(point.error for point in points if not point.exact), budget)
         errors = [error for error in known if error is not None and error > 0.0]
         times = [point.latency_ms for point in points]
@@ -46,7 +46,7 @@ class Axes:
 
     @property
     def plot(self) -> Box:
-        """Where points are."""
+        """The rectangle of the points."""
         return Box(46, 16, self.width - 12, 336 if self.width > NARROW else 300)
 
     @property
@@ -56,11 +56,11 @@ class Axes:
 
     @property
     def tip_lines(self) -> int:
-        """Lines of text below the axes, for what a mark is."""
+        """Lines of text below the axes that describe a mark."""
         return 2 if self.width > NARROW else 4
 
     def of_error(self, error: float) -> float:
-        """Where on the axis of errors, in pixels."""
+        """Position on the axis of errors, in pixels."""
         low, high = map(math.log, self.errors)
         start = self.plot.left + self.band
         return start + (self.plot.right - start) * (math.log(max(error, self.errors[0])) - low) / (high - low)
@@ -74,11 +74,12 @@ class Axes:
 
 
 def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE) -> str:
-    """All of ``points`` that have an error: each single library, the answer, as a line what is fastest at each error.
+    """All of ``points`` that have an error: each single library, the answer, and a line through the fastest at each
+    error.
 
-    Marks of what the final comparison timed are filled and the line is theirs, since brief times are of another phase
-    of the run: they may all be shorter, and a line through both would pass below the answer. Empty where no point has
-    an error.
+    Marks that the final comparison timed are filled and the line connects them, since brief times are of another
+    phase of the run: they may all be shorter, and a line through both would pass below the answer. Empty if no point
+    has an error.
     """
     drawn = [point for point in points if point.error is not None]
     if not drawn:
@@ -114,7 +115,7 @@ def _description(points: Sequence[FrontPoint], front: Sequence[FrontPoint]) -> s
 
 
 def _importance(point: FrontPoint) -> tuple[bool, bool, bool]:
-    """What is drawn later is on top."""
+    """Drawing order: larger values are drawn later, on top."""
     return (point.answer, bool(point.single), point.pareto)
 
 
@@ -141,7 +142,8 @@ def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
 
 
 def _front_line(axes: Axes, front: Sequence[FrontPoint], budget: float | None) -> tuple[str, list[Box]]:
-    """Through ``front``, as far as the budget or its last point; and what the lines take. Empty without points."""
+    """Line through ``front``, as far as the budget or its last point; and the boxes of the lines. Empty without
+    points."""
     if not front:
         return "", []
     lines: list[Box] = []
@@ -178,9 +180,9 @@ def _dot(axes: Axes, point: FrontPoint, on_line: bool, below: float) -> str:
 def _labels(
     axes: Axes, points: Sequence[FrontPoint], lines: Sequence[Box], limit: Box | None, budget: str
 ) -> Iterator[str]:
-    """Names of the answer, of the budget and of single libraries, where they lie on no line, point or other name.
+    """Names of the answer, of the budget and of single libraries, where they cover no line, point or other name.
 
-    One that has no such place is left out: pointing at its dot tells it.
+    A name without such a place is omitted: pointing at its dot shows it.
     """
     taken = [*lines, *([limit] if limit else [])]
     for point in points:
@@ -200,7 +202,8 @@ def _labels(
 def _placed(
     axes: Axes, taken: list[Box], at: tuple[float, float], name: str, style: str, reach: int = 8
 ) -> Iterator[str]:
-    """``name`` beside ``at`` or some lines above or below it, with a line that leads there; nothing if nowhere."""
+    """``name`` next to ``at`` or some lines above or below it, with a line that leads there; empty if there is no
+    room."""
     for dx, dy, anchor in _places(reach):
         x, y = at[0] + dx, at[1] + dy
         box = text_box(x, y, name, anchor)
@@ -221,7 +224,8 @@ def _around(box: Box, at: tuple[float, float]) -> bool:
 
 
 def _places(reach: int) -> Iterator[tuple[float, float, str]]:
-    """Offsets and the end of the label that is there: beside, above, below, then further and further up and down."""
+    """Offsets and the end of the label that is there: to the side, above, below, then further and further up and
+    down."""
     yield from ((9, 4, "start"), (-9, 4, "end"), (0, -9, "middle"), (0, 17, "middle"))
     for lines in range(1, reach + 1):
         for offset in (-lines * LINE + 4, lines * LINE + 4):

@@ -1,4 +1,4 @@
-"""Where a run's answers lie, and the commands on them as a person types them."""
+"""Paths of a run's answers, and the commands on them in the form that users type."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PICKED = "picked"
 
 
 def home_of(answer: Path) -> Path:
-    """The run directory whose search found the answer in ``answer``: that itself, or what it was picked from."""
+    """The run directory whose search found the answer in ``answer``: that itself, or the one it was picked from."""
     if answer.absolute().parent.name != PICKED:
         return answer
     return answer.parent.parent if len(answer.parts) > 1 else answer.absolute().parent.parent
 
 
 def command_line() -> str:
-    """The command that this process runs, as a person types it; empty where another program called the package."""
+    """The command that this process runs, as the user typed it; empty if another program called the package."""
     program = Path(sys.argv[0])
     if program.name != SCRIPT and program.parts[-2:] != ("collage_evo", "__main__.py"):
         return ""

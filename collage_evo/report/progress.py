@@ -1,4 +1,4 @@
-"""Progress for the person who waits: a bar on a terminal, plain lines elsewhere, a function for a program."""
+"""Progress output: a bar on a terminal, plain lines elsewhere, a function for a program."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from collage_evo.report.stages import Course, words_of
 from collage_evo.report.words import capitalised, format_time
 
 WIDTH = 12
-"""Of the bar: on a terminal of 80 columns there is room for the stage beside it and the time left."""
+"""Width of the bar: a terminal of 80 columns has room for the stage next to it and the time left."""
 
 
 class Reporter(Protocol):
-    """What a stage tells while it works. ``say`` may be called in other threads too."""
+    """Receiver of a stage's progress. Other threads may call ``log`` too."""
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """A run begins; some of its stages, by name, take about so long."""
+        """A run begins; ``seconds`` are expected durations of some of its stages, by name."""
 
     def within(self, low: float, high: float) -> None:
-        """What follows is the share of all the work from ``low`` to ``high``, where there are several runs."""
+        """With several runs: the following is the share of all the work from ``low`` to ``high``."""
 
     def stage(self, name: str, total: float | None = None) -> None:
-        """A new stage begins; ``total`` is how much it has to do, where known."""
+        """A new stage begins; ``total`` is its amount of work, if known."""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         """``amount`` more is done."""
 
     def log(self, text: str) -> None:
-        """A line worth keeping."""
+        """A line for the log."""
 
 
 class LineReporter:
@@ -77,7 +77,7 @@ class LineReporter:
         self._write(f"[{self._clock() - self._begin:4.0f} s] {printable(text)}")
 
     def _write_line(self, note: str) -> None:
-        """The stage, a note, how far it all is and how long it will take."""
+        """Write the stage, a note, the progress of the whole and the time left."""
         self._last = self._clock()
         parts = [f"{100 * self._course.fraction:.0f} %", _left(self._course)]
         words = capitalised(words_of(self._course.name))
@@ -98,7 +98,7 @@ def _left(course: Course) -> str:
 
 
 class BarReporter:
-    """One bar for all of the work, with the stage, what it found so far and the time left."""
+    """One bar for all of the work, with the stage, its results so far and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._course = Course()
@@ -138,12 +138,12 @@ class BarReporter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.update(self._task, visible=False)  # what was done is told below
+        self._progress.update(self._task, visible=False)  # a summary line below reports the result
         self._progress.stop()
 
 
 class _Bar(ProgressColumn):
-    """The bar as it is at each moment: it goes on while a stage says nothing."""
+    """The bar at each moment: it advances even if a stage reports nothing."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(table_column=Column(no_wrap=True))
@@ -154,7 +154,7 @@ class _Bar(ProgressColumn):
 
 
 class _Left(ProgressColumn):
-    """How far all of it is, and the time left, as they are at each moment."""
+    """The overall progress, and the time left, at each moment."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(table_column=Column(no_wrap=True))
@@ -166,15 +166,15 @@ class _Left(ProgressColumn):
 
 
 OnProgress = Callable[..., object]
-"""Takes the stage's name, how much of it is done, how much there is (None: not known), a note.
+"""Called with the stage's name, its finished and its total work (None: not known), and a note.
 
-One with parameters called ``fraction`` or ``seconds_left`` is told those too: the share of all the work that is done,
-and about how many seconds the rest takes.
+A function with parameters called ``fraction`` or ``seconds_left`` receives those too: the finished share of all the
+work, and the approximate seconds of the rest.
 """
 
 
 class CallbackReporter:
-    """Tells a function all that a person would be told, steps of progress at most every ``interval_s`` seconds."""
+    """Calls a function with all progress that the terminal would show, at most every ``interval_s`` seconds."""
 
     def __init__(
         self, callback: OnProgress, interval_s: float = 0.2, clock: Callable[[], float] = time.monotonic
@@ -208,11 +208,11 @@ class CallbackReporter:
 
 
 def _wanted(callback: Callable[..., Any]) -> frozenset[str]:
-    """Which of what is told by name the function takes."""
+    """Keyword arguments that the function accepts."""
     names = frozenset({"fraction", "seconds_left"})
     try:
         parameters = inspect.signature(callback).parameters
-    except (TypeError, ValueError):  # some built-in functions do not say
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return frozenset()
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return names if takes_all else names & parameters.keys()

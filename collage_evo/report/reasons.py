@@ -1,4 +1,4 @@
-"""Failures of libraries as sentences for a person; their raw words go elsewhere."""
+"""Failures of libraries as sentences for users; the raw messages go elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RAW = re.compile(
     r"Check failed|Exception|Error\b|Traceback|ended with -?\d|exit code|::|#{3,}|0x[0-9a-f]{4,}|killed by"
     r"|\.(?:cc|cpp|cxx|hpp|h|cu|py)\b|\bptr\b|nullptr|\(\)|[{}\[\]<>|=]{2,}"
 )
-"""What a compiler or converter says for its own programmers."""
+"""Patterns of messages that a compiler or converter writes for its own programmers."""
 _MOST = 160
 _WHAT = {
     Fault.BUILD: "cannot compile it",
@@ -35,7 +35,8 @@ _WHAT = {
 
 
 def describe_failure(failure: Failure, backend: str = "") -> str:
-    """Why there is no time for a whole model in ``backend``, without words that only its programmers understand."""
+    """Why there is no time for a whole model in ``backend``, without messages that only its programmers
+    understand."""
     what = _WHAT[failure.fault]
     own = _own_words(failure, backend)
     if own and failure.fault is Fault.FAR_BEHIND:
@@ -45,12 +46,12 @@ def describe_failure(failure: Failure, backend: str = "") -> str:
 
 
 def raw_words(failure: Failure | None, backend: str = "") -> str:
-    """What :func:`describe_failure` leaves out; empty where it leaves out nothing."""
+    """The message that :func:`describe_failure` omits; empty if it omits none."""
     return str(failure) if failure is not None and not _own_words(failure, backend) else ""
 
 
 def _own_words(failure: Failure, backend: str) -> str:
-    """The message where it is meant for people, without the library's name in front; else nothing."""
+    """The message if it is meant for users, without the library's name in front; else empty."""
     message = " ".join(failure.message.split()).removeprefix(f"{backend}: ")
     if not message or len(message) > _MOST or _RAW.search(message):
         return ""
@@ -58,7 +59,7 @@ def _own_words(failure: Failure, backend: str) -> str:
 
 
 def describe_unfit(failures: Iterable[Failure]) -> dict[str, int]:
-    """How many mixtures had no time that counts, for each kind of reason, the commonest first."""
+    """Number of mixtures without a valid time, for each kind of reason, the commonest first."""
     kinds = Counter(_KINDS.get(failure.fault, _WHAT[failure.fault]) for failure in failures)
     return dict(kinds.most_common())
 

@@ -1,4 +1,4 @@
-"""What measuring an answer again found: as plain data, a table, a sentence."""
+"""Result of measuring an answer again: as plain data, a table, a sentence."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from collage_evo.report.result import FrontPoint
 
 @dataclass(frozen=True)
 class Again:
-    """A point of the front of latency against error, as it was and as it is.
+    """A point of the front of latency against error, then and now.
 
-    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why;
-    ``detail`` in a library's own words, where it has others. ``over``: how many times as fast as the answer it is.
+    ``before`` is None if no run has it. ``now`` is None if it does not run here; then ``reason`` is why, and
+    ``detail`` the library's own message, if that differs. ``over``: its speed-up over the answer.
     """
 
     before: FrontPoint | None
@@ -28,13 +28,13 @@ class Again:
 
     @property
     def how(self) -> str:
-        """What it is, in words."""
+        """Description in words."""
         point = self.before or self.now
         return point.how if point else "the artifact"
 
     @property
     def answer(self) -> bool:
-        """Whether it is what was given out."""
+        """Whether it is the published answer."""
         return (self.before or self.now or _ANSWER).answer
 
 
@@ -44,9 +44,9 @@ _ANSWER = FrontPoint(0.0, None, "", "", (), answer=True)
 
 @dataclass(frozen=True)
 class Rechecked:
-    """What is true of an answer, and of the front that it comes from, on this machine.
+    """Result for an answer, and for the front that it comes from, on this machine.
 
-    ``largest``: the error allowed, None where any is. ``samples`` and ``told``: how many, and which.
+    ``largest``: the error allowed, None if any is. ``samples`` and ``sample_source``: their number and origin.
     """
 
     artifact: str
@@ -61,23 +61,23 @@ class Rechecked:
 
     @property
     def answer(self) -> Again | None:
-        """What was given out."""
+        """The published answer."""
         return next((again for again in self.points if again.answer), None)
 
     @property
     def fit(self) -> tuple[Again, ...]:
-        """What keeps the budget here, the fastest first."""
+        """Points within the budget here, the fastest first."""
         fit = [again for again in self.points if again.now is not None and again.now.feasible]
         return tuple(sorted(fit, key=lambda again: again.now.latency_ms if again.now else 0.0))
 
     @property
     def faster(self) -> Again | None:
-        """The fastest of these that is faster than the answer for certain."""
+        """The fastest of these that is certainly faster than the answer."""
         return next((again for again in self.fit if again.over is not None and again.over.low > 1.0), None)
 
 
 def print_rechecked(found: Rechecked, console: Console) -> None:
-    """The table and what follows from it."""
+    """Print the table and its consequences."""
     title = f"{found.artifact}: as it was, and as it is on {found.cpu}"
     table = new_table(title, "ms then", "now", "error then", "now ", "what...")
     for again in found.points:
@@ -94,7 +94,7 @@ def print_rechecked(found: Rechecked, console: Console) -> None:
 
 
 def verdict(found: Rechecked) -> str:
-    """What is true of the answer here, in one sentence."""
+    """The result for the answer here, in one sentence."""
     answer, faster = found.answer, found.faster
     allowed = "" if found.largest is None else f" (budget {found.largest:.2g})"
     if answer is not None and answer.now is not None and answer.now.feasible:

@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 6)."""
+"""Result of a run as plain data, and ``result.json`` (schema 6)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ RESULT = "result.json"
 class Latency:
     """Summary of timed runs, ms; or the reason why there are none.
 
-    ``reason`` is a sentence; ``detail`` is what the library said itself, where that is another thing. ``scaled``: it
-    did not take part in the final comparison; what it took before is on the scale of that.
+    ``reason`` is a sentence; ``detail`` is the library's own message, if that differs. ``scaled``: it took no part in
+    the final comparison; its earlier time is scaled to that.
     """
 
     name: str
@@ -66,19 +66,19 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """What was measured, a placement or a single backend, as a point of latency against error.
+    """A measured placement or single backend, as a point of latency against error.
 
     Attributes:
-        latency_ms: median; of the final race where it took part in it (``raced``), else from before, on the scale of
-            the race: multiplied by what things that ran in both took longer there.
+        latency_ms: median; from the final race if it took part (``raced``), else an earlier one, multiplied by the
+            ratio of the race's times to earlier times.
         error: on the samples of the search, as the metric has it: relative 2-norm error, or drop. None: unknown.
-        key: of the placement; empty for the person's own file in one backend.
-        how: what led to it, in words.
-        arithmetics: names of what its parts compute in.
+        key: of the placement; empty for the user's own file in one backend.
+        how: its origin, in words.
+        arithmetics: names of its parts' arithmetics.
         single: the engine's name where it is a single backend.
-        feasible: keeps the budget.
+        feasible: within the budget.
         pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
-        remark: why it is not the answer, though it keeps the budget and seems faster.
+        remark: why it is not the answer, though it is within the budget and seems faster.
         what: which libraries run how much of it in which precision, in words.
     """
 
@@ -97,29 +97,29 @@ class FrontPoint:
 
     @property
     def exact(self) -> bool:
-        """Whether it computes in float32 throughout, so that its error is rounding alone."""
+        """Whether it computes in float32 throughout, so that its error is rounding only."""
         return self.arithmetics == (Arithmetic.FLOAT32.value,)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the answer loses, and on which samples that was measured.
+    """Error of the answer, and the samples of its measurement.
 
     Attributes:
         metric: its name or ``file.py:function``; empty for the relative 2-norm error of the outputs.
         budget: the largest error or drop allowed, as it was asked for, or ``exact``: float32 throughout.
-        largest: the error that this comes to; None where none is a bound.
+        largest: this budget as an error; None if there is no bound.
         error_search: the answer's, on the samples that the search saw; None where it could not be compared.
         error_held_out: on samples that the search never saw; None where there were none.
-        interval: 95 % interval of ``error_held_out``, None where one cannot be told, as of a worst sample's.
+        interval: 95 % interval of ``error_held_out``, None if it has none, for example for a worst sample's.
         samples: how many ``calibration``, ``search`` and ``held_out`` samples there were.
-        random: they are random numbers, not a person's data.
-        notes: what a person has to know to read the above.
+        random: they are random numbers, not the user's data.
+        notes: explanations of the above.
         over: whether errors are of ``all`` samples together, or of the ``worst`` one.
-        held_out: what each metric says on the held-out samples: the chosen one first, then the relative error and
-            what else people measure on such outputs.
-        over_budget: how many of the held-out samples alone are off by more than ``largest``; None: not known.
-        unseen: the search did not see the held-out samples; False where there were too few to keep some aside.
+        held_out: results of each metric on the held-out samples: the chosen one first, then the relative error and
+            other usual metrics.
+        over_budget: the number of held-out samples whose own error exceeds ``largest``; None: not known.
+        unseen: the search did not see the held-out samples; False if there were too few to set some aside.
     """
 
     metric: str
@@ -139,7 +139,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class RewrittenNodes:
-    """Nodes that other operators stand for, and the rewrite that says which."""
+    """Nodes that a rewrite replaced, and its name."""
 
     rewrite: str
     nodes: tuple[str, ...]
@@ -155,10 +155,10 @@ class Operator:
 
 @dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where.
+    """One region of the answer: its engine and nodes, its share of one run, ms, and the nodes in int8.
 
-    ``lanes``: the steps of each lane, in words, if parts of it run side by side. ``rewrites``: which of its nodes are
-    rewritten. ``operators``: what runs, in order; a composite one stands for several ``nodes``.
+    ``lanes``: the steps of each lane, in words, if parts of it run in parallel. ``rewrites``: which of its nodes are
+    rewritten. ``operators``: those that run, in order; a composite one stands for several ``nodes``.
     """
 
     backend: str
@@ -173,16 +173,16 @@ class RegionResult:
 
     @property
     def engine(self) -> str:
-        """Who runs it, as people read it."""
+        """Its engine in words."""
         return engine_name(self.backend, self.variant) + (f", {len(self.lanes)} lanes" if self.lanes else "")
 
 
 @dataclass(frozen=True)
 class ServingResult:
-    """What serving an artifact takes: bytes on disk; peak memory and time to load where it ran in the final race.
+    """Cost of serving an artifact: bytes on disk; peak memory and time to load if it ran in the final race.
 
-    ``peak_bytes``: resident memory of a fresh process after loading and a run, at its most, less what it held before
-    any backend was loaded. ``load_ms`` counts the checks of all files and the import of the libraries.
+    ``peak_bytes``: peak resident memory of a fresh process during loading and a run, minus its memory before any
+    backend was loaded. ``load_ms`` includes the checks of all files and the import of the libraries.
     """
 
     name: str
@@ -195,8 +195,8 @@ class ServingResult:
 class Speedup:
     """Ratio of latencies: geometric mean over paired rounds, its interval, and the rounds' ratios.
 
-    ``by_definition`` where nothing was won; ``seconds``: over which the rounds were spread; ``level``: of the
-    interval.
+    ``by_definition`` if the answer is that library; ``seconds``: the time over which the rounds were spread;
+    ``level``: of the interval.
     """
 
     estimate: float
@@ -210,14 +210,14 @@ class Speedup:
 
 @dataclass(frozen=True)
 class LibraryResult:
-    """A library on the person's own file with nothing set but its threads, and how the answer stands to it.
+    """A library on the user's own file with its defaults except for the number of threads, and the answer's speed-up.
 
     Attributes:
-        name: of the baseline that it is, as ``openvino/bf16``.
-        latency_ms: median, in the same turns as the answer where it took any; None: in none.
+        name: of its baseline, as ``openvino/bf16``.
+        latency_ms: median, in the same race as the answer if it took part; None: it did not.
         error: its own, on the samples of the search; None: unknown.
-        speedup: how many times as fast the answer is; ``by_definition`` where it is the answer.
-        keeps: the budget of error, on all samples.
+        speedup: of the answer; ``by_definition`` if it is the answer.
+        keeps: whether it is within the error budget, on all samples.
     """
 
     name: str
@@ -231,7 +231,7 @@ class LibraryResult:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What the search cost and when it found what."""
+    """Effort of the search, and the times of its improvements."""
 
     evaluations: int
     unfit: Mapping[str, int]
@@ -245,7 +245,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Refused:
-    """How many matches were measured and cannot be used for one kind of fault, and the reason of one of them."""
+    """Number of measured matches that one kind of fault makes unusable, and the reason of one of them."""
 
     matches: int
     example: str
@@ -253,16 +253,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class CostModelResult:
-    """How well the additive model did: relative error of its prediction for the DP's placement."""
+    """Error of the additive model: relative error of its prediction for the DP's placement."""
 
     matches: Mapping[str, int]
     refused: Mapping[str, Mapping[str, Refused]]
-    """By backend/variant and kind of fault."""
+    """Refused matches by backend/variant and kind of fault."""
     measured: int
     estimated: int
-    """Matches whose cost is an estimate from those that were measured."""
+    """Matches whose cost is an estimate from measured ones."""
     contended: int
-    """Of the measured: taken while the cores were shared or far apart, however often they were timed."""
+    """Number of measurements that stayed contended, or ran on distant cores, in every repeat."""
     cache_hits: int
     dp_predicted_ms: float
     dp_measured_ms: float | None
@@ -270,7 +270,7 @@ class CostModelResult:
     apparent_loss_ms: float | None
     borders: Mapping[str, Mapping[str, float]]
     copies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What copies ``to_device`` and ``to_host`` cost; empty where all engines run on the host."""
+    """Costs of copies ``to_device`` and ``to_host``; empty if all engines run on the host."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class TunedResult:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What tuning a backend's kernels took and won: trials on record, new ones of this run, seconds."""
+    """Effort and gain of tuning a backend's kernels: trials on record, new ones of this run, seconds."""
 
     backend: str
     variant: str
@@ -301,14 +301,15 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class Speeds:
-    """How fast the answer is both ways, whatever the objective. One is from the final race, the other measured once.
+    """Latency and throughput of the answer, whatever the objective. One is from the final race, the other measured
+    once.
 
     Attributes:
-        sessions: how many fill the machine, each on its threads and cores.
-        latency_ms: median time of one run of a session that has the machine for itself.
+        sessions: the number that fills the machine, each on its threads and cores.
+        latency_ms: median time of one run of a single session on the machine.
         machine_ms: time of the full machine for each run: wall time over the runs that all sessions ended in it.
-        runs_per_second: that the full machine does. A run is a run, whatever its batch.
-        reason: why one of them is not known.
+        runs_per_second: of the full machine. A run counts once, whatever its batch.
+        reason: why one of them is missing.
     """
 
     sessions: int
@@ -325,7 +326,7 @@ def finite(ms: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Result:
-    """Everything ``result.json`` holds."""
+    """Content of ``result.json``."""
 
     model: Mapping[str, Any]
     target: Mapping[str, Any]
@@ -334,7 +335,7 @@ class Result:
     seeds: Sequence[SeedResult]
     best: Latency
     answer: str
-    """``placement`` or, when nothing beat it, the name of the best single backend."""
+    """``placement`` or, if none beat it, the name of the best single backend."""
     best_single: str
     speedup_over_best_single: Speedup
     candidate_speedup: Speedup
@@ -346,31 +347,31 @@ class Result:
     tuning: Sequence[TuningResult]
     accuracy: Accuracy
     front: Sequence[FrontPoint]
-    """All that ran, the smallest error first."""
+    """All points that ran, the smallest error first."""
     serving: Sequence[ServingResult] = ()
     notes: Sequence[str] = ()
-    """What was assumed about the model and its inputs."""
+    """Assumptions about the model and its inputs."""
     not_searched: str = ""
     """Why the model only runs whole; ``search`` and ``cost_model`` are then None, and ``seeds`` is empty."""
     objective: str = "latency"
-    """What was searched for. With ``throughput`` all times but those of parts are the full machine's for a run."""
+    """The objective. With ``throughput`` all times but those of parts are the full machine's for a run."""
     speeds: Speeds | None = None
-    """Of the answer; None where a device takes part."""
+    """Latency and throughput of the answer; None if a device takes part."""
     libraries: Sequence[LibraryResult] = ()
-    """What a person would call instead, that reads ONNX files: ONNX Runtime, OpenVINO."""
+    """Libraries that read ONNX files and that the answer replaces: ONNX Runtime, OpenVINO."""
     changed: str = ""
-    """That the machine changed during the run, where the first and the last time of one thing are far apart."""
+    """A note that the machine changed during the run, if the first and the last time of one thing differ too much."""
     scales: Mapping[str, float] = field(default_factory=dict)
-    """By what times from before the final comparison are multiplied: of ``baselines``, and of the ``search``."""
+    """Factors from earlier times to those of the final comparison: of ``baselines``, and of the ``search``."""
     call_ms: float | None = None
-    """What a call of the answer's ``session.run`` takes beyond ``best``, whose times are of the execution between its
-    own buffers, as all times here are; None: not known."""
+    """What a call of the answer's ``session.run`` adds to ``best``, which times the execution between its own
+    buffers, as all times here do; None: not known."""
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True)
 class Answered:
-    """Who runs what, as a ``result.json`` of any schema tells it; see :class:`Result`."""
+    """Regions of an answer, from a ``result.json`` of any schema; see :class:`Result`."""
 
     answer: str
     placement: tuple[RegionResult, ...]
@@ -379,7 +380,7 @@ class Answered:
 
 
 def read_answered(path: Path) -> Answered:
-    """What a ``result.json`` says of the answer.
+    """Read the answer from a ``result.json``.
 
     Raises:
         InputError: there is none, or it is damaged.
@@ -390,12 +391,12 @@ def read_answered(path: Path) -> Answered:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write ``result.json``, whole or not at all."""
+    """Write ``result.json`` atomically."""
     write_json(path, Result, result, indent=1)
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
-    """Versions and machine that the numbers hold for, when they were taken, and the command that took them."""
+    """Versions and machine of the measurement, its date, and its command."""
     libraries = {name: metadata.version(name) for name in ("collage-evo", "numpy", "onnx", "deap", "joblib")}
     return {
         "python": platform.python_version(),

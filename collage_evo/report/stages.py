@@ -1,4 +1,4 @@
-"""The stages of a run for the person who waits: what each means, and how far the whole of it is."""
+"""Stages of a run for progress output: their descriptions and expected durations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage does, in words, and about how many seconds it takes; 0 for one that most runs have not."""
+    """Description of a stage, and its typical duration in seconds; 0 for one that most runs lack."""
 
     words: str
     seconds: float
@@ -40,19 +40,19 @@ STAGES: Mapping[str, Stage] = {
     "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
     "sweep": Stage("running the trials", 0),
 }
-"""By the name that ``result.json`` has for it (``wall_seconds``), in the order of a run."""
+"""Stages by their name in ``result.json`` (``wall_seconds``), in the order of a run."""
 
 
 def words_of(stage: str) -> str:
-    """What a stage does; the name of one that nothing is known of says it itself."""
+    """Description of a stage; the name itself for an unknown one."""
     return STAGES[stage].words if stage in STAGES else stage
 
 
 @dataclass
 class Course:
-    """How far a run is. Stages are told as they begin; what they took corrects what the later ones are said to take.
+    """Progress of a run. Durations of finished stages correct the expected durations of later ones.
 
-    ``expected``: seconds that some stages are known to take, as the search's.
+    ``expected``: known durations of some stages in seconds, for example the search's.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -62,18 +62,18 @@ class Course:
     done: float = 0.0
     low: float = 0.0
     high: float = 1.0
-    """The share of all the work that this run is, where there are several."""
+    """This run's share of all the work, if there are several runs."""
     _began: float = 0.0
     _spent: float = 0.0
     _guessed: float = 0.0
     _reached: float = 0.0
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """A run begins, of which some stages take so long."""
+        """A run begins, with the expected durations of some stages."""
         self.expected, self.name, self._spent, self._guessed = seconds, "", 0.0, 0.0
 
     def within(self, low: float, high: float) -> None:
-        """What follows is this share of the whole."""
+        """The following is this share of the whole."""
         self.low, self.high, self._reached = low, high, max(self._reached, low)
 
     def stage(self, name: str, total: float | None) -> None:
@@ -84,12 +84,12 @@ class Course:
         self.name, self.total, self.done, self._began = name, total, 0.0, self.clock()
 
     def advance(self, amount: float) -> None:
-        """So much more of the stage is done."""
+        """Add to the finished work of the stage."""
         self.done += amount
 
     @property
     def fraction(self) -> float:
-        """Share of all the work that is done, 0 to 1; never less than it was said to be before."""
+        """Finished share of all the work, 0 to 1; it never decreases."""
         before, after = self._others
         behind, ahead = (sum(map(self._seconds, names)) for names in (before, after))
         here = self._seconds(self.name) or 1.0
@@ -99,22 +99,22 @@ class Course:
 
     @property
     def seconds_left(self) -> float:
-        """Of all the work: what stages took so far tells how much slower than usual the later ones are."""
+        """Remaining seconds of all the work, scaled by the durations of earlier stages over their usual ones."""
         later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
         return self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
 
     def _of(self, names: Sequence[str]) -> float:
-        """Seconds that stages will take."""
+        """Expected seconds of stages."""
         known = sum(self.expected.get(name, 0.0) for name in names)
         return known + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
 
     @property
     def _pace(self) -> float:
-        """How many times as long as usual stages take, between a third and ten."""
+        """Duration of stages over the usual one, between a third and ten."""
         return min(10.0, max(1 / 3, self._spent / self._guessed)) if self._guessed > 5.0 else 1.0
 
     def _here(self) -> float:
-        """Share of this stage that is done; without a total it nears the end ever more slowly."""
+        """Finished share of this stage; without a total it approaches 1 ever more slowly."""
         if self.total:
             return min(1.0, self.done / self.total)
         usual = self._pace * (self._seconds(self.name) or 5.0)
@@ -133,7 +133,8 @@ class Course:
 
     @property
     def _others(self) -> tuple[list[str], list[str]]:
-        """The stages before and after this one; none around what is no stage of a run, as a sweep of trials is."""
+        """The stages before and after this one; empty around one that is no stage of a run, such as a sweep of
+        trials."""
         names = list(STAGES)
         if self.name not in STAGES or self.name == "sweep":
             return [], []

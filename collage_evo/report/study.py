@@ -1,4 +1,4 @@
-"""What an Optuna study found, as a table and as plots."""
+"""Results of an Optuna study, as a table and as plots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One trial. ``value`` is None where it was pruned or failed: what it had by then compares with nothing."""
+    """One trial. ``value`` is None if it was pruned or failed: its intermediate value is not comparable."""
 
     number: int
     state: str
@@ -35,7 +35,7 @@ class Trials:
     trials: tuple[TrialRow, ...]
 
     def print(self, console: Console, unit: str) -> None:
-        """A table of the best trials; ``unit`` says what the values are."""
+        """Print a table of the best trials; ``unit`` is the unit of the values."""
         table = new_table(f"{len(self.trials)} trials, best first", "trial", unit, "settings...")
         for trial in self.trials[:SHOWN]:
             value = trial.state if trial.value is None else f"{trial.value:.4f}"

@@ -1,4 +1,4 @@
-"""The end of a run in at most fifteen lines: the verdict, what won, how much faster, how wrong, what next."""
+"""Summary of a run in at most fifteen lines: the verdict, the answer, its speed-up, its error, what to do next."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Finished:
 def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     """At most ``LINES`` lines of ``WIDTH`` characters about a run in ``directory``; only paths may be longer.
 
-    Without a ``directory`` that stays, no path and no command is named, but how a program keeps the answer.
+    Without a permanent ``directory`` it names no path and no command, but how a program saves the answer.
 
-    Where there is too much to tell, advice goes first, then notes.
+    If it is too long, advice is dropped first, then notes.
     """
     if len(finished) == 1:
         result = finished[0].result
@@ -71,25 +71,25 @@ IN_MEMORY = (
     "Its folder is temporary: result.save(PATH) keeps the compiled model,",
     "result.export(PATH) plain files; result.table() has all tables.",
 )
-"""In place of where everything is."""
+"""Replaces the paths if there is no permanent directory."""
 
 
 def _next(result: Result, directory: Path | None) -> list[str]:
-    """Advice; without a directory that stays only what needs none."""
+    """Advice; without a permanent directory only advice that needs none."""
     if directory is None:
         return [line for line in advice(result, Path()) if COMMAND not in line]
     return advice(result, directory)
 
 
 def _broken(line: str) -> list[str]:
-    """``line`` in lines of ``WIDTH``; a command at its end has one of its own, so that it can be copied."""
+    """``line`` in lines of ``WIDTH``; a command at its end gets a line of its own, so that it can be copied."""
     sentence, command, rest = line.partition(COMMAND)
     broken = textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [*broken, f"    {command}{rest}"] if command else broken
 
 
 def _places(directory: Path) -> list[str]:
-    """Where everything is, and which commands make more of it: each on a line of its own, to be copied."""
+    """Paths of all outputs, and commands for more of them: each on a line of its own, to be copied."""
     return [
         f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
         f"Report: {directory / 'report.html'}; plain files, and all tables:",
@@ -99,7 +99,7 @@ def _places(directory: Path) -> list[str]:
 
 
 def describe_answer(result: Result) -> str:
-    """What the answer is, as one phrase."""
+    """The answer, as one phrase."""
     parts = [
         Part.of(r.backend, r.variant, [operator.arithmetic for operator in r.operators])
         if r.operators
@@ -119,7 +119,8 @@ def describe_model(result: Result) -> str:
 
 
 def describe_speed(result: Result) -> str:
-    """The answer's time, of one run or of the full machine: also by ``session.run``, if the call is worth a word."""
+    """The answer's time, of one run or of the full machine: also by ``session.run``, if the call adds enough to
+    matter."""
     ms = format_ms(result.best.median_ms)
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
@@ -132,7 +133,7 @@ def describe_speed(result: Result) -> str:
 
 
 def gains(result: Result) -> list[str]:
-    """How the answer stands to each library as it comes, and to the best single one, with intervals."""
+    """Speed-up of the answer over each library with its defaults, and over the best single one, with intervals."""
     what = "the throughput of" if result.objective == "throughput" else "as fast as"
     best = next((one for one in result.libraries if one.name == result.best_single), None)
     lines, named = [], False
@@ -163,7 +164,7 @@ def gains(result: Result) -> list[str]:
 
 
 def not_proved(result: Result) -> list[str]:
-    """The best placement, where it may be faster than the answer and was not proved to be, with its figures."""
+    """The best placement, if it may be faster than the answer and was not proved to be, with its figures."""
     tried = result.candidate_speedup
     if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
@@ -183,12 +184,12 @@ def format_interval(speedup: Speedup) -> str:
 
 
 def format_level(speedup: Speedup) -> str:
-    """How sure the interval is, as ``98 %``."""
+    """Confidence level of the interval, as ``98 %``."""
     return f"{100 * speedup.level:g} %"
 
 
 def describe_library(library: LibraryResult) -> str:
-    """A library as it comes, in the precision that it chooses."""
+    """A library with its defaults, in its default precision."""
     return format_engine(library.backend, library.variant)
 
 
@@ -199,7 +200,7 @@ def describe_gain(speedup: Speedup) -> str:
 
 
 def describe_loss(accuracy: Accuracy) -> str:
-    """The one error that the budget means, in the budget's own words."""
+    """The error that the budget bounds, in the budget's own words."""
     held_out = accuracy.error_held_out is not None
     error = accuracy.error_held_out if held_out else accuracy.error_search
     count = accuracy.samples.get("held_out" if held_out else "search", 0)
@@ -216,13 +217,13 @@ def describe_loss(accuracy: Accuracy) -> str:
 
 
 def describe_kind(accuracy: Accuracy) -> str:
-    """What is counted."""
+    """The kind of error."""
     over = ", of the worst sample" if accuracy.over == "worst" else ""
     return f"{'drop of the metric' if accuracy.metric else 'relative, of the outputs'}{over}"
 
 
 def describe_subject(error: float | None, accuracy: Accuracy) -> str:
-    """An error in the unit of the budget: a share of the metric where that is a share, a plain number else."""
+    """An error in the unit of the budget: a share of the metric if the budget is a share, a plain number else."""
     asked = str(accuracy.budget).strip()
     if error is None or not asked.endswith("%") or not accuracy.largest:
         return format_number(error)
@@ -230,12 +231,12 @@ def describe_subject(error: float | None, accuracy: Accuracy) -> str:
 
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:
-    """What has to be known to read the error, as sentences."""
+    """Notes on the error, as sentences."""
     return [capitalised(note.rstrip(".")) + "." for note in accuracy.notes]
 
 
 def in_one_line(result: Result) -> str:
-    """An answer beside others: what it is, its time, and how it stands to each library as it comes."""
+    """An answer in one line: what it is, its time, and its speed-up over each library with its defaults."""
     over = [
         f"{format_ratio(one.speedup.estimate)} times as fast as {title(one.backend)}"
         for one in result.libraries

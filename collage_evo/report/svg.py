@@ -1,4 +1,4 @@
-"""What pictures of measurements share: ticks of axes, text, and boxes that must not lie on each other."""
+"""SVG helpers for pictures of measurements: axis ticks, text, and boxes that must not overlap."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from html import escape
 
 LETTER, LINE = 6.4, 14.0
-"""Size of a letter and of a line of text, about, in pixels."""
+"""Approximate size of a letter and of a line of text, in pixels."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle that is taken, in pixels; a line is a thin one."""
+    """An occupied rectangle, in pixels; a line is a thin one."""
 
     left: float
     top: float
@@ -20,18 +20,18 @@ class Box:
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Whether the two lie on each other somewhere."""
+        """Whether the two overlap."""
         across = self.left < other.right and self.right > other.left
         return across and self.top < other.bottom and self.bottom > other.top
 
     def inside(self, other: Box) -> bool:
-        """Whether it is within ``other`` as a whole."""
+        """Whether it lies completely within ``other``."""
         across = self.left >= other.left and self.right <= other.right
         return across and self.top >= other.top and self.bottom <= other.bottom
 
 
 def text_box(x: float, y: float, words: str, anchor: str) -> Box:
-    """What a line of text takes whose base line is at ``y``."""
+    """The box of a line of text whose base line is at ``y``."""
     wide = LETTER * len(words)
     left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
     return Box(left, y - LINE + 3, left + wide, y + 4)

@@ -1,4 +1,4 @@
-"""The result as tables that fit a terminal of 80 columns, every name in one piece."""
+"""Result tables for a terminal of 80 columns, with every name in one piece."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SCALED = (
 
 
 def print_summary(finished: Sequence[Finished], directory: Path, console: Console) -> None:
-    """The end of a run; no line is broken here, so that commands and paths can be copied."""
+    """Print the end of a run; it breaks no line, so that commands and paths can be copied."""
     for line in summary(finished, directory):
         console.print(line, highlight=False, soft_wrap=True)
 
 
 def print_profiles(finished: Sequence[Finished], console: Console) -> None:
-    """The tables of each profile, under its shapes where there are several."""
+    """The tables of each profile, under its shapes if there are several."""
     for one in finished:
         if len(finished) > 1:
             console.print(f"profile: {format_shapes(one.shapes)}", highlight=False)
@@ -45,7 +45,7 @@ def print_profiles(finished: Sequence[Finished], console: Console) -> None:
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Each single library and where the search began, why some have no time, the front, the regions, the answer."""
+    """Print each single library and seed, why some have no time, the front, the regions, the answer."""
     console.print(latency_table(result))
     if any(one.scaled for one in (*result.baselines, *(seed.latency for seed in result.seeds))):
         console.print(SCALED, highlight=False)
@@ -87,7 +87,7 @@ def latency_table(result: Result) -> Table:
 
 
 def placement_table(regions: Sequence[RegionResult]) -> Table:
-    """Where the regions went, with each one's time."""
+    """Regions by engine, with each one's time."""
     shown = {
         "#": True,
         "-backend": True,
@@ -109,13 +109,13 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
 
 
 def _rewrites(region: RegionResult) -> str:
-    """Names of a region's rewrites, and how often each is in it where that is more than once."""
+    """Names of a region's rewrites, and their number if that is more than one."""
     counts = Counter(one.rewrite for one in region.rewrites)
     return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
 
 
 def serving_table(rows: Iterable[ServingResult]) -> Table:
-    """What serving takes: the answer beside each single backend."""
+    """Cost of serving: the answer and each single backend."""
     table = new_table("serving", "what...", "peak memory MB", "on disk MB", "seconds to load")
     for row in rows:
         peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"
@@ -126,7 +126,7 @@ def serving_table(rows: Iterable[ServingResult]) -> Table:
 
 
 def describe_check(result: Result) -> str:
-    """What the last check of the finished model found; another number than the error that the budget means."""
+    """Result of the last check of the finished model; this number is not the error that the budget bounds."""
     largest, count = result.numerics.get("max_relative_error"), result.numerics.get("inputs")
     inputs = f"{count:.0f} input{'' if count == 1 else 's'}" if count is not None else "inputs"
     if largest is None:
@@ -138,7 +138,7 @@ def describe_check(result: Result) -> str:
 
 
 def describe_speeds(speeds: Speeds, threads: int) -> str:
-    """How fast the answer is alone and on the full machine, in one line."""
+    """Latency of the answer in a single session and on the full machine, in one line."""
     latency_text = "not known" if speeds.latency_ms is None else f"{format_ms(speeds.latency_ms)} ms a run"
     full = "not known"
     if speeds.machine_ms is not None and speeds.runs_per_second is not None:
@@ -158,5 +158,5 @@ def _cells(latency: Latency) -> tuple[str, str, str]:
 
 
 def _named(name: str) -> str:
-    """A library as it is named in a configuration; where the search began in words."""
+    """A library by its name in a configuration; a seed in words."""
     return in_words(name) if ":" in name or name in STARTS else name

@@ -1,4 +1,4 @@
-"""Verdict of a run: use the artifact, switch to a library, or keep what there is, and why."""
+"""Verdict of a run: use the artifact, switch to a library, or change nothing, and why."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from collage_evo.report.result import LibraryResult, Result
 from collage_evo.report.words import format_ms, format_name, format_ratio, title
 
 USUAL = "onnxruntime"
-"""Backend that a person with an ONNX file is taken to have now."""
+"""Backend that a user with an ONNX file is assumed to use now."""
 COUNTS = 0.05
-"""A call that adds a smaller share of a run's time is not worth a word: repeated timings differ by as much."""
+"""A call that adds a smaller share of a run's time is not mentioned: repeated timings differ by as much."""
 
 
 def verdict(result: Result) -> str:
     """What to do after a run, and why, as one sentence with a full stop.
 
-    Only what the final comparison proved, with the whole interval above 1, is a reason to change anything.
+    Only a proof by the final comparison, with the whole interval above 1, is a reason to change anything.
     """
     action, reason = _decision(result)
     return f"{action}: {reason}."
 
 
 def verdict_of_profiles(results: Sequence[Result]) -> str:
-    """The same for several profiles of input shapes, which share an artifact: how many of them want what."""
+    """The same for several profiles of input shapes, which share an artifact: the number of profiles for each
+    decision."""
     if len(results) == 1:
         return verdict(results[0])
     actions = Counter(_decision(result)[0] for result in results)
@@ -57,14 +58,14 @@ def _decision(result: Result) -> tuple[str, str]:
 
 
 def call_counts(result: Result) -> bool:
-    """Whether what ``session.run`` takes beyond the execution matters, as it does for models of microseconds."""
+    """Whether the time that ``session.run`` adds to the execution matters, as it does for models of microseconds."""
     return result.objective == "latency" and (result.call_ms or 0.0) > COUNTS * (result.best.median_ms or 0.0)
 
 
 def _made_up_for(result: Result) -> str:
-    """The library with its defaults over which the answer wins no more than its own call adds; empty: none.
+    """The library with its defaults over which the answer gains no more than its own call adds; empty: none.
 
-    Only the answer's call is counted, so that this errs for keeping the library.
+    Only the answer's call is counted, so that errors favour staying with the library.
     """
     libraries = [one for one in result.libraries if one.keeps and one.latency_ms is not None]
     if not libraries or not call_counts(result):
@@ -75,7 +76,7 @@ def _made_up_for(result: Result) -> str:
 
 
 def _over_usual(result: Result, usual: LibraryResult | None) -> str:
-    """How an answer stands to the library that people have, which it is not."""
+    """The answer's relation to the assumed library of the user, which it is not."""
     if usual is None:
         return f"the fastest that was measured, and {title(USUAL)} had no part in the final comparison"
     broken = "" if usual.keeps else ", which breaks the budget"

@@ -1,4 +1,4 @@
-"""Why the answer is what it is, in sentences for the page."""
+"""Reasons for the answer, in sentences for the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collage_evo.report.summary import describe_gain, format_level
 from collage_evo.report.words import format_ms, format_name, format_number, format_ratio
 
 Single = tuple[str, str, str, str, bool]
-"""A library that took the whole model: what it is, ms, error, remark; whether it is the answer."""
+"""A library that ran the whole model: its name, ms, error, remark; whether it is the answer."""
 
 IN_TURNS, AT_START, NOT_TIMED = "Timed in turns with the answer", PHASES["alone"], "Not timed"
 SINGLES = (IN_TURNS, AT_START, NOT_TIMED)
@@ -18,12 +18,12 @@ SINGLES = (IN_TURNS, AT_START, NOT_TIMED)
 
 
 def why(result: Result) -> list[str]:
-    """How it was decided, what would have been faster, and who could not run the model."""
+    """How the answer was decided, what would have been faster, and which libraries could not run the model."""
     return [_decided(result), *_over(result), *_failed(result)]
 
 
 def _decided(result: Result) -> str:
-    """By what comparison the answer won, or why no mixture did."""
+    """The comparison that the answer won, or why no mixture did."""
     speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, format_name(result.best_single)
     if result.not_searched:
         return f"The model only runs whole, in one library: {result.not_searched}."
@@ -43,7 +43,7 @@ def _decided(result: Result) -> str:
 
 
 def _over(result: Result) -> list[str]:
-    """What is faster than the answer and not allowed."""
+    """Points that are faster than the answer and not allowed."""
     answer_ms = result.best.median_ms or math.inf
     over = [p for p in result.front if not p.feasible and p.error is not None and p.latency_ms < answer_ms]
     if not over:
@@ -57,7 +57,7 @@ def _over(result: Result) -> list[str]:
 
 
 def _failed(result: Result) -> list[str]:
-    """Libraries that could not run the model alone."""
+    """Libraries that could not run the whole model."""
     reasons = [f"{one.reason}." for one in result.baselines if one.reason and one.median_ms is None]
     return list(dict.fromkeys(reasons))
 
@@ -67,9 +67,9 @@ def _latency(point: FrontPoint) -> float:
 
 
 def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
-    """Each library that took the whole model, under the phase of the run that timed it; the answer is in the first.
+    """Each library that ran the whole model, under the phase of the run that timed it; the answer is in the first.
 
-    The fastest first. Times of two phases compare only roughly, since what else the machine does may change.
+    The fastest first. Times of two phases compare only approximately, since the machine's other load may change.
     """
     turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
     raced = {point.single for point in result.front if point.single and point.raced} | turns.keys()
@@ -94,6 +94,6 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
 
 
 def _single(name: str, ms: float | None, error: float | None, remark: str, answer: bool) -> tuple[float, Single]:
-    """A row, and what rows are sorted by."""
+    """A row, and its sort key."""
     shown = "-" if ms is None else format_number(error)
     return math.inf if ms is None else ms, (name, format_ms(ms), shown, remark, answer)

@@ -1,4 +1,4 @@
-"""What a person reads in place of names of the inside: libraries, precisions, times, ratios and errors in words."""
+"""Words for internal names in reports: libraries, precisions, times, ratios and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.backends.variants import Arithmetic, plain_name
 from collage_evo.errors import CollageError
 
 TINY = 1e-4
-"""Errors below that are told as powers of ten: zeros behind the point are hard to count."""
+"""Errors below this are written as powers of ten: zeros behind the point are hard to count."""
 
 STARTS: Mapping[str, str] = {
     "dp": "the fastest by the measured times of its parts",
@@ -28,12 +28,13 @@ STARTS: Mapping[str, str] = {
     "random": "drawn at random",
     "like": "carried over from an earlier run",
 }
-"""How the search came to a placement, in words."""
+"""Origins of placements in a search, in words."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """So many operators that one library computes in a variant's precision, some of them in ``others``, by name."""
+    """A number of operators that one library computes in a variant's precision, some of them in ``others``, by
+    name."""
 
     backend: str
     variant: str
@@ -42,12 +43,12 @@ class Part:
 
     @classmethod
     def of(cls, backend: str, variant: str, precisions: Iterable[str]) -> Part:
-        """Of operators with these precisions."""
+        """The part for operators with these precisions."""
         counts, own = Counter(precisions), arithmetic(backend, variant).value
         return cls(backend, variant, counts.total(), {name: n for name, n in counts.items() if name != own})
 
     def plus(self, other: Part) -> Part:
-        """Both in one."""
+        """The sum of both."""
         others = dict(Counter(self.others) + Counter(other.others))
         return Part(self.backend, self.variant, self.operators + other.operators, others)
 
@@ -61,7 +62,7 @@ def title(backend: str) -> str:
 
 
 def arithmetic(backend: str, variant: str) -> Arithmetic:
-    """What a variant computes in; float32 where the backend is not known here."""
+    """The arithmetic of a variant; float32 if the backend is not known here."""
     try:
         return arithmetic_of(backend, variant)
     except CollageError:
@@ -69,19 +70,21 @@ def arithmetic(backend: str, variant: str) -> Arithmetic:
 
 
 def format_engine(backend: str, variant: str) -> str:
-    """A library in a precision; of several ways to compute alike all but the first say which one they are."""
+    """A library in a precision; of several variants with the same arithmetic all but the first show their own
+    name."""
     computes, way = arithmetic(backend, variant), _way(backend, variant)
     return f"{title(backend)} in {computes.value}{f' ({way})' if way else ''}"
 
 
 def format_name(engine: str) -> str:
-    """The same for ``backend/variant``, or ``backend`` alone, as results name it."""
+    """The same for ``backend/variant``, or only ``backend``, as results name it."""
     backend, _, variant = engine.partition("/")
     return format_engine(backend, variant or "default")
 
 
 def _way(backend: str, variant: str) -> str:
-    """What tells ``variant`` from the backend's first one of the same precision and device; empty for that one."""
+    """What distinguishes ``variant`` from the backend's first one of the same precision and device; empty for that
+    one."""
     try:
         variants = get_backend(backend).variants
     except CollageError:
@@ -95,7 +98,7 @@ def _way(backend: str, variant: str) -> str:
 
 
 def describe_parts(parts: Sequence[Part]) -> str:
-    """Who runs how much of a model in which precision, as one phrase."""
+    """Number of operators by library and precision, as one phrase."""
     merged: dict[tuple[str, str], Part] = {}
     for part in parts:
         key = (part.backend, plain_name(part.variant))
@@ -152,24 +155,24 @@ def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
 
 
 def describe_request(budget: float | str) -> str:
-    """A budget as a person wrote it; decibels are a number by now, which may have many digits."""
+    """A budget as the user wrote it; decibels are a number by now, which may have many digits."""
     return f"{budget:.4g}" if isinstance(budget, float) else budget
 
 
 def format_time(seconds: float) -> str:
-    """A length of time that a person waits: ``40 s``, ``3 min``."""
+    """A waiting time: ``40 s``, ``3 min``."""
     if seconds < 90:
         return f"{max(1.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def capitalised(text: str) -> str:
-    """With a large first letter, the rest as it is; not for what may begin with a library's name."""
+    """With a capital first letter, the rest unchanged; not for text that may begin with a library's name."""
     return text[:1].upper() + text[1:]
 
 
 def in_words(kind: str) -> str:
-    """Where a placement comes from."""
+    """Origin of a placement, in words."""
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
