@@ -1,1 +1,1 @@
-"""The models that come with the program, written node by node."""
+"""Built-in models, written node by node."""

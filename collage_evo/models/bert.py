@@ -1,4 +1,4 @@
-"""A BERT encoder written operator by operator, as exporters write it at opset 18."""
+"""BERT encoder written operator by operator, as exporters write it at opset 18."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes an ONNX model node by node: takes operator calls, gives a ModelProto with types inferred."""
+"""Builder of ONNX models: one call for each node, with inferred types."""
 
 from __future__ import annotations
 

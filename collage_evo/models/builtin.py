@@ -1,4 +1,4 @@
-"""The models that come with the program: ``builtin:NAME`` or ``builtin:NAME?key=value&key=value``."""
+"""Built-in models: ``builtin:NAME`` or ``builtin:NAME?key=value&key=value``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFIX = "builtin:"
 
 @dataclass(frozen=True)
 class Builtin:
-    """A model made from a seed: what it is, how it is made, its integer parameters and their defaults."""
+    """A model made from a seed: its description, its function, its integer parameters and their defaults."""
 
     description: str
     make: Callable[..., onnx.ModelProto]
@@ -59,7 +59,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "bert": Builtin("BERT encoder (base by default), length tokens", bert),
     "two_tower": Builtin("Two-tower recommender, layers of width, batch samples", two_tower),
 }
-"""Every built-in model. All have batch 1 unless told otherwise, static shapes and random weights."""
+"""Every built-in model. By default all have batch 1, static shapes and random weights."""
 
 
 def make_builtin(source: str, seed: int) -> tuple[str, onnx.ModelProto]:

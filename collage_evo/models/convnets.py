@@ -32,7 +32,7 @@ _VIDEO_STAGES = (64, 128, 256, 512)
 """Channels of the stages, each of two blocks (Tran et al., CVPR 2018, table 1, R3D-18)."""
 _GENERATOR_CHANNELS = (512, 256, 128, 64)
 _RESIDUAL_SCALE = 0.4
-"""Of the last BatchNormalization in a residual branch, so that sums do not grow from block to block."""
+"""Scale of the last BatchNormalization in a residual branch, so that sums do not grow from block to block."""
 
 
 def mobilenet_v2(seed: int, size: int = 224) -> onnx.ModelProto:
@@ -125,7 +125,8 @@ class ConvNet(Builder):
         activation: Activation = "relu",
         scale: float = 1.0,
     ) -> str:
-        """Convolution that keeps the size but for its strides (where ``padded``), BatchNormalization, activation."""
+        """Convolution that preserves the size except for its strides (where ``padded``), BatchNormalization,
+        activation."""
         name = self.layer()
         x = self.filtered(
             x, channels, width, name=name, kernel=kernel, strides=strides, group=group, rectified=rectified,
@@ -155,7 +156,7 @@ class ConvNet(Builder):
         rectified: bool = True,
         padded: bool = True,
     ) -> str:
-        """A convolution alone, with ``name``."""
+        """A convolution without BatchNormalization or activation, with ``name``."""
         shape = (width, channels // group, *kernel)
         weight = self.weight(f"{name}.weight", shape, int(np.prod(shape[1:])), rectified)
         pads = [extent // 2 if padded else 0 for extent in kernel] * 2
@@ -199,7 +200,7 @@ class ConvNet(Builder):
     ) -> str:
         """The end of a residual block: the last convolution of the branch ``y``, the sum with ``x``, a Relu.
 
-        ``x`` goes through a convolution of its own with ``strides`` where its shape is another.
+        ``x`` goes through a convolution of its own with ``strides`` if its shape differs.
         """
         y = self.conv(y, inner, width, kernel=kernel, activation="", scale=_RESIDUAL_SCALE)
         if channels != width or any(stride != 1 for stride in strides):
@@ -212,7 +213,8 @@ class ConvNet(Builder):
     ) -> tuple[str, int]:
         """Stages of bottleneck blocks, and the channels of the last; all but the first stage halve every axis.
 
-        A stage is the channels inside its blocks, of which ``expansion`` times as many come out, and their number.
+        A stage is given by the channels inside its blocks, whose outputs have ``expansion`` times as many, and their
+        number.
         """
         one, three = (1,) * axes, (3,) * axes
         for stage, (inner, repeats) in enumerate(stages):

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 COUNT = 48
-"""Images that a run draws unless it asks for another number."""
+"""Default number of images of a run."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's red, green and blue, of values from 0 to 1."""
+"""Mean and standard deviation of ImageNet's red, green and blue, for values from 0 to 1."""
 _SHAPES = (3, 9)
 _OCTAVES = 6
 

@@ -8,7 +8,7 @@ from collage_evo.errors import InputError
 from collage_evo.models.convnets import ConvNet
 
 _LEAST_SIZE = 75
-"""The smallest image of which the five reductions leave something."""
+"""The smallest image size that survives the five reductions."""
 _SEVENS = (128, 160, 160, 192)
 """Channels inside the four blocks whose 7x7 convolutions are factorised."""
 
@@ -91,7 +91,7 @@ class _InceptionV3(ConvNet):
         return self.side_by_side(self.row(x, channels, (1, 320)), *both, pooled)
 
     def row(self, x: str, channels: int, *layers: tuple[int | tuple[int, int], int]) -> str:
-        """Convolutions one after the other, each told by its kernel and its channels."""
+        """Consecutive convolutions, each given by its kernel and its channels."""
         for extent, width in layers:
             kernel = extent if isinstance(extent, tuple) else (extent, extent)
             x, channels = self.conv(x, channels, width, kernel=kernel), width

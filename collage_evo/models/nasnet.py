@@ -1,4 +1,4 @@
-"""NASNet-A, whose cells a search found, written operator by operator, as exporters write it at opset 18."""
+"""NASNet-A, whose cells come from a search, written operator by operator, as exporters write it at opset 18."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collage_evo.models.convnets import ConvNet
 
 _STEM = 32
 _MULTIPLE = 96
-"""Of the filters that come out at the end: 6 of a normal cell's 24 parts, of which the first stem has a quarter."""
+"""The number of final filters is a multiple of this: 6 of a normal cell's 24 parts, of which the first stem has a quarter."""
 _BRANCH_SCALE, _SQUEEZED_SCALE = 0.6, 0.8
-"""Of the last BatchNormalization of a separable convolution, and of one that begins a cell: so that a cell's sums are
-no larger than what it was given."""
+"""Scales of the last BatchNormalization of a separable convolution, and of one that begins a cell: so that a cell's
+sums are no larger than its inputs."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _NasNet(ConvNet):
     """
 
     def normal_cell(self, before: Feature, here: Feature, width: int) -> Feature:
-        """Keeps the size; six parts of ``width`` channels come out."""
+        """A normal cell: preserves the size; its output has six parts of ``width`` channels."""
         p, h = self.fitted(before, here, width), self.squeezed(here, width)
         parts = [
             p.name,
@@ -76,7 +76,7 @@ class _NasNet(ConvNet):
         return Feature(self.op("Concat", *parts, axis=1), len(parts) * width, here.size)
 
     def reduction_cell(self, before: Feature, here: Feature, width: int) -> Feature:
-        """Halves the size; four parts of ``width`` channels come out."""
+        """A reduction cell: halves the size; its output has four parts of ``width`` channels."""
         p, h = self.fitted(before, here, width), self.squeezed(here, width)
         size = _halved(here.size)
         first = self.op("Add", self.separable(h, width, 5, 2), self.separable(p, width, 7, 2))
@@ -89,7 +89,7 @@ class _NasNet(ConvNet):
         return Feature(self.op("Concat", *parts, axis=1), len(parts) * width, size)
 
     def fitted(self, before: Feature, here: Feature, width: int) -> Feature:
-        """``before`` with the size of ``here`` and ``width`` channels; at the very first cell as it is."""
+        """``before`` with the size of ``here`` and ``width`` channels; unchanged at the very first cell."""
         if before == here:
             return here
         return self.squeezed(before, width) if before.size == here.size else self.factorised(before, width)
@@ -100,7 +100,7 @@ class _NasNet(ConvNet):
         return Feature(y, width, x.size)
 
     def factorised(self, x: Feature, width: int) -> Feature:
-        """``x`` in half its size: every other element, and those one further down and right, side by side."""
+        """``x`` in half its size: every other element, and those one further down and right, concatenated."""
         y = self.op("Relu", x.name)
         shifted = self.op("Pad", y, self.ints(0, 0, 0, 0, 0, 0, 1, 1))
         shifted = self.op("Slice", shifted, self.ints(1, 1), self.ints(x.size + 1, x.size + 1), self.ints(2, 3))
@@ -112,7 +112,7 @@ class _NasNet(ConvNet):
         return Feature(y, width, _halved(x.size))
 
     def separable(self, x: Feature, width: int, extent: int, stride: int = 1) -> str:
-        """A separable convolution, twice: of each channel alone, then across channels; ``stride`` in the first."""
+        """A separable convolution, twice: within each channel, then across channels; ``stride`` in the first."""
         y, channels = x.name, x.channels
         for step, scale in ((stride, 1.0), (1, _BRANCH_SCALE)):
             y = self.filtered(

@@ -1,4 +1,4 @@
-"""A recommender of two towers, written operator by operator, as exporters write it at opset 18."""
+"""Two-tower recommender, written operator by operator, as exporters write it at opset 18."""
 
 from __future__ import annotations
 

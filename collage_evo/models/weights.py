@@ -1,7 +1,7 @@
-"""Seeded random weights at which activations neither vanish nor explode, so that a wrong result shows.
+"""Seeded random weights for which activations neither vanish nor explode, so that a wrong result shows.
 
-He, Zhang, Ren, Sun, "Delving Deep into Rectifiers" (ICCV 2015): a weight's variance is gain^2 / fan_in, with
-gain^2 = 2 where the layer's input was rectified (half of its second moment is gone) and 1 where it was not.
+He, Zhang, Ren, Sun, "Delving Deep into Rectifiers" (ICCV 2015): a weight's variance is gain^2 / fan_in, with gain^2 =
+2 where the layer's input was rectified (half of its second moment is gone) and 1 where it was not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The model-zoo graphs that the onnx package ships without weights: gives them with a seeded random fill."""
+"""Model-zoo graphs that the onnx package ships without weights, with a seeded random fill."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def fill_weights(model: onnx.ModelProto, seed: int) -> None:
 
 
 class _Uses:
-    """Who makes and who reads each tensor, and from that what a weight is for."""
+    """Producer and readers of each tensor, and from these the role of a weight."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._maker = {name: node for node in graph.node for name in node.output}
