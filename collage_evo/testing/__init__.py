@@ -1,4 +1,4 @@
-"""For authors of backends: the conformance suite, and tiny models.
+"""Conformance suite and tiny models for authors of backends.
 
 In a test file, for pytest (``pip install "collage-evo[testing]"``)::
 

@@ -1,4 +1,4 @@
-"""Memory of the caller's for one tensor, with guards around it: the host's, or a device's."""
+"""Guarded buffers of one tensor for a backend, in the host's memory or a device's."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from collage_evo.devices.device import Device
 from collage_evo.graph.ir import Tensor
 
 GUARD_BYTES = 256
-"""Memory on each side of a buffer that nobody may write."""
+"""Bytes on each side of a buffer that no backend may write."""
 UNWRITTEN = 77
 _GUARD = 0xA5
 
 
 class Buffer(ABC):
-    """One tensor's memory; ``seen`` is what the backend gets of it."""
+    """One tensor's memory; ``seen`` is the backend's view of it."""
 
     seen: Any
 
     @abstractmethod
     def write(self, value: np.ndarray) -> None:
-        """Put ``value`` there."""
+        """Write ``value`` into the buffer."""
 
     @abstractmethod
     def read(self) -> np.ndarray:
-        """What is there, as the caller's own."""
+        """Copy of the content."""
 
     @property
     @abstractmethod
     def guarded(self) -> bool:
-        """Whether the memory around it is as it was."""
+        """Whether the memory around it is unchanged."""
 
     def clear(self) -> None:
-        """Put there what nobody computes."""
+        """Fill it with a value that no model computes."""
         before = self.read()
         self.write(np.full_like(before, True if before.dtype == bool else UNWRITTEN))
 
@@ -45,8 +45,8 @@ class HostBuffer(Buffer):
 
     Args:
         tensor: its type.
-        aligned: whether it begins at a multiple of 64 bytes, or of its item size and of nothing more.
-        protected: whether the backend gets it write-protected.
+        aligned: whether it begins at a multiple of 64 bytes, or only of its item size.
+        protected: whether the backend receives it write-protected.
     """
 
     def __init__(self, tensor: Tensor, aligned: bool = True, protected: bool = False) -> None:
@@ -71,7 +71,7 @@ class HostBuffer(Buffer):
 
 
 class DeviceBuffer(Buffer):
-    """Memory of a device, aligned as a session gives it."""
+    """Memory of a device, aligned like a session's."""
 
     def __init__(self, tensor: Tensor, device: Device) -> None:
         self._device = device

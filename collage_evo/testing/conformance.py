@@ -1,4 +1,4 @@
-"""The conformance suite: takes a backend, gives a report of what it does as the contract says and what not."""
+"""Conformance suite: checks a backend against the contract, and returns a report."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from collage_evo.testing.process import CheckProcess
 from collage_evo.testing.rounding import rounding_error
 
 WHOLE = "whole case"
-"""Stands for the pattern of a piece that the search would make by merging neighbouring matches."""
+"""Name for the pattern of a piece that the search would make by merging neighbouring matches."""
 
 ROUNDOFFS = 4.0
-"""Relative error, in unit roundoffs or in what rounding the inputs brings, that a lower precision may have."""
+"""Relative error allowed in a lower precision, in unit roundoffs or in the effect of rounding the inputs."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried. The same effort tries the same cases each time, unless ``seconds`` run out."""
+    """Effort of the checks. The same effort tries the same cases each time, unless ``seconds`` run out."""
 
     cases: bool = True
     """Whether the fixed cases are run."""
     examples: int = 8
     """Random models of each family of operators."""
     per_pattern: int = 8
-    """Pieces of a case that are run beside the largest, so that every pattern is met so often."""
+    """Pieces of a case that run in addition to the largest, so that every pattern occurs so often."""
     count_threads: bool = True
-    """Whether it is looked how many threads work, which takes two more processes."""
+    """Whether the number of working threads is checked, which takes two more processes."""
     seconds: float = 600.0
-    """No new case is begun after that."""
+    """No new case begins after that."""
     timeout_s: float = 120.0
     threads: int = 2
     tolerance: float = 1e-4
@@ -77,8 +77,9 @@ def check_backend(
 
     Args:
         backend: an object of a class that another process can import.
-        models: cases of the author's own beside the fixed and the random ones: models as ``normalise`` gives.
-        effort: how much is tried.
+        models: the author's own cases in addition to the fixed and the random ones: models as ``normalise`` returns
+            them.
+        effort: the effort of the checks.
 
     Raises:
         UnavailableError: the backend cannot be used here, or hypothesis is not installed.
@@ -112,7 +113,7 @@ def check_backend(
 
 
 class Suite:
-    """The processes of one backend's checks, and what they have met so far. Use as a context manager."""
+    """The processes of one backend's checks, and the patterns that occurred so far. Use as a context manager."""
 
     def __init__(self, backend: Backend, effort: Effort) -> None:
         self.patterns = Counter({pattern.name: 0 for pattern in backend.patterns()})
@@ -122,7 +123,8 @@ class Suite:
         """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
-        # As in a search that measures several backends: a single library would let its threads spin after each piece.
+        # As in a search that measures several backends: with only one, a library would let its threads spin after
+        # each piece.
         environment = backend.environment(Target.here(CPU, effort.threads))
         self._main, self._other = (CheckProcess(backend, effort.timeout_s, environment) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
@@ -139,7 +141,7 @@ class Suite:
         self._folder.cleanup()
 
     def case(self, name: str, model: onnx.ModelProto) -> Iterator[Finding]:
-        """Check every piece of one model that is to be run, on every variant."""
+        """Check every selected piece of one model, on every variant."""
         if time.monotonic() > self._deadline:
             yield Finding("build", name, "declined", "not run: the time was used up")
             return
@@ -151,7 +153,7 @@ class Suite:
             variants = {
                 nodes: _tried(graph, nodes, self._here(self._backend.variants_of(graph, nodes))) for nodes in pieces
             }
-        except Exception as error:  # foreign code may raise anything: that is what is checked
+        except Exception as error:  # foreign code may raise anything: this is what the suite checks
             yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
             return
         if problem:
@@ -177,7 +179,7 @@ class Suite:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _pieces(self, graph: Graph, whole: Support) -> dict[NodeSet, str]:
-        """The whole case or else its largest matches, and some of each pattern that was met too seldom."""
+        """The whole case or else its largest matches, and some of each pattern that occurred too rarely."""
         supported, _ = supported_nodes(graph, self._backend)
         proposed = propose(graph, self._backend, supported).accepted
         chosen: dict[NodeSet, str] = {}
@@ -197,7 +199,7 @@ class Suite:
         return chosen
 
     def _piece(self, piece: Piece, built: dict[tuple[str, bytes], Path]) -> Iterator[Finding]:
-        """Check one piece. ``built``: folders by what was compiled in them; who loads the same files takes them."""
+        """Check one piece. ``built``: folders by their content's source; loads of the same files share them."""
         key = self._backend.builder(piece.variant).name, piece.model
         workdir, sound = built.pop(key, None) or self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
@@ -218,7 +220,7 @@ class Suite:
             yield Finding("build", f"variant {name}", "declined", why)
 
     def indices(self) -> Iterator[Finding]:
-        """Requests with indices that lead out, of each operator that is taken where a request brings them."""
+        """Check out-of-range indices, for each supported operator where a request contains them."""
         for name, case in index_cases().items():
             graph = build_graph(case.model)
             refused = (verdict for node in graph.nodes if not (verdict := self._backend.takes(graph, node)))
@@ -230,7 +232,7 @@ class Suite:
                 yield from self._main.do("indices", self._as_piece(name, case.model, variant), self._workdir())
 
     def unbuildable(self) -> Iterator[Finding]:
-        """Models that nobody can build."""
+        """Check models that no backend can build."""
         for variant in self._here(self._backend.variants)[:1]:
             target = Target.here(variant.device, self._effort.threads)
             for name, make in UNBUILDABLE.items():
@@ -238,9 +240,9 @@ class Suite:
                 yield from self._main.do("errors", piece, self._workdir())
 
     def thread_counts(self) -> Iterator[Finding]:
-        """The first heavy model that the backend takes, on one thread and on two, each in a fresh process.
+        """Check the first supported heavy model, on one thread and on two, each in a fresh process.
 
-        And whether others run meanwhile.
+        Also checks whether other Python threads run meanwhile.
         """
         for name, make in HEAVY.items():
             model = make()
@@ -253,7 +255,7 @@ class Suite:
             variant = variants[0]
             for threads in (1, 2):
                 piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
-                # Told nothing beforehand: the backend itself sees to the number, not the library's environment.
+                # Without any environment variable: the backend itself sets the number, not the library's environment.
                 with contextlib.closing(CheckProcess(self._backend, self._effort.timeout_s, {})) as fresh:
                     found = list(fresh.do("threads", piece, self._workdir()))
                 yield from found
@@ -281,10 +283,10 @@ class Suite:
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
     def _as_written(self, name: str, graph: Graph, variant: Variant, ranges: Ranges) -> Piece:
-        """The whole of ``graph`` as ``variant`` gets it, in int8 by ``ranges``.
+        """The whole of ``graph`` as ``variant`` receives it, in int8 by ``ranges``.
 
-        What the reference runs rounds as it has to: such results are held to a reference rounded alike. It runs no
-        heavy operators in smaller floating types.
+        The reference's own rounding may be needed: such results are compared with a reference that rounds alike. It
+        runs no heavy operators in smaller floating types.
         """
         built = self._backend.variant(variant.base)
         numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
@@ -313,13 +315,13 @@ def _why_not(backend: Backend, variant: Variant, threads: int) -> str:
 
 
 def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
-    """A lower precision is checked where there is arithmetic: the rest costs time."""
+    """Whether a lower precision is checked, which needs arithmetic in the piece: the rest costs time."""
     heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
     return [variant for variant in variants if heavy or variant.exact]
 
 
 def _ranges(graph: Graph, variants: Sequence[Variant]) -> Ranges:
-    """Ranges of random inputs, where one of ``variants`` has quantisers."""
+    """Ranges of random inputs, if one of ``variants`` has quantisers."""
     if all(variant.quantisers is None for variant in variants):
         return {}
     return calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])

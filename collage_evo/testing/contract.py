@@ -1,4 +1,4 @@
-"""What the contract asks of a backend before anything runs; models that nobody can build; models that take long."""
+"""Static checks of the contract; models that no backend can build; models that take long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collage_evo.testing.cases.case import weight
 
 
 def contract_problems(backend: Backend) -> Iterator[tuple[str, str]]:
-    """Each promise with what is wrong about it, or nothing."""
+    """Each promise of the contract with its violation, or an empty text."""
     probe = backend.probe()
     yield "name", "" if backend.name.isidentifier() else f"the name {backend.name!r} is no identifier"
     yield "probe", "" if probe.version else "an available backend gives its version"
@@ -29,7 +29,7 @@ def contract_problems(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def silent_refusal(backend: Backend, graph: Graph, whole: Support) -> str:
-    """A refusal whose reason is not one line; or nothing."""
+    """A refusal whose reason is not one line; or empty."""
     for verdict in (*(backend.takes(graph, node) for node in graph.nodes), whole):
         if not verdict and (not verdict.reason.strip() or len(verdict.reason.splitlines()) > 1):
             return f"refused, but not with one line: {verdict.reason!r}"

@@ -1,4 +1,4 @@
-"""Checks one piece on one backend, in this process: takes a model, yields a finding for each check.
+"""Checks of one piece on one backend, in this process: yields a finding for each.
 
 A native library may crash here, so it runs in a process that may die (see ``process.py``).
 """
@@ -32,24 +32,24 @@ from collage_evo.testing.finding import Finding, Status
 from collage_evo.testing.side_by_side import shared_time, together
 
 SAME = 1e-6
-"""Relative difference that repeated runs may have: threads may sum in another order."""
+"""Relative difference allowed between repeated runs: threads may sum in another order."""
 BUSY_SECONDS = 0.5
 _BUSY_WALL_SECONDS = 60.0
 _ENOUGH = 0.5
-"""The part of a call during which other Python threads can run, where it lets them."""
+"""Share of a call during which other Python threads can run, if it releases Python's lock."""
 _TURNS = 6
 """Runs of each of two instances at the same time."""
 _BUSY_SHARE = 0.1
-"""A thread that takes this part of the processor time has worked."""
+"""A thread that uses this share of the processor time has worked."""
 ADVICE = frozenset({"nonfinite"})
-"""Checks of a piece that tell what is wrong and do not fail it."""
+"""Checks of a piece that report a problem without failing it."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A model to build as one piece, and how.
+    """A model to build as one piece, and its variant.
 
-    ``plain``: what it was written from, where the reference does not run its precision.
+    ``plain``: the model it was written from, if the reference does not run its precision.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Piece:
     plain: bytes = b""
 
     def reference(self) -> Reference:
-        """What says which results are right."""
+        """The model whose reference outputs are correct."""
         return Reference(onnx.load_from_string(self.plain or self.model))
 
     def graph(self) -> Graph:
@@ -72,7 +72,7 @@ class Piece:
 
 
 class Instance:
-    """One load of a piece, bound to buffers of its own; ``aligned`` and ``protected`` are for those of the host."""
+    """One load of a piece, bound to buffers of its own; ``aligned`` and ``protected`` apply to those of the host."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Instance:
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def move(self) -> None:
-        """What is loaded is bound to aligned buffers, inputs protected; what it was bound to before is gone."""
+        """Bind the loaded piece to new aligned buffers, with protected inputs; the earlier buffers are gone."""
         ins, outs = self._tensors
         self.inputs = [self._buffer(tensor, True, True) for tensor in ins]
         self.outputs = [self._buffer(tensor, True, False) for tensor in outs]
@@ -126,26 +126,26 @@ class Instance:
             self._device.synchronise()
 
     def capture(self) -> bool:
-        """From now on replay what is captured of a call; False if it does not say that it can be.
+        """Replay a capture of the call from now on; False if the piece does not declare that it can be captured.
 
         Raises:
-            CaptureError: it says so, and it cannot.
+            CaptureError: it declares so, and it cannot.
         """
         if self._device is None or not self._executable.capturable:
             return False
-        self._captured = self._call  # it holds what the capture uses
+        self._captured = self._call  # it owns the objects that the capture uses
         self._call = self._device.capture(self._captured)
         return True
 
 
 Begin = Callable[[str], None]
-"""Told the name of each check before it begins, so that a crash can be laid to it."""
+"""Called with the name of each check before it begins, so that a crash can be attributed to it."""
 
 
 def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iterator[Finding]:
-    """Build, load and run ``piece``; what it left in ``workdir`` is there afterwards.
+    """Build, load and run ``piece``; its files stay in ``workdir``.
 
-    Where the reference cannot say what would be right, nothing is run, and that is the finding.
+    If the reference cannot compute the expected outputs, nothing is run, and that is the finding.
     """
     graph = piece.graph()
     feeds = [list(random_inputs(graph, seed).values()) for seed in (0, 1)]
@@ -154,7 +154,7 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
         reference = piece.reference()
         wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
         reason = _no_standard(wanted, graph)
-    except Exception as error:  # the models are made at random: the reference may refuse one in any way
+    except Exception as error:  # the models are random: the reference may refuse one in any way
         reason = f"the reference cannot run it: {one_line(error)}"
     yield Finding("reference", piece.name, "declined" if reason else "passed", reason)
     if reason:
@@ -173,7 +173,7 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
 
 
 def _no_standard(wanted: Sequence[Sequence[np.ndarray]], graph: Graph) -> str:
-    """Why what the reference gives for some inputs each is no standard to go by; empty if it is one."""
+    """Why the reference's outputs for some inputs each are no standard of comparison; empty if they are."""
     if not all(np.isfinite(value.astype(np.float64)).all() for values in wanted for value in values):
         return "the reference gives numbers that are not finite"
     if [value.shape for value in wanted[0]] != [graph.tensors[name].shape for name in graph.outputs]:
@@ -198,7 +198,7 @@ def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
 
 @dataclass(frozen=True)
 class _BuiltPiece:
-    """A piece that was built, inputs to run it on, and what it should give for each: as ``reference`` does."""
+    """A piece that was built, inputs to run it on, and the outputs of ``reference`` for each."""
 
     backend: Backend
     piece: Piece
@@ -212,17 +212,17 @@ class _BuiltPiece:
         return Instance(self.backend, self.workdir, self.piece, self.graph, aligned, protected)
 
     def wrong(self, instance: Instance, index: int) -> str:
-        """What is wrong with a run on the inputs ``index``."""
+        """The problem of a run on the inputs ``index``."""
         instance.feed(self.feeds[index])
         return self.off(instance.run(), index)
 
     def off(self, found: Sequence[np.ndarray], index: int) -> str:
-        """What is wrong with outputs for the inputs ``index``."""
+        """The problem of outputs for the inputs ``index``."""
         error = relative_error(list(found), list(self.wanted[index])).relative
         return "" if error < self.piece.tolerance else f"relative error {error:.2g}"
 
     def runs(self, begin: Begin) -> Iterator[tuple[str, str]]:
-        """Each check with what is wrong or nothing; the later ones take the earlier for granted."""
+        """Each check with its problem or an empty text; the later ones presuppose the earlier."""
         begin("numerics")
         one = self.instance()
         one.feed(self.feeds[0])
@@ -250,7 +250,7 @@ class _BuiltPiece:
         if two.on_host:
             begin("rebound")
             two.move()
-            problem = self.wrong(two, 0)  # other values than it was fed with where it was before
+            problem = self.wrong(two, 0)  # other values than those of its earlier run
             yield "rebound", f"bound to other buffers: {problem}" if problem else ""
             begin("together")
             yield "together", together([partial(self._often, each, at) for at, each in enumerate((one, two))])
@@ -272,7 +272,7 @@ class _BuiltPiece:
         return ""
 
     def _elsewhere(self, one: Instance) -> tuple[Instance, str]:
-        """Another instance beside ``one``, and what is wrong with it or with the guards of all that ran before.
+        """Another instance in addition to ``one``, and its problem or that of the guards of all that ran before.
 
         Its inputs are protected; the host's buffers begin at odd places.
         """
@@ -283,14 +283,14 @@ class _BuiltPiece:
         return two, "" if intact else "memory beside a buffer was written"
 
     def _often(self, instance: Instance, first: int) -> str:
-        """What is wrong with some runs, on the inputs in turn."""
+        """The problem of some runs, on the inputs in turn."""
         for run in range(first, first + _TURNS):
             if problem := self.wrong(instance, run % len(self.feeds)):
                 return f"beside another thread: {problem}"
         return ""
 
     def _replayed(self, instance: Instance) -> str:
-        """What is wrong with a capture of a piece that has run before, on inputs that it was not captured with."""
+        """The problem of a capture of a piece that has run before, on inputs that it was not captured with."""
         instance.feed(self.feeds[0])
         instance.run()
         try:
@@ -302,7 +302,7 @@ class _BuiltPiece:
         return f"a replay: {problem}" if problem else ""
 
     def _lost(self, instance: Instance) -> str:
-        """Which of NaN and infinity do not come out where they should."""
+        """Which of NaN and infinity are missing where the outputs should have them."""
         gone = []
         for kind, given in spoiled(dict(zip(self.graph.inputs, self.feeds[0], strict=True))).items():
             instance.feed(list(given.values()))
@@ -324,7 +324,7 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 
 def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
-    """Whether a model that nobody can build comes back as a BuildFailure."""
+    """Whether a model that no backend can build is returned as a BuildFailure."""
     built = piece.build(backend, workdir)
     if isinstance(built, Built):
         return Finding("errors", piece.name, "failed", "claims to have built a model that is not valid")
@@ -354,7 +354,8 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 
 def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
-    """Whether other Python threads run during a call of a heavy piece. Who keeps them from it is right, but alone."""
+    """Whether other Python threads run during a call of a heavy piece. A call that blocks them is correct, but runs
+    alone."""
     built = piece.build(backend, workdir)
     if isinstance(built, BuildFailure):
         return Finding("release", piece.name, "declined", built.reason)

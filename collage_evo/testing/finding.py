@@ -1,4 +1,4 @@
-"""What the conformance suite finds: one value for each check of each case."""
+"""Findings of the conformance suite: one value for each check of each case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECKS: Mapping[str, str] = {
     "threads": "no more threads work than the target allows",
     "release": "other Python threads run during a call; advice, as what holds Python's lock is right",
 }
-"""Name to what is checked."""
+"""Checks by name, with their descriptions."""
 
 Status = Literal["passed", "declined", "failed"]
 
@@ -57,5 +57,5 @@ class Report:
         return tuple(finding for finding in self.findings if finding.status == "failed")
 
     def count(self, check: str, status: Status) -> int:
-        """How many cases of ``check`` ended so."""
+        """Number of cases of ``check`` that ended so."""
         return sum(finding.check == check and finding.status == status for finding in self.findings)

@@ -1,6 +1,6 @@
-"""Random small models by hypothesis: takes what fills a builder, above all a family of operators, gives a strategy.
+"""Random small models by hypothesis: strategies made of families of operators.
 
-Every model is valid and gives finite numbers; shapes, dtypes and attributes vary, backends need not take them.
+Every model is valid and gives finite numbers; shapes, dtypes and attributes vary, backends need not support them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collage_evo.testing.cases.case import weight
 
 T = TypeVar("T")
 Family = Callable[["Draw"], Sequence[str] | str]
-"""Fills a builder and gives its outputs."""
+"""Fills a builder and returns its outputs."""
 
 UNARY = (
     *("Relu", "Sigmoid", "Tanh", "Erf", "HardSwish", "HardSigmoid", "Abs", "Neg", "Exp", "Softplus", "Softsign"),

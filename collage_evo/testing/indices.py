@@ -1,4 +1,4 @@
-"""Asks a backend for what lies outside of its tensors: takes a case with indices, gives what came of it.
+"""Checks of a backend with out-of-range indices.
 
 A native library may crash over it, so this runs in a process that may die (see ``process.py``).
 """
@@ -27,7 +27,8 @@ Feeds = Mapping[str, Any]
 
 
 def leads_out(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Finding:
-    """Whether the case of ``index_cases`` that ``piece`` is named after raises as ONNX Runtime, or gives the same."""
+    """Whether the case of ``index_cases`` that ``piece`` is named after raises as ONNX Runtime does, or returns the
+    same."""
     case = index_cases()[piece.name]
     graph = piece.graph()
     built = backend.build(graph.model, piece.target, backend.builder(piece.variant), workdir)
@@ -60,10 +61,10 @@ def _inside(feeds: Feeds, limits: Mapping[str, tuple[int, int]]) -> Feeds:
 
 
 def _made(run: Callable[[Any], list[Any]], feeds: Feeds) -> list[Any] | None:
-    """What a run gives; None where it raises."""
+    """The outputs of a run; None if it raises."""
     try:
         return run(feeds)
-    except Exception:  # each library raises what it likes
+    except Exception:  # each library raises its own types
         return None
 
 
@@ -80,7 +81,7 @@ def _problem(found: list[Any] | None, wanted: list[Any] | None, tolerance: float
 
 
 def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Callable[[Feeds], list[Any]]:
-    """A run of what was built; where shapes are open, on buffers of the library's own."""
+    """A run of the built piece; with open shapes, on buffers of the library's own."""
     ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
     if all(tensor.static for tensor in outs):
         instance = Instance(backend, workdir, piece, graph)

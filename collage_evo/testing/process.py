@@ -1,4 +1,4 @@
-"""Runs checks in a process that may crash or hang: takes tasks, gives findings, a death being one."""
+"""Processes for checks that may crash or hang: a death is a finding."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from collage_evo.testing.indices import leads_out
 
 _SLICE_S = 0.5
 _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
-"""Where a thread was, as faulthandler writes it."""
+"""Location of a thread in faulthandler's output."""
 _START_S = 120.0
-"""A process may take so long to read its modules, whatever a check may take: on a busy machine that is seconds."""
+"""Seconds for a process to import its modules, whatever the limit of a check: on a busy machine that takes long."""
 
 Task = Literal["examine", "reload", "errors", "threads", "release", "indices"]
 
@@ -34,10 +34,10 @@ class CheckProcess:
     """One process, started when first needed and again after it died.
 
     Args:
-        backend: what is checked; its class must be one that another process can import.
+        backend: the checked one; its class must be one that another process can import.
         timeout_s: a process silent for longer is killed.
-        environment: what its library is told beforehand, as a :meth:`Backend.environment` gives it; what the person
-            has set stays.
+        environment: variables set for its library, as returned by :meth:`Backend.environment`; the user's
+            own values stay.
     """
 
     def __init__(self, backend: Backend, timeout_s: float, environment: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class CheckProcess:
         """Where the process writes what its threads did when it crashed."""
 
     def do(self, task: Task, piece: Piece, workdir: Path) -> Iterator[Finding]:
-        """The findings of one task, each as it is made; a crash or a hang fails the check it fell into."""
+        """The findings of one task, each as it is made; a crash or a hang fails the check in which it happened."""
         connection = self._started()
         check = "build" if task == "examine" else task
         try:
@@ -69,7 +69,8 @@ class CheckProcess:
         yield Finding(check, piece.name, "failed", self._death(reason))
 
     def _answers(self, connection: Connection, timeout_s: float) -> bool:
-        """Whether something comes in time; in short waits, so that a machine put to sleep is no hang."""
+        """Whether a message arrives in time; in short waits, so that suspending the machine does not count as a
+        hang."""
         slices = max(1, round(timeout_s / _SLICE_S))
         return any(connection.poll(_SLICE_S) for _ in range(slices))
 
@@ -94,7 +95,7 @@ class CheckProcess:
             self._process = context.Process(target=_serve, args=given, daemon=True)
             self._process.start()
             theirs.close()
-            self._answers(self._connection, _START_S)  # or else the first check fails
+            self._answers(self._connection, _START_S)  # otherwise the first check fails
         return self._connection
 
     def _death(self, reason: str) -> str:
@@ -111,10 +112,10 @@ class CheckProcess:
 
 
 def where(stacks: str) -> str:
-    """In which line of Python a process crashed and in which its other threads were; those that wait are left out.
+    """The line of Python in which a process crashed and those of its other threads, without waiting ones.
 
     Args:
-        stacks: what faulthandler wrote, or nothing.
+        stacks: faulthandler's output, or empty.
     """
     found = [(who, f"{Path(file).name}:{line} {function}") for who, file, line, function in _FRAME.findall(stacks)]
     crashed = [place for who, place in found if who == "Current thread"] or ["a thread that runs no Python"]
@@ -127,7 +128,7 @@ def _serve(backend: Backend, connection: Connection, environment: Mapping[str, s
     faulthandler.enable(stacks.open("w"))
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
-    connection.send("")  # it is there, and at no check yet
+    connection.send("")  # it has started, and runs no check yet
     while True:
         try:
             task, piece, workdir = connection.recv()
@@ -142,7 +143,7 @@ def _serve(backend: Backend, connection: Connection, environment: Mapping[str, s
         try:
             for finding in _findings(task, backend, piece, Path(workdir), begin):
                 connection.send(finding)
-        except Exception as error:  # a backend may raise anything: that is what is checked
+        except Exception as error:  # a backend may raise anything: this is what the suite checks
             text = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
             connection.send(Finding(check[0], piece.name, "failed", text))
         connection.send(None)

@@ -1,4 +1,4 @@
-"""The conformance suite as a pytest class: its user supplies a backend, and gets one test a check."""
+"""Conformance suite as a pytest class: one test for each check of the backend that its user supplies."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class BackendConformance:
     @classmethod
     def backend(cls) -> Backend:
         """The backend to check."""
-        # Without this pytest would say only that there is no such fixture.
+        # Without this pytest would report only that there is no such fixture.
         raise NotImplementedError("define the fixture 'backend' in your subclass of BackendConformance")
 
     @pytest.fixture(scope="class")
     @classmethod
     def models(cls) -> Mapping[str, onnx.ModelProto]:
-        """Further cases by name; every pattern that the built-in ones do not hold needs one."""
+        """Further cases by name; every pattern that the built-in ones do not contain needs one."""
         return {}
 
     @pytest.fixture(scope="class")
     @classmethod
     def effort(cls) -> Effort:
-        """How much is tried."""
+        """Effort of the checks."""
         return Effort()
 
     @pytest.fixture(scope="class")
     @classmethod
     def report(cls, backend: Backend, models: Mapping[str, onnx.ModelProto], effort: Effort) -> Report:
-        """What one run of the suite found."""
+        """Result of one run of the suite."""
         return check_backend(backend, models, effort)
 
     @pytest.mark.parametrize("check", CHECKS)

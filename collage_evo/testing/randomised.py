@@ -1,4 +1,4 @@
-"""Runs cases that hypothesis makes up: takes what checks a model, gives findings, the smallest one of a failure."""
+"""Random cases by hypothesis, with the smallest model of each failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_evo.testing.generated import FAMILIES, models
 
 Check = Callable[[str, onnx.ModelProto], Iterable[Finding]]
 _SHRINKS = 40
-"""Models that are tried to make a failing one smaller."""
+"""Models that are tried to shrink a failing one."""
 
 
 class _FailedError(Exception):
@@ -22,9 +22,9 @@ class _FailedError(Exception):
 
 
 def random_findings(check: Check, examples: int) -> list[Finding]:
-    """``examples`` models of every family, the same each time.
+    """Findings on ``examples`` models of every family, the same each time.
 
-    A family ends at its first failure, which is made smaller; only the smallest model's findings are kept.
+    A family ends at its first failure, which is shrunk; only the smallest model's findings are reported.
     """
     return [finding for family in FAMILIES if examples for finding in _family(check, family, examples)]
 

@@ -1,4 +1,4 @@
-"""How much a lower precision may change a model: takes a model and an arithmetic, gives a relative error."""
+"""Sensitivity of a model to a lower precision: a relative error for an arithmetic."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TYPES: Mapping[Arithmetic, np.dtype] = {
 
 
 def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
-    """The relative error (2-norm) of the outputs once the inputs and constants of ``model`` are rounded.
+    """The relative error (2-norm) of the outputs after rounding the inputs and constants of ``model``.
 
-    What multiplies errors by so much, such as attention with large logits, may do so inside a library as well.
-    Infinite where nothing is left to compare; 0 for an arithmetic that no numbers are kept in.
+    Operators that multiply errors so much, such as attention with large logits, may do so inside a library as well.
+    Infinite if nothing is left to compare; 0 for an arithmetic that stores no numbers.
     """
     if arithmetic not in _TYPES:
         return 0.0
@@ -41,7 +41,7 @@ def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
         exact = plain(Reference(model).run(feeds))
         found = plain(Reference(rounded).run({name: _rounded(value, arithmetic) for name, value in feeds.items()}))
     except InputError:
-        return 0.0  # the reference cannot say: the piece is not run
+        return 0.0  # the reference cannot decide: the piece is not run
     error = relative_error(found, exact).relative
     return error if error == error else math.inf
 

@@ -1,4 +1,4 @@
-"""What threads of one process see of each other: takes calls, gives what is wrong where they run at one time."""
+"""Checks of calls on several threads of one process at the same time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 _LONG_S = 3600.0
-"""Switch interval in which Python takes its lock from nobody."""
+"""Switch interval in which Python's lock is never taken from a thread."""
 
 
 def together(runs: Sequence[Callable[[], str]]) -> str:
-    """What is wrong where ``runs`` are done at the same time, each by a thread of its own; empty if nothing is.
+    """The problem of running ``runs`` at the same time, each on a thread of its own; empty if there is none.
 
-    Each says itself what is wrong, and may raise.
+    Each returns its own problem, and may raise.
     """
     problems = [""] * len(runs)
     start = threading.Barrier(len(runs))
@@ -24,7 +24,7 @@ def together(runs: Sequence[Callable[[], str]]) -> str:
         start.wait()
         try:
             problems[place] = runs[place]()
-        except Exception as error:  # foreign code may raise anything: that is what is checked
+        except Exception as error:  # foreign code may raise anything: this is what the suite checks
             problems[place] = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
 
     threads = [threading.Thread(target=do, args=(place,)) for place in range(len(runs))]
@@ -41,10 +41,11 @@ def shared_time(
     enough: float = 0.5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """The largest part of a call during which another Python thread could run, of ``most_calls`` or until ``enough``.
+    """The largest share of a call during which another Python thread could run, of ``most_calls`` or until
+    ``enough``.
 
-    The other thread notes the time over and over. It gets Python's lock only where the call lets go of it, since
-    meanwhile the interpreter itself takes it from nobody.
+    The other thread reads the time repeatedly. It gets Python's lock only while the call releases it, since meanwhile
+    the interpreter itself takes it from no thread.
     """
     best = 0.0
     noted: list[float] = []
@@ -55,12 +56,12 @@ def shared_time(
         while go.acquire() and not stopped:
             while at_work:
                 noted.append(clock())
-                time.sleep(0)  # lets go of the lock, too
+                time.sleep(0)  # releases the lock, too
             over.release()
 
     other = threading.Thread(target=note, daemon=True)
     with _lock_held():
-        other.start()  # in here: a wait for the lock keeps to the interval it began with
+        other.start()  # started here: a wait for the lock uses the interval it began with
         try:
             for _ in range(most_calls):
                 noted.clear()
@@ -76,7 +77,7 @@ def shared_time(
                     best = max(best, (inside[-1] - inside[0]) / (end - begin))
                 if best >= enough:
                     break
-        finally:  # also where the call raises, for this thread would take time and memory for good
+        finally:  # also if the call raises, because this thread would use time and memory for good
             at_work, stopped = False, True
             go.release()
             other.join()

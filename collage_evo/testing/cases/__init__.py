@@ -1,4 +1,4 @@
-"""Small models that a backend, if it takes them, must compute right: single operators and short regions."""
+"""Small models that a backend, if it supports them, must compute correctly: single operators and short regions."""
 
 from collage_evo.testing.cases import heavy, light, regions, volumes
 from collage_evo.testing.cases.case import CASES

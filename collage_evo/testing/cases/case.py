@@ -1,4 +1,4 @@
-"""Registers cases: functions that fill a builder, kept by name; and what most of them begin with."""
+"""Registry of cases: functions that fill a builder, by name, and helpers that most of them begin with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnx
 from collage_evo.models.builder import Builder
 
 CASES: dict[str, Callable[[], onnx.ModelProto]] = {}
-"""Name to the function that makes the model."""
+"""Maps a name to the function that makes the model."""
 
 Make = Callable[[Builder], Sequence[str] | str]
 
@@ -46,9 +46,9 @@ def weight(*shape: int, low: float = -1.0) -> np.ndarray:
 
 
 class BehindConv(Builder):
-    """Puts a convolution between each image input and what reads it.
+    """Puts a convolution between each image input and its reader.
 
-    A converter that has to guess which axis is the batch knows it then; without one it may guess otherwise.
+    A converter that has to guess the batch axis knows it then; without one it may guess differently.
     """
 
 
@@ -74,11 +74,11 @@ class Given:
 
 
 Input = Given | np.ndarray | np.generic | str
-"""What the model is given, a constant, or "" for none."""
+"""Value of the input: the model's, a constant, or "" for none."""
 
 
 def one(name: str, op_type: str, *inputs: Input, behind_conv: bool = False, **attributes: Any) -> None:
-    """Register one operator alone; with ``behind_conv`` a second time, as by :func:`also_behind_conv`."""
+    """Register a single operator; with ``behind_conv`` a second time, as by :func:`also_behind_conv`."""
 
     def make(b: Builder) -> str:
         return b.op(op_type, *(_tensor(b, given) for given in inputs), **attributes)

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products, each alone."""
+"""Cases of single convolutions and matrix products."""
 
 from __future__ import annotations
 

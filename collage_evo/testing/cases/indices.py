@@ -1,4 +1,4 @@
-"""Operators with inputs that are indices, lengths, axes, shapes or places: each with a request that brings them."""
+"""Cases of operators with inputs that are indices, lengths, axes, shapes or places, each with a request for these."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _INDICES = (*range(-8, 9), -100, 100, 10**6, -(2**31), 2**31 - 1, 2**31, 2**32, 
 _FLOATS = (np.nan, np.inf, -np.inf, -1.0, 1.5, 7.0, 100.0, 1e6, -1e6, 1e10, 1e30, -1e30, 3e38)
 _SIZES = (-100, -2, -1, 0, 1, 2, 7, 100)
 _SIZED = frozenset({"Tile", "Expand", "Pad", "Reshape", "Range", "ConstantOfShape"})
-"""Operators that make tensors as large as they are told: of greater sizes there is no memory."""
+"""Operators whose outputs are as large as an input demands: greater sizes do not fit in memory."""
 _TYPES = {"int64": TensorProto.INT64, "int32": TensorProto.INT32, "float32": TensorProto.FLOAT}
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """A model with one operator that reads or writes where its input ``i`` says, and a right value of that input."""
+    """A model with one operator that reads or writes at the places in its input ``i``, and a valid value of that
+    input."""
 
     operator: str
     model: onnx.ModelProto
@@ -41,7 +42,7 @@ class Indexed:
 
 
 def index_cases() -> dict[str, Indexed]:
-    """All of them by name."""
+    """All cases, by name."""
     made = (make(name) for name, make in _MAKERS.items())
     return dict(zip(_MAKERS, made, strict=True))
 
@@ -72,7 +73,7 @@ def _given(b: Builder, place: int, given: tuple[int, ...] | np.ndarray | str, ri
 
 
 def _behind(operator: str, **attributes: Any) -> Callable[[str], Indexed]:
-    """A Gather at what another operator makes of the request."""
+    """A Gather with indices that another operator computes from the request."""
 
     def make(name: str) -> Indexed:
         b = Builder(name)

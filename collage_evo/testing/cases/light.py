@@ -1,4 +1,4 @@
-"""Pools, elementwise operators, normalisations and changes of shape, each alone."""
+"""Cases of single pools, elementwise operators, normalisations and changes of shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short regions: blocks of known networks, and wirings that have tripped converters."""
+"""Cases of short regions: blocks of known networks, and wirings that have broken converters."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def relu_first(b: Builder) -> str:
 @also_behind_conv
 @case
 def relu_first_and_output(b: Builder) -> str:
-    """The input is read again after an operator that likes to work in place has had it."""
+    """The input is read again after an operator that may have worked in place on it."""
     x = image(b)
     return b.op("Add", conv(b, b.op("Relu", x), (8, 8, 3, 3), pads=[1, 1, 1, 1]), x)
 
@@ -172,7 +172,7 @@ def attention_with_a_constant_mask(b: Builder) -> str:
 
 @case
 def attention_with_an_expanded_mask(b: Builder) -> str:
-    """One row that comes from outside, expanded to all: libraries may look through that."""
+    """One row from outside, expanded to all: libraries may look through that."""
     return _attention(b, b.op("Expand", b.input("mask", (1, 1, 1, 9)), b.ints(1, 4, 9, 9)))
 
 

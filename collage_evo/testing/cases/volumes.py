@@ -1,4 +1,4 @@
-"""Small models on five axes, [1, C, D, H, W]: three-dimensional convolutions and what may follow them."""
+"""Cases on five axes, [1, C, D, H, W]: three-dimensional convolutions and operators that may follow them."""
 
 from __future__ import annotations
 

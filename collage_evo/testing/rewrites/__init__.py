@@ -1,1 +1,1 @@
-"""Checks of rewrites against what they replace, by ONNX Runtime alone, and random graphs to check them on."""
+"""Checks of rewrites against the operators they replace, by ONNX Runtime, and random graphs for these checks."""

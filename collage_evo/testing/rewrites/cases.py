@@ -1,4 +1,4 @@
-"""Random models by hypothesis for each rewrite of the catalogue: takes its name, gives a strategy of models.
+"""Random models by hypothesis for each rewrite of the catalogue.
 
 Every model has a place where the rewrite applies, with shapes and attributes that vary, and operators around it.
 """
@@ -67,7 +67,7 @@ CASES: dict[str, Family] = {
     "turned-factors": others.turned_factors,
     "unrolled-steps": others.unrolled_steps,
 }
-"""By the name of the rewrite."""
+"""Strategies by the name of the rewrite."""
 
 
 def rewritable_models(rewrite: str) -> st.SearchStrategy[onnx.ModelProto]:

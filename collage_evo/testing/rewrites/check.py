@@ -1,4 +1,4 @@
-"""Takes a rewrite and a model, tells what is wrong with the rewrite there."""
+"""Check of a rewrite on a model: reports its problems."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from collage_evo.rewrites.write import rewriting_key, write_rewrites
 ROUNDING = 2e-5
 """Largest relative error (2-norm) of an exact rewrite: sums in another order."""
 INEXACT = 1e-3
-"""The same of one that is not exact."""
+"""The same for one that is not exact."""
 
 
 def rewrite_problems(rewrite: Rewrite, model: onnx.ModelProto, seed: int = 0) -> Iterator[str]:
-    """What is wrong: each site alone, inside the whole model, and all sites that are disjoint at once.
+    """Problems of ``rewrite``: at each site by itself, inside the whole model, and at all disjoint sites at once.
 
     Args:
         rewrite: one of the catalogue.

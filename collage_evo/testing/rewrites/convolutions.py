@@ -1,6 +1,6 @@
-"""Random graphs with convolutions that a rewrite may take, by hypothesis.
+"""Random graphs with convolutions that a rewrite may match, by hypothesis.
 
-Shapes and attributes vary beyond what the rewrites take, so that what they should decline comes up as well; sizes are
+Shapes and attributes vary beyond those that the rewrites accept, so that cases to decline occur as well; sizes are
 odd as often as even.
 """
 

@@ -1,4 +1,4 @@
-"""Random graphs of pools, recurrences and lighter operators that a rewrite may take, by hypothesis."""
+"""Random graphs of pools, recurrences and lighter operators that a rewrite may match, by hypothesis."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def tabled_indices(d: Draw) -> list[str]:
 
 
 def convolved_rows(d: Draw) -> list[str]:
-    """Rows times weights, and operators behind them of which some go with the numbers of a row and some do not."""
+    """Rows times weights, and operators behind them of which some apply to the numbers of a row and some do not."""
     before = d.among((19,), (2, 9), (1, 17), (17, 1), (2, 3, 3), (1, 4, 5), (1, 2, 2, 5))
     width, made, gemm = d.between(1, 5), d.between(1, 4), len(before) == 1 and d.yes()
     x = d.b.input("x", (*before, width))
@@ -104,7 +104,8 @@ def convolved_rows(d: Draw) -> list[str]:
 
 
 def joined_products(d: Draw) -> list[str]:
-    """An unrolled recurrence: products of each step's row by the same weights, and of what was before by others."""
+    """An unrolled recurrence: products of each step's row by the same weights, and of the previous state by
+    others."""
     steps, width, made, gemm = d.between(2, 4), d.between(1, 5), d.between(1, 4), d.yes()
     x, before = d.b.input("x", (steps, d.between(1, 2), width)), ""
     own, inner = weights(d, width, made), weights(d, made, made)
@@ -150,7 +151,7 @@ def interleaved_parts(d: Draw) -> list[str]:
 
 
 def unrolled_steps(d: Draw) -> list[str]:
-    """A recurrence whose weights, first states and outputs vary, and with them what may be left out of it."""
+    """A recurrence whose weights, first states and outputs vary, and with them its optional inputs."""
     op_type, gates = d.among(("GRU", 3), ("LSTM", 4), ("RNN", 1))
     direction, states = d.among("forward", "reverse", "bidirectional"), 2 if op_type == "LSTM" else 1
     count, batch, width, size = 1 + (direction == "bidirectional"), d.between(1, 3), d.between(1, 5), d.between(1, 5)

@@ -1,4 +1,4 @@
-"""What random graphs for rewrites are made of: takes what is drawn, gives the names of tensors."""
+"""Parts of random graphs for rewrites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.testing.generated import Draw
 
 
 def weights(d: Draw, *shape: int) -> str:
-    """Random constants, others each time: equal ones would hide that two were exchanged."""
+    """Random constants, different each time: equal ones would hide that two were exchanged."""
     numbers = np.random.default_rng(d.between(0, 2**31)).standard_normal(shape)
     return d.b.const((numbers / math.sqrt(math.prod(shape[1:]))).astype(np.float32))
 
@@ -33,7 +33,7 @@ def image(d: Draw, channels: int, axes: int = 2, least: int = 3) -> str:
 
 
 def ends(d: Draw, made: Sequence[str]) -> list[str]:
-    """What leaves: ``made``, or more operators behind it."""
+    """The outputs: ``made``, or more operators behind it."""
     kind = d.among("as made", "activated", "read twice")
     if kind == "as made":
         return list(made)
