@@ -14,12 +14,12 @@ __version__ = "0.1.0"
 __all__ = ["Result", "__version__", "load", "optimize"]
 _OF_THE_SEARCH = ("Result", "optimize")
 
-# ONNX Runtime, from 1.29 on, reports over the network what it loads, from threads of its own that run beside whatever
-# is measured. It asks for this when it is first imported; what the person has set stays.
+# ONNX Runtime, from 1.29 on, reports over the network what it loads, from threads of its own that run during
+# measurements. It reads this variable when it is first imported; the user's own value stays.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if os.environ.get("COLLAGE_EVO_PROCESSOR"):
-    # Libraries ask for the processor's instructions while they are imported.
+    # Libraries read the processor's instructions while they are imported.
     from collage_evo.target.held import hold
 
     hold()
@@ -28,8 +28,8 @@ if os.environ.get("COLLAGE_EVO_PROCESSOR"):
 def load(path: str | Path, strict: bool = False) -> Session:
     """Open an artifact (a ``.collage`` directory), or a run's answer, for inference.
 
-    See :class:`collage_evo.runtime.session.Session`. Where this processor's instructions differ from those of the one
-    that it was made on, a warning of the class :class:`collage_evo.errors.OtherProcessor` says so; with ``strict``
+    See :class:`collage_evo.runtime.session.Session`. If this processor's instructions differ from those of the one
+    that it was made on, the call warns with the class :class:`collage_evo.errors.OtherProcessor`; with ``strict``
     that is an error.
     """
     from collage_evo.errors import InputError
@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """What only the search needs is imported when it is asked for: where an artifact only runs, it is not there."""
+    """Import what only the search needs on first access: an installation that only runs artifacts lacks it."""
     if name not in _OF_THE_SEARCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -4,7 +4,7 @@ import sys
 
 
 def run() -> None:
-    """The command line, or a line that says what to install: running an artifact needs less than making one."""
+    """Run the command line, or print what to install: running an artifact needs fewer packages than making one."""
     try:
         from collage_evo.cli import main
     except ModuleNotFoundError as error:

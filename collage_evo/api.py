@@ -1,4 +1,4 @@
-"""The Python interface: ``optimize`` and its result, with a session, an artifact and a report."""
+"""Python interface: ``optimize`` and its result, with a session, an artifact and a report."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ from collage_evo.runtime.session import Session
 
 @dataclass(frozen=True)
 class Result:
-    """What :func:`optimize` found.
+    """Result of :func:`optimize`.
 
-    A temporary run directory is removed with the last reference to its result; ``save`` keeps the artifact.
+    A temporary run directory is removed with the last reference to its result; ``save`` copies the artifact.
     """
 
     directory: Path
     """The run directory."""
     profiles: tuple[Finished, ...]
-    """What was found for each profile of input shapes; only one unless several were asked for."""
+    """The result for each profile of input shapes; only one unless several were requested."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def report(self) -> Report:
-        """What ``result.json`` says; of the first profile, where there are several."""
+        """The content of ``result.json``; of the first profile, if there are several."""
         return self.profiles[0].result
 
     @property
@@ -68,7 +68,7 @@ class Result:
 
     @cached_property
     def session(self) -> Session:
-        """The artifact, loaded when first asked for."""
+        """The artifact, loaded on first access."""
         return load_artifact(self.artifact)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -80,15 +80,16 @@ class Result:
         return target
 
     def export(self, path: str | os.PathLike[str]) -> Exported:
-        """Write the answer to the folder ``path``, which may not exist yet, as files that its libraries load alone.
+        """Write the answer to the folder ``path``, which may not exist yet, as files that its libraries load without
+        this package.
 
         Raises:
-            InputError: ``path`` is there, or a part of the answer has no such form.
+            InputError: ``path`` exists, or a part of the answer has no such form.
         """
         return export_plain(self.directory, Path(path))
 
     def table(self, width: int = 80) -> str:
-        """All tables of what was measured and of the answer as text, ``width`` characters wide."""
+        """All tables of measurements and of the answer as text, ``width`` characters wide."""
         console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False)
         with console.capture() as text:
             print_profiles(self.profiles, console)
@@ -132,31 +133,31 @@ def optimize(
         model: path of an ONNX file, ``builtin:NAME``, the file's bytes or a ``ModelProto``.
         inputs: an array for each input, or several such mappings: used in place of random ones, and their shapes
             fix dynamic dimensions. With a ``metric``, arrays that are no inputs are labels.
-        data: the same as a file, a folder or ``file.py:function``, as the key ``data.source`` says.
+        data: the same as a file, a folder or ``file.py:function``, in the format of the key ``data.source``.
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
             the answer is to be fast for; or ``auto``: the smallest that run.
-        effort: how much a run may take in all: ``quick``, ``normal`` or ``thorough``; see :mod:`collage_evo.effort`.
-        threads: threads that a placement may use; 1 unless the configuration says more.
+        effort: the effort of a run: ``quick``, ``normal`` or ``thorough``; see :mod:`collage_evo.effort`.
+        threads: threads that a placement may use; 1 unless the configuration sets more.
         seconds: time for the genetic search, which is not all that a run takes.
         budget: largest error of the answer: relative (2-norm) of any output; with ``metric`` its largest drop, as
-            0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
-        metric: what is meant by wrong, as the key ``accuracy.metric`` says: ``agreement``, ``top1`` and so on, or a
-            function of outputs and items, which other processes load again from the file that defines it.
-        precision: ``"exact"`` is the same as that budget; ``"mixed"`` says that lower precisions may take part.
-        like: directory of a run of the same model with other weights, or nearly the same: its answer and front are
-            what is measured, so that this run takes seconds.
+            0.01, or as ``"1%"`` of the model's score in float32. ``"exact"``: float32 only.
+        metric: the error measure, in the format of the key ``accuracy.metric``: ``agreement``, ``top1`` and so on, or
+            a function of outputs and items, which other processes load again from the file that defines it.
+        precision: ``"exact"`` is the same as that budget; ``"mixed"`` allows lower precisions.
+        like: directory of a run of the same model with other weights, or nearly the same: this run measures only its
+            answer and front, and takes seconds.
         backends: which take part; every usable one by default.
-        out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
-        config: anything else that may be configured: keys, nested as in YAML or dotted as in
-            ``{"search.seconds": 60}``, a YAML file, or a ``Config``. The arguments above come before it.
-        progress: called with the stage's name, how much of it is done, how much there is (None: not known) and a
-            note, a few times a second at most; where it takes them also with ``fraction``, the share of all the work
-            that is done, and ``seconds_left``. By default a bar on a terminal, and lines on standard error elsewhere.
-        resume: go on with the run that is in ``out``, with what it was given when it began.
+        out: the run directory, with the report and the files for ``resume``; a temporary one by default.
+        config: all other settings: keys, nested as in YAML or dotted as in
+            ``{"search.seconds": 60}``, a YAML file, or a ``Config``. The arguments above take precedence.
+        progress: called with the stage's name, its finished and its total work (None: not known) and a note, a few
+            times a second at most; if it accepts them also with ``fraction``, the share of all the work that is done,
+            and ``seconds_left``. By default a bar on a terminal, and lines on standard error elsewhere.
+        resume: continue the run that is in ``out``, with its own settings.
         overwrite: delete the run that is in ``out``.
 
     Raises:
-        CollageError: bad input or configuration, or a backend that is not there; one line says what to do.
+        CollageError: bad input or configuration, or a missing backend; one line explains what to do.
     """
     if file := file_being_imported():
         raise InputError(

@@ -1,4 +1,4 @@
-"""Fields of frozen records that a person may set: each has a default, a range, and a description of what it does."""
+"""Bounded fields of frozen records that a user may set: each has a default, a range, and a description."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""The one codec: a typed record as JSON, and JSON as the record again, every value of the type that it should be.
+"""Codec between typed records and JSON, with every value checked against its type.
 
 A record is a dataclass or a named tuple. Its fields are texts, numbers, enumerations, paths, other records, and
-tuples, lists, sets and mappings of these, as their annotations say; ``Any`` stays what it is. In JSON
+tuples, lists, sets and mappings of these, as annotated; ``Any`` stays unchanged. In JSON
 
 - a dataclass is an object, a named tuple a list;
 - one of several records (``Job = BuildJob | CostJob``) names its class under ``kind``;
 - a set is a sorted list; numbers may be infinite or NaN;
 - a type that is annotated with :class:`As` is text.
 
-Keys that a class does not know are passed over, as are values of a list beyond its last field, so that files of newer
-versions can be read; what JSON does not have takes its default. A misspelt key would be passed over too, but nobody
-writes these files by hand: what people write is YAML, in which an unknown key is refused (``config.py``).
+Unknown keys of a class are ignored, as are values of a list beyond its last field, so that files of newer versions
+can be read; missing values take their default. A misspelt key would be ignored too, but no one writes these files by
+hand: users write YAML, in which an unknown key is refused (``config.py``).
 
-Why neither pydantic nor msgspec: a measuring process and a server of artifacts import this too. That takes 4 ms of
+Why neither pydantic nor msgspec: a worker process and a server of artifacts import this too. That takes 4 ms of
 processor time, msgspec 25, pydantic 110; neither has node sets in hexadecimal or several records without more code,
 and msgspec refuses infinity and would be one more package to install. 1000 measured placements of 300 operators are
 written in 0.16 s (in 1.0 by ``dataclasses.asdict``) and read in 0.17 (in 0.11 by code for each record).
@@ -33,26 +33,26 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 T = TypeVar("T")
 KIND = "kind"
 _LIST_LIKE: Mapping[Any, Callable[[Any], Any]] = {tuple: tuple, Sequence: tuple, list: list, frozenset: frozenset}
-"""What each container is read as."""
+"""The type as which each container is read."""
 
 
 @dataclass(frozen=True)
 class As:
-    """Marks a type, as in ``Annotated[int, As(hex, from_hex)]``, that JSON has as text."""
+    """Marks a type, as in ``Annotated[int, As(hex, from_hex)]``, that is text in JSON."""
 
     write: Callable[[Any], str]
     read: Callable[[str], Any]
 
 
 class _Form(NamedTuple):
-    """How values of one type become JSON's, and come back."""
+    """Conversion of one type's values to JSON's, and back."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
 
 def to_plain(value: Any, kind: Any = None) -> Any:
-    """``value`` as JSON's own values; ``kind`` is its type where it is no record, or one of several."""
+    """``value`` as JSON's own values; ``kind`` is its type if it is no record, or one of several."""
     return _free(value) if kind is None else _form(kind).write(value)
 
 
@@ -62,10 +62,10 @@ def to_json(value: Any, kind: Any = None, indent: int | None = None) -> str:
 
 
 def from_plain(data: Any, kind: type[T]) -> T:
-    """The value of type ``kind`` that :func:`to_plain` gave as ``data``.
+    """The value of type ``kind`` from the ``data`` of :func:`to_plain`.
 
     Raises:
-        ValueError: it is none; says which part, and why.
+        ValueError: it is none; the message names the part, and the reason.
     """
     return cast(T, _form(cast(Any, kind)).read(data))
 
@@ -75,7 +75,7 @@ def from_json(text: str | bytes, kind: type[T]) -> T: ...
 @overload
 def from_json(text: str | bytes, kind: UnionType) -> Any: ...
 def from_json(text: str | bytes, kind: Any) -> Any:
-    """The value that :func:`to_json` wrote; raises as :func:`from_plain`."""
+    """The value from the text of :func:`to_json`; raises as :func:`from_plain`."""
     return _form(kind).read(json.loads(text))
 
 
@@ -195,7 +195,7 @@ def _mapping(read_key: Callable[[Any], Any], item: _Form) -> _Form:
 
 
 def _free(value: Any) -> Any:
-    """JSON's values for what no annotation describes."""
+    """JSON's values for types without an annotation."""
     if is_dataclass(value) and not isinstance(value, type):
         return _form(type(value)).write(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in one line that names the key and the nearest one that there is."""
+"""Messages for configuration errors: one line that names the key and the nearest one that exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first thing that is wrong with values for ``model``, and what to write instead, in one line."""
+    """The first error in values for ``model``, and what to write instead, in one line."""
     first = error.errors()[0]
     place = [str(part) for part in first["loc"]]
     where = ".".join(place)

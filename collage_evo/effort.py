@@ -1,6 +1,6 @@
-"""``quick``, ``normal`` or ``thorough``: how much a run may take, as values for keys.
+"""Efforts of a run, ``quick``, ``normal`` or ``thorough``, as values for keys.
 
-A key that a person gives as well stays as they gave it.
+A key that the user sets as well has the user's value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collage_evo.yaml_values import default_key
 
 Effort = Literal["quick", "normal", "thorough"]
 EFFORT = "effort"
-"""The key of the configuration that holds the word."""
+"""The key of the configuration for the effort."""
 
 QUICK: Mapping[str, Any] = {
     "backends.seconds": 6.0,
@@ -28,8 +28,8 @@ QUICK: Mapping[str, Any] = {
     "final.seconds": 5.0,
     "final.speeds": "searched",
 }
-"""Libraries that run most models, mixed where costs and a few measured placements say that it pays. Libraries that
-are slow to compile, rewrites, and most of the search are left out, and all intervals are wider."""
+"""Libraries that run most models, mixed where costs and a few measured placements show that it pays. It excludes
+libraries that are slow to compile, rewrites, and most of the search, and all intervals are wider."""
 NORMAL: Mapping[str, Any] = {}
 """The defaults of the keys."""
 THOROUGH: Mapping[str, Any] = {
@@ -40,13 +40,13 @@ THOROUGH: Mapping[str, Any] = {
     "final.candidates": 5,
     "final.seconds": 90.0,
 }
-"""Libraries that are slow to compile take part whatever they take. More placements are measured, on costs that are
-measured and not estimated, and more of them race for longer."""
+"""Libraries that are slow to compile take part however long they take. More placements are measured, with measured
+instead of estimated costs, and more of them race for longer."""
 EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 
 
 def with_effort(values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` of a configuration, nested by section, and what its effort says of keys that it does not give."""
+    """``values`` of a configuration, nested by section, completed with its effort's values for missing keys."""
     word = values.get(EFFORT)
     for key, value in (EFFORTS.get(word, {}) if isinstance(word, str) else {}).items():
         default_key(values, key, value)

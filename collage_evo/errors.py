@@ -1,4 +1,4 @@
-"""Every error a person can cause or mend. The message is one line and says what to do."""
+"""Errors that a user can cause or fix. The message is one line and explains what to do."""
 
 import contextlib
 import errno
@@ -15,11 +15,11 @@ _MENDS = {
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), _IN_THE_WAY),
 }
 OF_THE_MACHINE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE))
-"""Errors of the operating system that meet whatever is tried next, too."""
+"""Errors of the operating system that would affect the next attempt, too."""
 
 
 class CollageError(Exception):
-    """Base of all errors raised on purpose; ``exit_code`` is what the command line ends with."""
+    """Base of all errors raised on purpose; ``exit_code`` is the command line's."""
 
     exit_code = 2
 
@@ -29,11 +29,11 @@ class InputError(CollageError):
 
 
 class DamagedFile(InputError):
-    """A file that cannot be read, or that does not hold what it should."""
+    """A file that cannot be read, or whose content is something else."""
 
 
 class NotSearchable(InputError):
-    """A model that runs whole, but has no placement other than that."""
+    """A model that only runs whole: it has no other placement."""
 
 
 class ConfigError(CollageError):
@@ -41,7 +41,7 @@ class ConfigError(CollageError):
 
 
 class UnavailableError(CollageError):
-    """A backend or device that was asked for and is not on this machine."""
+    """A requested backend or device that is not on this machine."""
 
     exit_code = 3
 
@@ -53,12 +53,13 @@ def one_line(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` with escapes in place of what a terminal would obey or not show: names out of a file may hold that."""
+    """``text`` with escapes for characters that a terminal would obey or not show: names in a file may contain
+    these."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def system_message(error: OSError) -> str:
-    """What the operating system refused, of which file, and the mend where there is a usual one; one line."""
+    """One line with the operation that the operating system refused, the file, and the usual fix if there is one."""
     what = " ".join((error.strerror or one_line(error)).split())
     where = f"{error.filename}: " if error.filename else ""
     mend = _MENDS.get(error.errno or 0)
@@ -67,7 +68,7 @@ def system_message(error: OSError) -> str:
 
 @contextlib.contextmanager
 def describing_system_errors() -> Iterator[None]:
-    """What the operating system refuses inside is raised as an error of one line.
+    """Context that converts errors of the operating system to errors of one line.
 
     Raises:
         InputError: in place of an OSError.
@@ -79,7 +80,7 @@ def describing_system_errors() -> Iterator[None]:
 
 
 def shortened(error: Exception, most: int = 600) -> str:
-    """All of an error's text in one line of about ``most`` characters, the middle left out where it is longer."""
+    """All of an error's text in one line of about ``most`` characters, with the middle omitted if it is longer."""
     text = " ".join(str(error).split())
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
@@ -87,7 +88,7 @@ def shortened(error: Exception, most: int = 600) -> str:
 class OtherProcessor(UserWarning):
     """An artifact runs on a processor with other instructions than the one that it was measured on.
 
-    Its outputs may be rounded otherwise, and something else may be the fastest here.
+    Its outputs may be rounded differently, and another placement may be the fastest here.
     """
 
 

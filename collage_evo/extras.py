@@ -1,4 +1,4 @@
-"""How to install what an optional part needs: the requirements themselves, since the package is on no index."""
+"""Installation commands of optional parts: the requirements themselves, since the package is on no index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OWN = re.compile(r"^collage-evo\[(.+)\]")
 
 
 def install(extra: str) -> str:
-    """The command that installs what the optional dependency ``extra`` of this package asks for."""
+    """The command that installs the requirements of the optional dependency ``extra`` of this package."""
     found = list(dict.fromkeys(_requirements(extra)))
     return f"pip install {' '.join(map(_quoted, found))}" if found else f'pip install "collage-evo[{extra}]"'
 

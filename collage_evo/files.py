@@ -1,4 +1,4 @@
-"""Files: written whole or not at all; read so that whatever is wrong with one is told in one line that names it."""
+"""Files: atomic writes, and reads whose errors become one line that names the file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ BUILD_ANEW = "build the region anew"
 
 @contextlib.contextmanager
 def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
-    """Inside, ``path`` is read and what it holds is made of it: what is raised there is the fault of the file.
+    """Context that reads and parses ``path``: exceptions inside it are the fault of the file.
 
-    A library may raise anything over a file that is not what it seems, and so may what takes its content apart.
+    A library may raise anything over a damaged file, and so may a parser of its content.
 
     Args:
-        path: of the file; a directory in its place is told as well.
-        mend: what a person has to do.
-        wrong: what to say of a file that can be read, but does not hold what it should.
+        path: of the file; a directory in its place is an error as well.
+        mend: what the user has to do.
+        wrong: the message for a file that can be read, but whose content is something else.
 
     Raises:
-        DamagedFile: for anything but a :class:`CollageError`, which says itself what to do.
+        DamagedFile: for anything but a :class:`CollageError`, whose message already explains what to do.
     """
     try:
         yield
@@ -43,7 +43,8 @@ def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
 
 
 def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
-    """What a JSON file holds as ``kind``: a dataclass, or a container of some, every value of the type it should be.
+    """The content of a JSON file as ``kind``: a dataclass, or a container of some, with every value checked against
+    its type.
 
     Raises:
         DamagedFile: see :func:`reading`.
@@ -53,7 +54,7 @@ def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
 
 
 def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -> None:
-    """Make ``path`` what :func:`read_json` reads as the same ``value``, whole or not at all; infinity may be in it.
+    """Write ``value`` to ``path`` atomically, for :func:`read_json`; it may contain infinity.
 
     Raises:
         OSError: see :func:`write_whole`.
@@ -62,15 +63,16 @@ def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -
 
 
 def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> None:
-    """Make ``content`` (text as UTF-8) the file ``path``, on disk before it takes the place of what was there.
+    """Write ``content`` (text as UTF-8) to the file ``path`` atomically: it is on disk before it replaces an earlier
+    file.
 
     Args:
         path: in a directory that exists; not for several threads at once.
         content: all of it.
-        keep: where the file that ``path`` names so far goes; without it, that one is lost.
+        keep: new path of the earlier file; without it, that one is lost.
 
     Raises:
-        OSError: it could not be written; ``path`` then is as it was.
+        OSError: it could not be written; ``path`` is then unchanged.
     """
     fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -83,7 +85,7 @@ def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> N
         os.replace(fresh, path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # writing names no file
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a write error names no file
     _sync(path.parent)
 
 

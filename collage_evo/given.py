@@ -1,4 +1,4 @@
-"""What a person gives in Python, models, arrays and settings in memory, as keys and files of a run."""
+"""Models, arrays and settings in memory, given in Python, as keys and files of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def base_keys(config: Settings | None) -> dict[str, Any]:
 
 
 def shape_keys(shapes: Shapes | None) -> dict[str, Any]:
-    """The keys that say the same; tuples and NumPy's integers become what YAML has."""
+    """The keys for these shapes; tuples and NumPy's integers become YAML's types."""
     if shapes is None or shapes == "auto":
         return {"model.sizes": "smallest"} if shapes else {}
     given = {
@@ -53,7 +53,7 @@ def shape_keys(shapes: Shapes | None) -> dict[str, Any]:
 
 
 def budget_keys(budget: float | str | None, precision: Precision | None, base: Mapping[str, Any]) -> dict[str, Any]:
-    """The key for how wrong the answer may be, from either word for it; ``base`` has what was configured.
+    """The key for the error budget, from either argument; ``base`` has the configured one.
 
     Raises:
         InputError: they contradict each other, or ``precision`` is no such word.
@@ -87,7 +87,7 @@ def text_of(path: str | os.PathLike[str] | None) -> str | None:
 
 
 class Given:
-    """What was given, as files: what is in memory is written into the run directory, so that it can be resumed."""
+    """Arguments as files: objects in memory are written into the run directory, so that the run can be resumed."""
 
     def __init__(self, directory: Path, model: Model, inputs: Arrays | Sequence[Arrays] | None) -> None:
         """``directory``: the run's."""
@@ -97,12 +97,12 @@ class Given:
 
     @property
     def parsed(self) -> ModelFile | None:
-        """The model, where somebody looked into it already."""
+        """The model, if the caller has parsed it already."""
         return self._model if isinstance(self._model, ModelFile) else None
 
     @property
     def source(self) -> str:
-        """For ``model.source``."""
+        """Value for ``model.source``."""
         if self.parsed is not None:
             return self.parsed.source
         if isinstance(self._model, str | os.PathLike):
@@ -111,7 +111,7 @@ class Given:
 
     @property
     def data(self) -> str | None:
-        """For ``data.source``."""
+        """Value for ``data.source``."""
         return str(self._directory / "data") if self._samples else None
 
     @property

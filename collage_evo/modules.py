@@ -1,5 +1,7 @@
-"""How processes of this package are started: its own on its modules, never on what lies in the working directory; and
-by a person, who types a command where no environment may be active."""
+"""Commands that start processes of this package.
+
+Its own processes import its modules, never files of the working directory; the commands for users work without an
+active environment."""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def module_command(module: str) -> Sequence[str]:
 
 
 def module_environment() -> dict[str, str]:
-    """This process's environment, in which that command finds the package also where it is not installed."""
+    """This process's environment, in which that command finds the package even if it is not installed."""
     environment = dict(os.environ)
     installed = any(Path(place or ".").resolve() == _ROOT for place in sys.path[1:])
     if not installed and Path(sys.path[0] or ".").resolve() == _ROOT:
@@ -30,12 +32,12 @@ def module_environment() -> dict[str, str]:
 
 
 def shell_python() -> str:
-    """How a shell starts this Python: by its name where that finds it, else by its path, quoted."""
+    """How a shell starts this Python: by its name if the shell finds it, else by its path, quoted."""
     found = shutil.which("python")
-    # Of an environment it is a link to the Python that others link to as well: the folder says whose it is.
+    # In an environment it is a link to a Python that other environments link to as well: the folder identifies it.
     own = sys.executable
     same = found and _folder(found) == _folder(own) and os.path.realpath(found) == os.path.realpath(own)
-    if same or not own:  # it is empty where a program has Python inside
+    if same or not own:  # it is empty if a program embeds Python
         return "python"
     return shlex.quote(own)
 

@@ -1,4 +1,4 @@
-"""Intervals of what was measured on few samples: the bootstrap, and the exact interval of a count."""
+"""Intervals of measurements on few samples: the bootstrap, and the exact interval of a count."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def bootstrap_interval(
 ) -> Interval | None:
     """The percentile interval of a statistic of ``count`` samples (Efron, The Annals of Statistics 7, 1979).
 
-    Samples are drawn as wholes, so that what belongs to one stays together: of pairs it is the paired bootstrap.
+    Samples are drawn as wholes, so that values of one stay together: with pairs it is the paired bootstrap.
 
     Args:
-        statistic: from indices [resamples, count] of samples, drawn with repetition, to its value for each row;
-            NaN for a row that it cannot take.
-        least: there is no interval where fewer rows gave a finite value.
+        statistic: maps indices [resamples, count] of samples, drawn with repetition, to its value for each row;
+            NaN for a row that it cannot compute.
+        least: there is no interval if fewer rows gave a finite value.
     """
     drawn = np.random.default_rng(seed).integers(0, count, (resamples, count))
     found = statistic(drawn)
@@ -46,14 +46,14 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 def share_interval(count: int, samples: int, level: float = LEVEL) -> Interval:
     """The exact interval of a share, ``count`` of ``samples`` (Clopper and Pearson, Biometrika 26, 1934)."""
-    from scipy.stats import binomtest  # half a second, which measuring processes seldom need
+    from scipy.stats import binomtest  # half a second, which worker processes rarely need
 
     found = binomtest(count, samples).proportion_ci(level, "exact")
     return float(found.low), float(found.high)
 
 
 def net_share_interval(lost: int, won: int, samples: int, level: float = LEVEL) -> Interval:
-    """An interval of the share of samples that lost less the share that won; no sample does both.
+    """An interval of the share of samples that lost minus the share that won; no sample does both.
 
     Each end adds up exact bounds of both shares, at half the error each (Bonferroni): it covers at least ``level``.
     """

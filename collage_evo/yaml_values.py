@@ -1,4 +1,4 @@
-"""Values that people write: takes YAML or ``key=value``, gives plain values; no key may be given twice."""
+"""Values that users write, in YAML or as ``key=value``, as plain values; a key may be given only once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import yaml
 from collage_evo.errors import ConfigError
 
 Overrides = Sequence[str] | Mapping[str, Any]
-"""Values in place of others: each as ``key=value``, or by key."""
+"""Overrides: each as ``key=value``, or by key."""
 
 
 MOST_VALUES = 100_000
-"""Values in one file, each as often as an alias stands for it. Chosen: a few lines of aliases can stand for 2^64."""
+"""Values in one file, counted for every use of an alias. Chosen: a few lines of aliases can stand for 2^64."""
 
 
 class Refused(yaml.YAMLError):
-    """Values that no configuration has; the message says where and what is wrong."""
+    """Values that no configuration has; the message names the place and the error."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -36,10 +36,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """The plain values that ``text`` is.
+    """The plain values in ``text``.
 
     Raises:
-        Refused: a key has two values, one holds itself or a NUL character, or aliases stand for too many.
+        Refused: a key has two values, one contains itself or a NUL character, or aliases stand for too many.
         yaml.YAMLError: it is no YAML for another reason.
     """
     loader = _Loader(text)
@@ -54,7 +54,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values ``node`` is; ``known`` has those that were counted, and 0 for those that are being counted."""
+    """Number of values in ``node``; ``known`` has those that were counted, and 0 for those that are being counted."""
     line = node.start_mark.line + 1
     if id(node) in known:
         if not known[id(node)]:
@@ -85,15 +85,15 @@ def read_override(override: str) -> tuple[str, Any]:
         return key, load_yaml(text)
     except Refused as error:
         raise ConfigError(f"-s {override}: {error}") from None
-    except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
+    except Exception:  # for a value of its own kind, such as a date, the library raises various types
         raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with keys such as ``search.seconds`` in the sections that they name.
+    """``values`` with keys such as ``search.seconds`` moved into the sections that they name.
 
     Raises:
-        ConfigError: a key is given in both forms, or what should hold keys holds none.
+        ConfigError: a key is given in both forms, or a section is no mapping.
     """
     found = copy.deepcopy({key: value for key, value in values.items() if "." not in key})
     for key, value in values.items():
@@ -114,20 +114,20 @@ def override_key(data: dict[str, Any], key: str, value: Any) -> None:
     """Put ``value`` into nested ``data``, at a key such as ``search.seconds``.
 
     Raises:
-        ConfigError: what should hold keys holds none.
+        ConfigError: a section is no mapping.
     """
     section, last = _section_of(data, key)
     section[last] = value
 
 
 def default_key(data: dict[str, Any], key: str, value: Any) -> None:
-    """Put ``value`` into nested ``data`` where nothing is at ``key``. Raises as :func:`override_key`."""
+    """Put ``value`` into nested ``data`` if ``key`` is missing. Raises as :func:`override_key`."""
     section, last = _section_of(data, key)
     section.setdefault(last, value)
 
 
 def _section_of(data: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
-    """The part of ``data`` that holds the last name of ``key``, made where it is not there."""
+    """The part of ``data`` that contains the last name of ``key``, created if missing."""
     *sections, last = key.split(".")
     for section in sections:
         inner = data.setdefault(section, {})
