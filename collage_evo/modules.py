@@ -18,7 +18,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def module_command(module: str) -> Sequence[str]:
-    """The command that runs ``module``. With ``-m`` alone Python imports from the working directory first."""
+    """The command that runs ``module``. With ``-m`` only, Python imports from the working directory first."""
     return [sys.executable, "-P", "-m", module]
 
 

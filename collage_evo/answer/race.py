@@ -109,10 +109,9 @@ def _deviation(values: np.ndarray) -> float:
 class RaceRunner:
     """Runs contestants one at a time on the same cores. Use as a context manager: its exit ends their processes.
 
-    On one thread all are loaded in one process, and neighbouring batches are microseconds apart. The pools of two
-    libraries on several threads slow each other down in one process, so there each contestant has its own. So it does
-    after a common process failed, which then shows the contestant at fault. ``failed`` has the reason for each
-    contestant that failed and is excluded.
+    On one thread all are loaded in one process, and neighbouring batches are microseconds apart. On several threads,
+    and after a common process failed, each contestant has its own. ``failed`` has the reason for each contestant that
+    failed and is excluded.
     """
 
     def __init__(
@@ -120,6 +119,7 @@ class RaceRunner:
     ) -> None:
         self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
         self._sandboxes: dict[str, Sandbox] = {}
+        # On several threads the pools of two libraries in one process slow each other down.
         self._apart = pool.setting.target.threads > 1
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
@@ -167,12 +167,13 @@ class RaceRunner:
                 sandbox.close()
 
     def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
-        """The order of a repeat: random, and then reversed, so that a drift affects all alike."""
+        """The order of all repeats of a round."""
         # A third of each batch was dropped.
         repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
         repeats = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
         pairs = int(max(1.0, min(MAX_REPEATS, repeats) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
+        # Each random order is followed by its reverse (A B B A), so that a drift affects all contestants alike.
         return [name for order in orders for name in (*order, *reversed(order))]
 
     def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[SampleBatch]]:
@@ -192,6 +193,7 @@ class RaceRunner:
             elif self._apart:
                 self._fail(together[0], answer)
             else:
+                # A crash of the common process does not show which contestant caused it; separate processes do.
                 self._part()
                 return {}
         return found

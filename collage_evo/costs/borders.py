@@ -70,8 +70,6 @@ def fit_borders(
 
     For each of ``families`` it is the whole border, for each engine ``inside`` one the additional cost, such as
     writing integers. Those that ``rows`` do not contain are taken to be no better than the worst of the others.
-    Errors count relative to the measurement, and large ones less than by their square (soft L1): some of the times
-    were contended. Later measurements may be slower or faster as a whole, which borders do not explain.
     """
     outer = sorted(set(families))
     engines = [*outer, *sorted(set(inside) - set(outer))]
@@ -84,6 +82,7 @@ def fit_borders(
     noise = np.array([NOISE + CONTENDED_NOISE * row.contended for row in rows])
 
     def errors(values: np.ndarray) -> np.ndarray:
+        # Later measurements may be slower or faster as a whole, which borders do not explain.
         drift, borders = values[0], values[1:]
         off = (drift * inner + sides @ borders - measured) / np.maximum(measured, 1e-9) / noise
         return np.concatenate([off, (borders - usual) / unsure, [(drift - 1) / DRIFT]])
@@ -91,6 +90,8 @@ def fit_borders(
     start = np.concatenate([[1.0], usual + unsure / 10])
     least = np.concatenate([[0.5], np.zeros(len(usual))])
     scale = np.concatenate([[DRIFT], unsure])
+    # Errors are relative to the measurement. Large ones count less than by their square, because some of the times
+    # were contended.
     found = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1").x[1:]
     fitted = {who: Border(float(found[2 * at]), float(found[2 * at + 1])) for at, who in enumerate(engines)}
     seen = {who for row in rows for who, (number, _) in row.sides.items() if number > 0}

@@ -62,7 +62,10 @@ class ProfiledCosts:
 
 
 class CostMeasurement:
-    """Costs of one graph's matches, as far as they are known."""
+    """Costs of one graph's matches, as far as they are known.
+
+    Call ``profile``, ``time_standalone``, ``cut``, then ``time_dependents``; ``space`` is valid at any time.
+    """
 
     def __init__(
         self,

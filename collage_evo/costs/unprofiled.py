@@ -1,8 +1,7 @@
 """Costs of engines without a profile, from kernels timed standalone: ms by node inside the whole model.
 
-Standalone a kernel takes longer than inside the model. So all kernels of an engine are scaled to the whole model's
-latency in it, if it ran; and what was not timed is assumed to be as much slower than a profile as the rest of its
-engine.
+All kernels of an engine are scaled to the whole model's latency in it, if it ran; and what was not timed is assumed
+to be as much slower than a profile as the rest of its engine.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ def spread(
     known = sum(elsewhere[nodes] for nodes in timed)
     slowness = sum(timed.values()) / known if known else 1.0
     times = {nodes: timed.get(nodes, slowness * ms) for nodes, ms in elsewhere.items()}
+    # Standalone a kernel takes longer than inside the model.
     scale = whole_ms / sum(times.values()) if whole_ms is not None and times else 1.0
     found: dict[int, float] = {}
     for nodes in kernels:

@@ -17,9 +17,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import timing_slots
 
 LONG_BUILD_S = 4.0
-"""Processor time in seconds of a piece from which on its engine may use only half of the processes. Wall time is no
-criterion: on a machine that others share any piece takes long by the clock, because building processes wait, and are
-halted while something is timed."""
+"""Processor time in seconds of a piece from which on its engine may use only half of the processes."""
 _LATE = Failure(Fault.CLOSED, "no time was left to compile it")
 
 
@@ -81,6 +79,8 @@ class Builders:
             answer = sandbox.call(job, self._pool.timeout_s)
         finally:
             self._idle.put(sandbox)
+        # ``seconds`` is processor time: by the clock any piece takes long on a shared machine, because building
+        # processes wait, and are halted while something is timed.
         if answer.fault is Fault.HANG if isinstance(answer, Failure) else answer.seconds > LONG_BUILD_S:
             self._long.add(job.region.family)
         return answer

@@ -61,8 +61,7 @@ class Sandbox:
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
         """Run ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
-        Time in which the process waits for others, is halted for them, or starts does not count. After a crash on
-        pieces that another run built, which may be the cause, these are rebuilt and the job is repeated once.
+        The timeout excludes time in which the process waits for others, is halted for them, or starts.
 
         Raises:
             InputError: the operating system refuses what all jobs need.
@@ -73,6 +72,7 @@ class Sandbox:
         except _Died as death:
             if not inherited or death.failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
                 return death.failure
+        # Pieces that another run built may be the cause of the crash: they are rebuilt, and the job is repeated once.
         cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
         for key in inherited:
             cache.discard(key)

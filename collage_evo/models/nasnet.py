@@ -11,7 +11,7 @@ from collage_evo.models.convnets import ConvNet
 
 _STEM = 32
 _MULTIPLE = 96
-"""The number of final filters is a multiple of this: 6 of a normal cell's 24 parts, of which the first stem has a quarter."""
+"""Divisor of the final filters: they are 6 of a normal cell's 24 parts, of which the first stem has a quarter."""
 _BRANCH_SCALE, _SQUEEZED_SCALE = 0.6, 0.8
 """Scales of the last BatchNormalization of a separable convolution, and of one that begins a cell: so that a cell's
 sums are no larger than its inputs."""

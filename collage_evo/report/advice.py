@@ -1,4 +1,4 @@
-"""Advice at the end of a run: what a person may try next, by what the run itself measured."""
+"""Advice at the end of a run: what the user may try next, from the measurements of the run."""
 
 from __future__ import annotations
 

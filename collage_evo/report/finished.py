@@ -26,7 +26,7 @@ def read_finished(directory: Path) -> FinishedRun:
     """The ``result.json`` in ``directory``, of this version.
 
     Raises:
-        InputError: there is none, or it is damaged or of another version; the message says what to do.
+        InputError: there is none, or it is damaged or of another version; the message explains what to do.
     """
     path = directory / RESULT
     if not path.exists():

@@ -195,7 +195,7 @@ class ServingResult:
 class Speedup:
     """Ratio of latencies: geometric mean over paired rounds, its interval, and the rounds' ratios.
 
-    ``by_definition`` if the answer is that library; ``seconds``: the time over which the rounds were spread;
+    ``by_definition`` if the answer is the library itself; ``seconds``: the time over which the rounds were spread;
     ``level``: of the interval.
     """
 

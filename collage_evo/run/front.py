@@ -106,16 +106,14 @@ def front_points(
 
 
 def marked(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
-    """The points, the smallest error first, with those marked that no faster point beats in error.
-
-    Errors of float32 count as equal: they are rounding, and no reason to prefer one placement to another.
-    """
+    """The points, the smallest error first, with those marked that no faster point beats in error."""
     points = tuple(points)
     least = min((p.error for p in points if p.exact and p.error is not None), default=0.0)
 
     def error(point: FrontPoint) -> float:
         if point.error is None:
             return math.inf
+        # Errors of float32 count as equal: they are rounding, and no reason to prefer one placement to another.
         return least if point.exact else point.error
 
     found, best_ms = [], math.inf

@@ -26,18 +26,18 @@ def race_candidates(
 ) -> tuple[Placement, ...]:
     """Candidates of the race among measured ``placements``: the first ``count`` within ``limits``.
 
-    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may show a
-    larger error, so at least one is within ``limits`` by a margin, if any is. If a metric that counts few samples
-    finds some of them equally wrong, their errors carry little information: there each is predicted to have a much
-    smaller error than the one before, so that not all of them exceed the budget on other samples.
+    The one that was ``answered`` before, by its key, comes first.
     """
     feasible, policy = feasible_placements(tried, placements, limits), tried.space.policy
     before = [placement for placement in feasible if placement.key == answered]
     others = [placement for placement in feasible if placement.key != answered]
     chosen = others[: max(1, count - len(before))]
+    # Equal errors, as of a metric that counts few samples, carry little information: each next candidate is predicted
+    # to have a much smaller error, so that not all of them exceed the budget on other samples.
     if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
         safer = _ever_safer(tried, others)[: len(chosen)]
         chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
+    # Samples that the search has not seen may show a larger error: at least one is within the limits by a margin.
     safe = feasible_placements(tried, others, replace(limits, budget=policy.candidate_margin * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]

@@ -1,7 +1,8 @@
 """Genome <-> placement: decoding is total (any genome gives a valid placement), encoding is canonical.
 
 Collage (PACT 2022) codes a graph as bits "op-level choice or the one graph backend"; here a node chooses among all
-matches that cover it, of any engine, and each data edge says whether its ends merge, where one piece can hold both.
+matches that cover it, of any engine, and a gene for each data edge decides whether its ends merge, where one piece
+can hold both.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ MOST_DECODED = 2000
 def decode(genome: Genome, space: SearchSpace) -> Placement:
     """The placement ``genome`` stands for: an exact cover by connected convex regions, in runnable order.
 
-    Nodes are decided in topological order. A choice that overlaps what is already placed, or that would close
-    a cycle, is replaced by the cheapest one that fits.
+    Nodes are decided in topological order. A choice that overlaps what is already placed, or that would close a
+    cycle, is replaced by the cheapest one that fits.
     """
     known = space.decoded.get(genome)
     if known is not None:
@@ -83,9 +84,9 @@ def runnable_order(cover: Sequence[int], space: SearchSpace) -> list[int] | None
 def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> list[int] | None:
     """An acyclic exact cover in runnable order, each node taking the first of ``wanted(node)`` that fits.
 
-    The lowest undecided node picks a match. When that match still waits for other nodes it is *reserved* and
-    they are decided first, so the order found is one in which the matches can run: no cycle can arise, and a
-    match of one node always fits. None when some node has nothing left that fits.
+    The lowest undecided node picks a match. When that match still waits for other nodes it is *reserved* and they are
+    decided first, so the order found is one in which the matches can run: no cycle can arise, and a match of one node
+    always fits. None when some node has nothing left that fits.
     """
     matches, before, everything = space.matches, space.before, space.graph.all_nodes
     covered = reserved = 0
@@ -128,8 +129,8 @@ def _any_cover(space: SearchSpace) -> list[int]:
 class _Groups:
     """Matches merged into groups while the contracted graph stays acyclic.
 
-    Matches arrive in runnable order. ``before[g]`` holds the groups upstream of g as bits of their *aliases*:
-    a group is known under the bit of every group it absorbed, so that a merge rewrites no one else's bits.
+    Matches arrive in runnable order. ``before[g]`` holds the groups upstream of g as bits of their *aliases*: a group
+    is known under the bit of every group it absorbed, so that a merge rewrites no one else's bits.
     """
 
     def __init__(self) -> None:
@@ -185,8 +186,8 @@ class _Groups:
 def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) -> Placement:
     """Merge matches (in runnable order) of one family across edges with a merge gene, and sort the regions.
 
-    An edge is skipped when merging it would make the contracted graph cyclic; it is tried again after any
-    other edge into the same match has merged.
+    An edge is skipped when merging it would make the contracted graph cyclic; it is tried again after any other edge
+    into the same match has merged.
     """
     matches = space.matches
     position_of = [0] * len(space.graph.nodes)

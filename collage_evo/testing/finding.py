@@ -34,7 +34,7 @@ Status = Literal["passed", "declined", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check on one case; ``reason`` says why it was declined or failed."""
+    """The outcome of one check on one case; ``reason`` is why it was declined or failed."""
 
     check: str
     case: str

@@ -84,6 +84,7 @@ class PieceCache:
         path = self.directory / key
         found = _describe(built)
         files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in found.items()}
+        # A record for each piece and not one database, because the machines of a cluster write here over NFS.
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
         try:
             os.rename(built.parent, path)
@@ -91,6 +92,7 @@ class PieceCache:
             self.abandon(built)
         os.utime(path)
         self._added += sum(size for size, _ in found.values())
+        # A walk takes long: only after a sixteenth of the bound was added.
         if self._added > SLACK * self.max_bytes:
             self._trim(keep=key)
             self._added = 0

@@ -65,8 +65,7 @@ def hold_out(
 ) -> tuple[Verdict, HeldOut]:
     """Judge the winner on the held-out samples; if it exceeds the budget, race the others for the next answer.
 
-    A winner in float32 throughout is judged too, but stays: nothing is more exact. If all other placements that raced
-    are excluded, safer ones take part, once.
+    If all other placements that raced are excluded, safer ones take part, once.
 
     Args:
         run: its setting has the budget.
@@ -89,6 +88,7 @@ def hold_out(
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
         found, exact = judged(run, artifact, samples), computes_exactly(artifact)
+        # A winner in float32 throughout stays: nothing is more exact.
         if exact or (isinstance(found, Judgement) and _keeps(run, found)):
             break
         if isinstance(found, Failure):

@@ -37,7 +37,7 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
 
 def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
     """Engines whose baseline was not measured for lack of time, and those that run pieces in the same way; all
-    engines of a backend without any baseline."""
+    engines of a backend whose baselines were all skipped so."""
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
     return {

@@ -33,8 +33,8 @@ from collage_evo.run.samples import read_samples as read_own
 from collage_evo.target.slots import usable_cores
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
-"""Samples that each placement is judged on, unless the configuration says how many; by the relative error fewer where
-the model takes long. A metric needs more, because a few samples may have most of an error."""
+"""Samples that each placement is judged on, unless the configuration sets the number; by the relative error fewer
+where the model takes long. A metric needs more, because a few samples may have most of an error."""
 RANDOM = Sizes(calibration=16, search=8, held_out=16)
 """Random inputs are all alike, so few of them carry as much information."""
 SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 0.25, 20.0, 4

@@ -78,8 +78,6 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
 def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:
     """The fewest threads that are about as fast as any, given the latency on all of them in ``of_all``.
 
-    All threads are measured once more before fewer are used: the machine may have been busy.
-
     ``measure``: the latency of the fastest single library on a number of threads, ms.
     """
     threads, taken = of_all.allowed, dict(of_all.best_ms)
@@ -90,6 +88,7 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
     while threads > 1 and used() == threads:
         threads //= 2
         taken[threads] = measure(threads)
+    # The full number of threads is measured once more before fewer are used: the machine may have been busy.
     if used() < of_all.allowed:
         taken[of_all.allowed] = min(taken[of_all.allowed], measure(of_all.allowed))
     return OnThreads(used(), tuple(taken.items()))

@@ -1,8 +1,7 @@
 """Ranking of measured placements for the final race.
 
-The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar placements,
-so its order and that of the times alternate. Placements over the error budget are excluded, however fast, and those
-that are within it only by an approximate error come last.
+Placements over the error budget are excluded, however fast, and those that are within it only by an approximate error
+come last.
 """
 
 from __future__ import annotations
@@ -30,5 +29,7 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
     # A front has only one of those within the budget that are nearly as fast: there all of them take turns.
     by_time = sorted(within_bounds, key=latency.__getitem__) if state.bounds else state.hall
+    # The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
+    # placements, so its order and that of the times alternate.
     in_turn = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(by_model, by_time))))
     return tuple(placements[key] for key in sorted(in_turn, key=lambda key: state.evaluated[key].outcome.rough))

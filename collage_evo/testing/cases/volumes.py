@@ -13,7 +13,7 @@ def video(b: Builder, channels: int = 16, depth: int = 4, height: int = 9, width
 
 
 def conv3(b: Builder, x: str, out: int, channels: int, **attributes: Any) -> str:
-    """A 3x3x3 convolution that keeps the size."""
+    """A 3x3x3 convolution that preserves the size."""
     return conv(b, x, (out, channels, 3, 3, 3), pads=[1] * 6, **attributes)
 
 
