@@ -22,7 +22,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a
 
 
 def print_answer(directory: Path, found: Sequence[Finished], as_json: bool) -> None:
-    """What a run found, whose directory this is."""
+    """Print the results of the run in ``directory``."""
     from collage_evo.report.terminal import print_summary
 
     if as_json:
