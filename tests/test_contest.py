@@ -29,10 +29,10 @@ CONTROL = "nncf accuracy control"
 
 def _control(script: Any, folder: Path, wall_s: float) -> Any:
     """NNCF with accuracy control alone, asked for at most ``wall_s``; answers lie in ``folder``."""
-    finders, candidates = script("contest.finders"), script("contest.entrants")
+    finders, entrants = script("contest.finders"), script("contest.entrants")
     others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {CONTROL})
-    task, asking = script("contest.task").Task("lines", folder, "top1"), candidates.Asking(1, (), wall_s, others)
-    return candidates.candidates(task, folder, asking, print)
+    task, asking = script("contest.task").Task("lines", folder, "top1"), entrants.Asking(1, (), wall_s, others)
+    return entrants.entrants(task, folder, asking, print)
 
 
 def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.0) -> Any:

@@ -107,12 +107,13 @@ def describe_accuracy(accuracy: Accuracy) -> str:
     counts, parts = accuracy.samples, []
     if accuracy.error_search is not None:
         parts.append(f"{format_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
-    aside = " kept aside" if accuracy.unseen else ", also seen"
+    held_out = _samples(counts, "held_out", "held-out " if accuracy.unseen else "")
+    held_out += "" if accuracy.unseen else ", also seen"
     if accuracy.error_held_out is not None:
         text = format_number(accuracy.error_held_out)
         if accuracy.interval is not None:
             text += " (95 % interval {} to {})".format(*map(format_number, accuracy.interval))
-        parts.append(f"{text} on {_samples(counts, 'held_out')}{aside}")
+        parts.append(f"{text} on {held_out}")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
     found = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
@@ -126,9 +127,9 @@ def _describe_worst(accuracy: Accuracy) -> str:
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
     if chosen.name and chosen.worst in (0.0, 1.0):
         return ""  # samples are right or wrong: the error counts them already
-    aside = " kept aside" if accuracy.unseen else ""
+    samples = " held-out samples" if accuracy.unseen else ""
     verb = "is" if accuracy.over_budget == 1 else "are"
-    beyond = f"{accuracy.over_budget} of {count}{aside} {verb} over the budget"
+    beyond = f"{accuracy.over_budget} of {count}{samples} {verb} over the budget"
     return f" The worst single sample: {format_number(chosen.worst)}; {beyond}."
 
 
@@ -151,9 +152,9 @@ def format_score(quality: Quality) -> str:
     return f"{quality.score:.6g}{own}"
 
 
-def _samples(counts: Mapping[str, int], part: str) -> str:
+def _samples(counts: Mapping[str, int], part: str, kind: str = "") -> str:
     count = counts.get(part, 0)
-    return f"{count} sample{'' if count == 1 else 's'}"
+    return f"{count} {kind}sample{'' if count == 1 else 's'}"
 
 
 def describe_point(point: FrontPoint) -> str:

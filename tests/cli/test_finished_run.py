@@ -19,6 +19,7 @@ import collage_evo
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.graph.files import read_model
 from collage_evo.graph.read import build_graph
+from collage_evo.report.result import SCHEMA
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
@@ -47,7 +48,7 @@ def largest_error(result: Mapping[str, Any], exact: float) -> float:
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 5
+    assert result["schema"] == SCHEMA
     assert result["numerics"]["max_relative_error"] <= largest_error(result, result["numerics"]["tolerance"])
     assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1

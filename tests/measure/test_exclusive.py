@@ -123,7 +123,7 @@ def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
     program = (
         "import sys, time, pathlib; from collage_evo.measure.exclusive import ExclusiveTiming\n"
         "q = ExclusiveTiming(pathlib.Path(sys.argv[1]))\n"
-        "with q.job():\n    q.alone(); print('alone', flush=True); time.sleep(600)"
+        "with q.job():\n    q.acquire_exclusive(); print('alone', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -253,7 +253,7 @@ from collage_evo.measure.exclusive import ExclusiveTiming
 timing = ExclusiveTiming(Path(sys.argv[2]))
 with timing.compiling() if sys.argv[3] == "compiles" else timing.job():
     if sys.argv[3] != "compiles":
-        timing.alone()
+        timing.acquire_exclusive()
     if sys.argv[3] == "judges":
         timing.over()
     while True:

@@ -12,7 +12,7 @@ from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import BarReporter, CallbackReporter, LineReporter
 from collage_evo.report.stages import STAGES, Course, words_of
 
-INSIDE = re.compile(r"match|border|taking turns|held-out|baseline|seed|placement|normalis", re.IGNORECASE)
+INSIDE = re.compile(r"match|border|taking turns|baseline|seed|placement|normalis", re.IGNORECASE)
 
 
 class Clock:

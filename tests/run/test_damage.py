@@ -118,6 +118,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),
+    "work/edges.npz": lambda at: read_references(at.path),
     "work/recorded.npz": lambda at: read_recorded(at.path),
     "work/calibration.npz": lambda at: read_samples(at.path),
     "work/search.npz": lambda at: read_samples(at.path),

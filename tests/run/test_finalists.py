@@ -105,7 +105,7 @@ def candidates(
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
     found = Found(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
-    config = SimpleNamespace(final=SimpleNamespace(race_candidates=count))
+    config = SimpleNamespace(final=SimpleNamespace(candidates=count))
     run: Any = SimpleNamespace(limits=limits, config=config)
     told = {placement.key: name for name, placement in placements.items()}
     return CandidateArtifacts(run, searched, levels), told

@@ -21,7 +21,7 @@ BEHIND, SLOWER = DEFAULT_POLICY.single_behind, DEFAULT_POLICY.precision_slower
 def run_of(say: Callable[[str], None]) -> Any:
     """What a stage knows of a run with the default policy."""
     config = SimpleNamespace(policy=DEFAULT_POLICY)
-    return SimpleNamespace(reporter=SimpleNamespace(say=say), limits=SimpleNamespace(budget=0.02), config=config)
+    return SimpleNamespace(reporter=SimpleNamespace(log=say), limits=SimpleNamespace(budget=0.02), config=config)
 
 
 def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:

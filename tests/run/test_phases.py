@@ -23,7 +23,7 @@ BASELINES = tuple(
 
 def raced(placements: dict[str, Placement], **times_ms: float) -> Raced:
     """A final of ``last``, which the search timed at 15 ms, and of OpenVINO, which took 20 ms at first."""
-    names = {"last": "placement-0", "alone": "openvino"}
+    names = {"last": "placement-0", "baselines": "openvino"}
     race = Race({names[name]: (((ms,),),) for name, ms in times_ms.items()}, {})
     verdict = Verdict("placement-0", "openvino", ITSELF, "placement-0", ITSELF, race)
     return Raced(verdict, {"placement-0": placements["last"].key})
