@@ -23,7 +23,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import BUILTINS
 from collage_evo.patterns.language import GraphPattern, Pattern
 from collage_evo.rewrites import catalogue
-from collage_evo.testing.rewrites.check import rewrite_problems
+from tests.support.rewrites.check import rewrite_problems
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]

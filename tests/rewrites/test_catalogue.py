@@ -19,8 +19,8 @@ from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.write import write_rewrites
-from collage_evo.testing.rewrites.cases import rewritable_models
-from collage_evo.testing.rewrites.check import rewrite_problems
+from tests.support.rewrites.cases import rewritable_models
+from tests.support.rewrites.check import rewrite_problems
 
 
 @pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.name)

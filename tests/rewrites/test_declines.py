@@ -13,7 +13,7 @@ from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import rewrite_named
-from collage_evo.testing.rewrites.check import rewrite_problems
+from tests.support.rewrites.check import rewrite_problems
 
 
 def sites(rewrite: str, b: Builder, *outputs: str) -> list[NodeSet]:

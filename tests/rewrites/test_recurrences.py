@@ -13,7 +13,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.rewrites.recurrences import MOST_STEPS
-from collage_evo.testing.rewrites.check import rewrite_problems
+from tests.support.rewrites.check import rewrite_problems
 
 REWRITE = rewrite_named("unrolled-steps")
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}

@@ -22,7 +22,7 @@ from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
-from collage_evo.testing.rewrites.check import rewrite_problems
+from tests.support.rewrites.check import rewrite_problems
 
 NAME = "joined-convolutions"
 RANDOM = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from collage_evo.testing.generated import Draw
-from collage_evo.testing.rewrites.parts import ends, image, resize, weights
+from tests.support.rewrites.parts import ends, image, resize, weights
 
 
 def repeated_pixels(d: Draw) -> list[str]:

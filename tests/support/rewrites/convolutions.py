@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from collage_evo.testing.generated import Draw
-from collage_evo.testing.rewrites.parts import conv, ends, image, pads_of, resize
+from tests.support.rewrites.parts import conv, ends, image, pads_of, resize
 
 
 def pooled_convolutions(d: Draw) -> list[str]:

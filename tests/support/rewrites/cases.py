@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from collage_evo.graph.read import build_graph
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.testing.generated import Draw, Family, models
-from collage_evo.testing.rewrites import convolutions, others
-from collage_evo.testing.rewrites.parts import weights
+from tests.support.rewrites import convolutions, others
+from tests.support.rewrites.parts import weights
 
 
 def _joined_convolutions(d: Draw) -> list[str]:
