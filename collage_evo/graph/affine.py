@@ -1,6 +1,6 @@
 """Rewrite rules that onnxscript lacks: per-channel Mul and Add into the layer before them, Sum of two to Add.
 
-Caffe's BatchNorm and Scale pair comes out of converters as BatchNormalization, Mul, Add, as in DenseNet.
+Converters write Caffe's BatchNorm and Scale pair as BatchNormalization, Mul, Add, as in DenseNet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onnxscript.rewriter import MatchResult, RewriteRule, RewriteRuleClassBase
 class _AffineIntoLayer(RewriteRuleClassBase):
     """``outer(layer(x), constant)`` with one value a channel becomes ``layer`` with other weights.
 
-    The arithmetic is done in float64 and rounded once.
+    The new weights are computed in float64 and rounded once.
     """
 
     def __init__(self, layer: str, outer: str, constant_first: bool) -> None:
@@ -48,7 +48,7 @@ class _AffineIntoLayer(RewriteRuleClassBase):
         node = layer_out.producer()
         weights = [value.const_value.numpy() for value in node.inputs[1:]]
         values = _per_channel(constant.const_value.numpy(), len(layer_out.shape), weights[0].shape[0])
-        assert values is not None  # check() has seen to it
+        assert values is not None  # check() has made sure of it
         if len(weights) == 1:
             weights.append(np.zeros(weights[0].shape[0], weights[0].dtype))
         if self._outer == "Mul":
@@ -75,7 +75,7 @@ class _SumIsAdd(RewriteRuleClassBase):
 
 
 def rules() -> list[RewriteRule]:
-    """The rules, ready for onnxscript's RewritePass."""
+    """The rules for onnxscript's RewritePass."""
     # The library leaves this method of its base class without types.
     affine_rule: Callable[..., RewriteRule] = _AffineIntoLayer.rule
     sum_rule: Callable[..., RewriteRule] = _SumIsAdd.rule

@@ -1,4 +1,4 @@
-"""Which operators of one graph stand for which of another: takes two graphs, gives the pairs, weights aside."""
+"""Alignment of two graphs: which operators of one correspond to which of the other, weights aside."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collage_evo.graph.ir import Graph, Node
 
 
 def same_nodes(graph: Graph, other: Graph) -> Mapping[int, int]:
-    """For nodes of ``graph`` the node of ``other`` that does the same there.
+    """Map nodes of ``graph`` to the nodes of ``other`` that do the same there.
 
     Two graphs of one structure, whatever their weights, are paired node by node. Otherwise the longest common runs
-    of operators with the same attributes and shapes of weights are paired, and what stands between two such runs in
-    equal number as far as the operators' kinds agree: a head of another width, for example.
+    of operators with the same attributes and shapes of weights are paired, and then nodes in equal number between
+    two such runs, as far as the operators' kinds agree: a head of another width, for example.
     """
     ours, theirs = ([_signature(one, node) for node in one.nodes] for one in (graph, other))
     if ours == theirs and graph.pred == other.pred:
@@ -31,7 +31,7 @@ def likeness(model: onnx.ModelProto, other: onnx.ModelProto) -> float:
 
 
 def _signature(graph: Graph, node: Node) -> str:
-    """What a node computes but for its weights' values and the sizes of what it is applied to."""
+    """What a node computes, without its weights' values and its inputs' sizes."""
     weights = [list(graph.constants[name].shape) if name in graph.constants else "" for name in node.inputs]
     attributes = sorted(
         attribute.SerializeToString(deterministic=True).hex()

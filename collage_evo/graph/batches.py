@@ -1,4 +1,4 @@
-"""Arrays that hold many samples: takes them by name with the shapes of a model's inputs, gives one set a sample."""
+"""Arrays that hold many samples, split into one set of arrays a sample."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) ->
     """One mapping for each sample in ``arrays``; a single one where they fit the inputs as they are.
 
     An input's array holds many samples where it has one more dimension in front than the input, or where its leading
-    size is a multiple of the input's. Arrays that fit as they are go with every sample. What is no input, such as
-    labels, is cut as the inputs are. Arrays that fit in no way come back as they are, for the one who checks them.
+    size is a multiple of the input's. Every sample gets the arrays that fit as they are. Arrays that are no inputs,
+    such as labels, are split as the inputs are. Arrays that fit in no way come back unchanged for the caller's check.
 
     Raises:
-        InputError: the arrays hold different numbers of samples; ``where`` says whose they are.
+        InputError: the arrays hold different numbers of samples; ``where`` names their source.
     """
     cuts = {name: _Cut.of(arrays[name], dims) for name, dims in inputs.items() if name in arrays and dims is not None}
     many = {name: cut for name, cut in cuts.items() if cut is not None}
     if not many:
         return [dict(arrays)]
-    # What a batch is cut in tells more of how labels lie than what has a dimension in front.
+    # How a batch is split shows the layout of labels better than an array with a dimension in front.
     name, like = max(many.items(), key=lambda item: item[1].size)
     for other, cut in many.items():
         if cut.count != like.count:
@@ -44,7 +44,7 @@ def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) ->
 
 
 class _Cut:
-    """How an array is cut along its leading dimension: by ``size``, 0 where a part lacks that dimension."""
+    """How an array is split along its leading dimension: by ``size``, 0 where a part lacks that dimension."""
 
     def __init__(self, length: int, size: int) -> None:
         self.length, self.size = length, size

@@ -1,4 +1,4 @@
-"""Names of a model's inputs and outputs: takes a model, gives the same under names that others know."""
+"""Renaming of a model's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collage_evo.graph.extract import renamed_node
 
 
 def with_border_names(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
-    """``model`` with its inputs, constants not counted, and its outputs called so, in their order.
+    """``model`` with its inputs (without constants) and outputs renamed, in order.
 
-    A tensor inside that has one of these names gets another. The model itself stays as it is.
+    An inner tensor that has one of these names gets another. ``model`` itself does not change.
     """
     graph = model.graph
     constants = {tensor.name for tensor in graph.initializer}

@@ -1,4 +1,4 @@
-"""Which branches of a model were run: a check on inputs that never take one says nothing about it."""
+"""Coverage of a model's branches: a check whose inputs never take a branch proves nothing about it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Feeds = Mapping[str, Any]
 def taking_each_branch(
     model: onnx.ModelProto, given: Sequence[Feeds], threads: int, timeout_s: float | None = None
 ) -> tuple[list[Feeds], tuple[str, ...]]:
-    """Random inputs that take branches which ``given`` inputs do not, and the Ifs of which one side was never taken.
+    """Random inputs that take branches which ``given`` inputs do not, and the Ifs with a side that no input took.
 
-    Ifs inside of bodies count as one with the operator around them: what they decide by is not seen from outside.
+    Ifs inside bodies count as part of the operator around them: their conditions cannot be observed from outside.
 
     Args:
         model: with its inputs' shapes fixed.
-        given: inputs that it is run on anyway.
-        threads: that a run may use.
-        timeout_s: a run that takes longer is ended.
+        given: inputs on which the model runs anyway.
+        threads: for each run.
+        timeout_s: limit of one run in seconds.
     """
     ifs = [node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD]
-    known = Values(model, inferred(model)) if ifs else None  # of a large model it takes a while
+    known = Values(model, inferred(model)) if ifs else None  # takes a while for a large model
     decided = [node for node in ifs if known is not None and not known.settled(node.input[0])]
     if not decided:
         return [], ()
@@ -65,7 +65,7 @@ def taking_each_branch(
 def _drawn(model: onnx.ModelProto) -> Iterator[Feeds]:
     try:
         yield from (random_inputs(model, seed=5000 + index) for index in range(TRIED))
-    except InputError:  # a sequence, of which nothing can be drawn
+    except InputError:  # a sequence: random values cannot be drawn for it
         return
 
 

@@ -1,4 +1,4 @@
-"""Operators that belong together: takes them in order with their tensors' types, gives groups with static borders."""
+"""Composites: operators grouped so that every tensor between groups has a static shape."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from collage_evo.graph.static import bodies, captures
 
 
 def is_composite(proto: onnx.NodeProto, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether an operator asks for more than most backends have: a body, or tensors without a static shape."""
+    """Whether an operator has a body or tensors without a static shape, which most backends do not take."""
     return any(bodies(proto)) or any(not tensors[name].static for name in (*proto.input, *proto.output) if name)
 
 
 def grouped(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> list[list[onnx.NodeProto]]:
-    """The operators in topological order, those together between which a tensor without a static shape passes.
+    """Groups of operators in topological order; a tensor without a static shape puts its maker and readers in one.
 
-    What lies between two operators of a group joins it, since a group runs in one piece.
+    Operators on a path between two of a group join it, since a group runs as one piece.
     """
     maker = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
     edges = [
@@ -55,7 +55,7 @@ def _strong_components(count: int, edges: Sequence[tuple[int, int, bool]]) -> li
 
 
 def _in_order(before: Mapping[int, set[int]], members: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Groups in topological order; of those that may come next, the one whose last member comes first."""
+    """Groups in topological order; among those that may come next, the one whose last member comes first."""
     sorter = TopologicalSorter(before)
     sorter.prepare()
     ready: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""A person's own inputs: takes files, folders or a function, gives arrays by input name for each sample."""
+"""The user's own inputs: reads files, folders or a function as one set of named arrays a sample."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def read_feeds(
     Args:
         source: an ``.npz`` file with arrays by input name; a folder of such files; a folder with a ``NAME.npy`` for
             each input; a folder of ``test_data_set_*/input_*.pb`` as ONNX ships with models, or one such set; or
-            ``file.py:function``, which yields a mapping of arrays for each sample, of which ``MOST`` are taken; or
+            ``file.py:function``, which yields a mapping of arrays for each sample, at most ``MOST`` of them; or
             ``builtin:images``, synthetic images for a model with one float32 input [N, 3, H, W].
             Arrays may hold many samples: see :func:`collage_evo.graph.batches.samples_of`. Samples come in the order
             of their names. Nothing is unpickled.
-        model: its declared types are held against the arrays; a dimension that it leaves open takes any size.
+        model: arrays must match its declared types; a dimension that it leaves open takes any size.
         shapes: of inputs whose dimensions the model leaves open.
         labels: also take arrays that are no inputs of the model.
 
     Raises:
-        InputError: nothing there that can be read, or an array is missing, unknown, or of a type or shape that the
+        InputError: ``source`` holds nothing readable; an array is missing, unknown, or of a type or shape that the
             model does not take; or the function fails.
     """
     inputs = input_dims(model)
@@ -92,7 +92,7 @@ def _drawn(source: str, model: onnx.ModelProto, dims: Mapping[str, Sequence[int 
 
 
 def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
-    """What lies in ``source``, piece by piece, and where each comes from."""
+    """The sets of arrays in ``source``, each with its origin."""
     if names_function(source):
         yield from _yielded(source)
         return
@@ -114,7 +114,7 @@ def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
 
 
 def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
-    """What a person's function yields. It runs in this process: it is that person's own code."""
+    """What the user's function yields. It runs in this process: it is the user's own code."""
     function = load_function(source)
     try:
         for index, given in enumerate(itertools.islice(function(), MOST)):
@@ -136,7 +136,7 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
     """``feeds`` in the order of the model's inputs, with the types that it declares.
 
     Raises:
-        InputError: as :func:`read_feeds`; ``where`` says whose arrays they are.
+        InputError: as :func:`read_feeds`; ``where`` names the arrays' source.
     """
     inputs = given_inputs(model)
     if unknown := sorted(set(feeds) - set(inputs)):
@@ -150,10 +150,10 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
 
 
 def require_rows(feeds: Mapping[str, np.ndarray], batched: Iterable[str], where: str) -> None:
-    """Require some rows in ``batched``, inputs whose leading size is open: a batch of none is run in no time.
+    """Require some rows in ``batched``, inputs whose leading size is open: an empty batch would run in no time.
 
     Raises:
-        InputError: each of them is empty; ``where`` says whose arrays they are.
+        InputError: each of them is empty; ``where`` names the arrays' source.
     """
     sizes = {name: array.shape for name, array in feeds.items() if name in set(batched)}
     if sizes and all(shape[:1] == (0,) for shape in sizes.values()):
@@ -165,7 +165,7 @@ def read_npz(path: Path) -> Feeds:
     """The arrays of an ``.npz`` file by name.
 
     Raises:
-        InputError: it is no such file, or holds objects.
+        InputError: the file is no ``.npz``, or holds objects.
     """
     with reading(path, "write it with numpy.savez(path, NAME=array)", wrong="cannot be read as .npz"):
         loaded = np.load(path, allow_pickle=False)
@@ -176,7 +176,7 @@ def read_npz(path: Path) -> Feeds:
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name as an ``.npz``, whatever their names are. Objects count as strings.
+    """Write arrays by name as an ``.npz``, whatever their names are. Arrays of objects are written as strings.
 
     Raises:
         InputError: an array holds objects that are no strings.
@@ -193,7 +193,7 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
-    """One of ONNX's sets: ``input_0.pb`` and so on, each for the input it names, else for the one in its place."""
+    """One of ONNX's sets: ``input_0.pb`` and so on, matched to inputs by name, else by position."""
     import onnx
     from onnx import numpy_helper
 

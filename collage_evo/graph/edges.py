@@ -1,7 +1,7 @@
-"""Inputs at the edge of what a model may be given: ties, equal rows, large and tiny numbers, truths all alike.
+"""Edge-case inputs of a model: ties, equal rows, large and tiny numbers, truth values all alike.
 
-Random inputs hardly ever hold these, and libraries differ in them: in which of equal values is the largest, in whole
-numbers that no float32 holds, in exponentials of large numbers and quotients of tiny ones.
+Random inputs hardly ever hold these, and libraries differ on them: on which of equal values is the largest, on whole
+numbers that no float32 holds, on exponentials of large numbers and quotients of tiny ones.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Feeds = Mapping[str, Any]
 
 
 def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> list[tuple[Feeds, Feeds]]:
-    """``given`` taken to its edges, with what ``model`` gives for it; at most two such samples.
+    """At most two edge-case variants of ``given``, each with the outputs of ``model``.
 
-    Left out are those that ONNX Runtime without optimisations does not take, and for which it gives a number that is
-    not finite; of a model with more than ``MOST_WEIGHTS`` all.
+    Excludes samples that ONNX Runtime without optimisations does not take, or for which it returns a number that is
+    not finite. A model with more than ``MOST_WEIGHTS`` gets none.
 
     Args:
         model: with its inputs' shapes fixed.
@@ -63,7 +63,7 @@ def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> 
             continue
         try:
             expected = dict(zip(names, plain(reference.run(feeds)), strict=True))
-        except InputError:  # it takes no such inputs
+        except InputError:  # the model takes no such inputs
             continue
         if all(map(_finite, expected.values())):
             found.append((feeds, expected))
@@ -71,18 +71,18 @@ def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> 
 
 
 def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved]) -> list[tuple[Feeds, Feeds]]:
-    """Those of ``samples`` in which rounding decides nothing; ``moving`` gives the model that shows it."""
+    """The ``samples`` in which rounding decides nothing; ``moving`` makes the model that shows it."""
     try:
         return [pair for pair in samples if max(moving().errors(*pair).values(), default=0.0) <= DECIDED]
-    except InputError:  # it cannot be written in that form
+    except InputError:  # the model cannot be written in that form
         return []
 
 
 def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
     """Floats rounded to whole numbers, so that many are equal; whole numbers and truths all the same.
 
-    Not floats where sums are taken: in which order, and so which of two equal ones comes out larger, each library
-    decides. Nor where they are quantised: whole numbers may lie between two steps.
+    Excludes floats that are summed: each library chooses the order, and so which of two equal sums comes out larger.
+    Excludes quantised floats: whole numbers may lie between two steps.
     """
     left = any(node.op_type in HEAVY or "Quantize" in node.op_type for node in model.graph.node)
 
@@ -97,7 +97,7 @@ def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
 def _far(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
     """Floats far from zero and tiny ones between them, whole numbers that are as large as their type allows.
 
-    Not floats that may be cast to whole numbers of few bits: ONNX does not say what comes out of one beyond these.
+    Excludes floats that may be cast to whole numbers of few bits: ONNX does not define the result beyond their range.
     """
     casts = [node for node in model.graph.node if node.op_type == "Cast"]
     few_bits = any(one.name == "to" and one.i in _FEW_BITS for node in casts for one in node.attribute)
@@ -138,7 +138,7 @@ def _finite(value: Any) -> bool:
 
 
 def _any_whole_number(model: onnx.ModelProto, name: str) -> bool:
-    """Whether an input is only calculated with: it is no index, size or place, and nothing is divided by it."""
+    """Whether an input only takes part in arithmetic: it is no index, size or position, and no divisor."""
     if index_bound(model, name) is not None:
         return False
     kinds = {one.name: one.type.tensor_type.elem_type for one in (*model.graph.value_info, *model.graph.output)}

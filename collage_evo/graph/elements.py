@@ -1,7 +1,7 @@
-"""Element types of tensors: which there are, what ONNX calls them, how those below a byte are packed.
+"""Element types of tensors: the known ones, their ONNX names, and how types below a byte are packed.
 
-NumPy lacks some of ONNX's types and has them from ``ml_dtypes`` once that is imported, one element a byte or more.
-Libraries hold elements of less than a byte packed, the first one lowest.
+NumPy lacks some of ONNX's types; ``ml_dtypes`` adds them on import, one element a byte or more. Libraries hold
+elements of less than a byte packed, the first one in the lowest bits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def onnx_name(dtype: str) -> str:
 
 
 def dtype_named(name: str) -> str:
-    """The type that ONNX calls so; ``name`` itself if it is none of NumPy's or ``ml_dtypes``'s."""
+    """The type of that ONNX name; ``name`` itself if it is none of NumPy's or ``ml_dtypes``'s."""
     return _DTYPES.get(name, name)
 
 
@@ -83,7 +83,7 @@ def is_extended(value: object) -> bool:
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
-    """``array`` as NumPy's files hold it: of a type that NumPy lacks, elements of so many bytes."""
+    """``array`` as NumPy's files hold it: elements of a type that NumPy lacks become raw bytes of the same size."""
     return array.view(f"V{array.itemsize}") if is_extended(array) else array
 
 

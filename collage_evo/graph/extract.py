@@ -1,6 +1,6 @@
-"""Cuts a region out: takes a Graph and a set of nodes, gives a standalone model, or a hash of its structure.
+"""Extraction of a region as a standalone model, and hashes of its structure and content.
 
-Equal regions give equal models wherever they stand: every name is canonical. Inputs are ``i0``, outputs
+Equal regions give equal models wherever they are in the graph: every name is canonical. Inputs are ``i0``, outputs
 ``o0``, tensors inside ``t0``, constants ``w0``, nodes ``n0_Conv``, each numbered by first appearance.
 """
 
@@ -54,7 +54,7 @@ def _region(graph: Graph, nodes: NodeSet) -> _Region:
 
 
 def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
-    """The region as a model of its own.
+    """The region as a standalone model.
 
     Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types.
     """
@@ -66,7 +66,7 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
         renamed.name = f"n{len(made)}_{proto.op_type}"
         made.append(renamed)
     inside = [name for node in region.nodes for name in node.outputs if names[name].startswith("t")]
-    # Put together in place: onnx.helper's make_graph and make_model would copy all weights once more each.
+    # Assembled in place: onnx.helper's make_graph and make_model would each copy all weights once more.
     model = onnx.ModelProto(ir_version=graph.model.ir_version)
     model.opset_import.extend(graph.model.opset_import)
     model.graph.name = "region"
@@ -82,15 +82,15 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
 
 
 def canonical_names(graph: Graph, nodes: NodeSet) -> Mapping[str, str]:
-    """What each tensor in and around the region is called in :func:`extract`'s model, by its name in ``graph``."""
+    """Names in :func:`extract`'s model of the tensors in and around the region, by their names in ``graph``."""
     return _region(graph, nodes).names
 
 
 def structural_hash(graph: Graph, nodes: NodeSet) -> str:
     """Equal for regions that take equally long: 32 hexadecimal digits.
 
-    Covers operators, attributes, wiring, types and shapes, which tensors leave, and the values of constants
-    that steer behaviour (scalars, integers up to 64 elements), but not of the weights.
+    Covers operators, attributes, wiring, types and shapes, which tensors leave, and the values of constants that
+    affect timing (scalars, integers up to 64 elements), but not of weights.
     """
     return _digest(_structure(graph, _region(graph, nodes)))
 
@@ -126,7 +126,7 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
 
 
 def _opaque_type(graph: Graph, name: str) -> onnx.TypeProto:
-    """What an input of the model is declared as where it holds no numbers; of any other tensor nothing."""
+    """The declared type of a model input that holds no numbers; None for any other tensor."""
     if graph.tensors[name].dtype != OPAQUE:
         return onnx.TypeProto()
     return next((value.type for value in graph.model.graph.input if value.name == name), onnx.TypeProto())
@@ -142,14 +142,14 @@ def _steering_value(array: np.ndarray) -> str:
 
 
 def _content(array: np.ndarray) -> bytes | memoryview:
-    """The bytes of an array; of strings their text, since the array itself only has where they lie."""
+    """The bytes of an array; the text of strings, since the array itself holds only pointers to them."""
     if array.dtype == object:
         return json.dumps(array.tolist()).encode()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _attributes(graph: Graph, node: Node) -> str:
-    """The node's attributes in the order of their names, by their own deterministic encoding."""
+    """The node's attributes in the order of their names, in their deterministic encoding."""
     key = f"attributes {node.index}"
     if key not in graph.memo:
         attributes = sorted(node.protos[0].attribute, key=lambda attribute: attribute.name)
@@ -158,7 +158,7 @@ def _attributes(graph: Graph, node: Node) -> str:
 
 
 def constant_digest(graph: Graph, name: str) -> str:
-    """Tells the content of the constant ``name`` from that of others, whatever they are called."""
+    """Digest of the content of the constant ``name``, independent of its name."""
     key = f"constant {name}"
     if key not in graph.memo:
         graph.memo[key] = hashlib.sha256(_content(graph.constants[name])).hexdigest()
@@ -170,7 +170,7 @@ def _digest(parts: list[str]) -> str:
 
 
 def declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
-    """The type of ``tensor`` under ``name``; nothing but the name for what is opaque: the library has to infer it."""
+    """The type of ``tensor`` under ``name``; only the name of an opaque one, whose type the library has to infer."""
     if tensor.dtype == OPAQUE:
         return onnx.ValueInfoProto(name=name)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
@@ -180,7 +180,7 @@ def declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
 def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = "b") -> onnx.NodeProto:
     """A nameless copy of ``proto`` that reads and makes tensors by other ``names``, in its bodies too.
 
-    A body's own tensors are called after their place, so that they meet no name outside.
+    A body's own tensors are named by their position, so that they cannot collide with names outside.
     """
     made = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
     made.input.extend(names[name] for name in proto.input)
@@ -194,7 +194,7 @@ def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = 
 
 
 def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> None:
-    """Let ``model`` have the operators ``protos`` alone, without constants and types that none of them has."""
+    """Replace the operators of ``model`` by ``protos``, and drop constants and types that none of them has."""
     graph = model.graph
     operators = list(protos)
     read = {name for proto in operators for name in (*proto.input, *captures(proto))}
@@ -208,7 +208,7 @@ def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> N
 
 
 def import_domains(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:
-    """Let ``model`` have operators of ``domains``, in these versions where it has none yet."""
+    """Import ``domains`` into ``model``, in these versions where it imports none yet."""
     there = {entry.domain for entry in model.opset_import}
     missing = [(domain, version) for domain, version in domains.items() if domain not in there]
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in missing)

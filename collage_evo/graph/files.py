@@ -1,4 +1,4 @@
-"""Models of any size as files: what one protobuf message cannot hold lies in a file beside it."""
+"""Model files of any size: what one protobuf message cannot hold is saved as external data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fits_in_a_message(model: onnx.ModelProto) -> bool:
 
 
 def weight_bytes(tensor: TensorProto) -> int:
-    """Bytes that the tensor takes up, by its type and shape; types under a byte are packed."""
+    """Size of the tensor in bytes, by its type and shape; types under a byte are packed."""
     if tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
         return len(tensor.raw_data)
     name = TensorProto.DataType.Name(tensor.data_type)
@@ -46,7 +46,7 @@ def weight_bytes(tensor: TensorProto) -> int:
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
-    """Write ``model``, which stays as it is, to ``path``; the weights of a large one to ``path`` + ``.data``."""
+    """Write ``model`` unchanged to ``path``, and the weights of a large one to ``path`` + ``.data``."""
     if fits_in_a_message(model):
         onnx.save(model, path)
         return
@@ -75,7 +75,7 @@ def read_model(path: Path) -> onnx.ModelProto:
     """What :func:`save_model` wrote.
 
     Raises:
-        DamagedFile: it is no model.
+        DamagedFile: the file holds no model.
     """
     with reading(path, "resume the run, which writes it again"):
         return onnx.load(path)

@@ -1,8 +1,8 @@
-"""Rows along the last axis: products by a matrix and layer normalisations of more than three dimensions, and the
-elementwise operators that follow them, work on three.
+"""Flattening of rows to three dimensions, for matrix products, layer normalisations and elementwise operators.
 
-Dense layers over images with channels last, as in ConvNeXt, come so out of converters. OpenVINO (2026.4) runs them as
-fast as those of sequences only where they have as many dimensions (docs/rewrites.md, "The file's own form").
+Converters write dense layers over images with channels last, as in ConvNeXt, with more than three dimensions.
+OpenVINO (2026.4) runs them as fast as those of sequences only where they have as many dimensions (docs/rewrites.md,
+"The file's own form").
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NO_AXES = ELEMENTWISE - {"BatchNormalization", "PRelu"}
 
 
 class FlatRows(ir.passes.InPlacePass):
-    """[batch, height, width, channels] becomes [batch, height times width, channels] before such operators, and comes
-    back behind what follows them. What has no static shape, or no element, stays as it is."""
+    """Reshape [batch, height, width, channels] to [batch, height x width, channels] before such operators, and back
+    behind what follows them. Tensors without a static shape, or without elements, do not change."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         made: dict[ir.Value, Shape] = {}

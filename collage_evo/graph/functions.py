@@ -1,4 +1,4 @@
-"""A person's own function: takes ``file.py:function``, gives what the file defines under that name."""
+"""The user's own function: loads what ``file.py:function`` names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def names_function(text: str) -> bool:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function that ``file.py:function`` names. The file is run, and may import what lies beside it, also later.
+    """The function that ``file.py:function`` names. Runs the file, which may import its neighbours, also later.
 
     Raises:
-        InputError: no such file or function, or the file cannot be run.
+        InputError: there is no such file or function, or the file fails to run.
     """
     file, _, name = text.rpartition(":")
     path = Path(file).expanduser().absolute()
@@ -37,10 +37,10 @@ def load_function(text: str) -> Callable[..., Any]:
         spec.loader.exec_module(module)
     except InputError:
         raise
-    except (Exception, SystemExit) as error:  # a script that ends the program is no reason to end this one
+    except (Exception, SystemExit) as error:  # a script that calls sys.exit must not end this process
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     finally:
-        # What the function imports when it is called is found too, but hides no library's module of the same name.
+        # Last, so that imports inside the function work, but hide no library's module of the same name.
         sys.path.remove(str(path.parent))
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
@@ -51,7 +51,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def file_being_imported() -> str:
-    """The file that :func:`load_function` is importing, if that is why the caller runs; else empty."""
+    """The file that :func:`load_function` is importing now; empty if it is importing none."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not load_function.__code__:
         frame = frame.f_back

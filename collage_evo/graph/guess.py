@@ -1,7 +1,7 @@
-"""Sizes that nobody gave: takes a model and the shapes that are known, finds what runs by running it.
+"""Missing input sizes of a model, found by running it.
 
-A batch is 1. Of a size that the model forces only one runs, whatever else is tried: channels of a convolution, the
-state of a recurrent layer. All others are the person's to choose; the message names sizes that were seen to run.
+A batch is 1. Where the model forces a size, only one runs: channels of a convolution, the state of a recurrent layer.
+The user has to choose all others; the message names sizes that ran.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def complete_shapes(
     """Full shapes of all dynamic inputs, and notes on what was assumed.
 
     Args:
-        model: with dynamic inputs.
-        shapes: what the person gave.
-        any_shapes: take the smallest sizes that run where several would.
+        model: has dynamic inputs.
+        shapes: the user's.
+        any_shapes: use the smallest sizes that run where several would.
 
     Raises:
-        InputError: sizes are missing that the model does not force; the message suggests ones that run.
+        InputError: sizes are missing that the model does not force; the message suggests some that run.
     """
     known = {name: list(shape) for name, shape in shapes.items()}
     missing = [value for value in dynamic_inputs(model) if value.name not in known]
@@ -90,7 +90,7 @@ class _Trial:
         return self._ran[key]
 
     def usual(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
-        """Sizes that run, one that people often want among them if it may be."""
+        """Sizes that run, preferably including a common one."""
         return self._first(shapes, axes, (*USUAL, *SIZES))
 
     def smallest(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
@@ -109,7 +109,7 @@ class _Trial:
 
 
 def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[int]) -> Iterator[dict[Axis, int]]:
-    """Sizes for ``axes``: one for all; then some of them 1, or a weight's size, as with channels and states."""
+    """Sizes to try for ``axes``: one for all; then some of them 1, or a weight's, as with channels and states."""
     for size in sizes:
         yield dict.fromkeys(axes, size)
     for size in sizes:
@@ -133,14 +133,14 @@ def _weight_sizes(model: onnx.ModelProto) -> list[int]:
 
 
 def _others(sizes: Mapping[Axis, int]) -> Iterator[tuple[Axis, int]]:
-    """For each axis sizes that an open one would take as well."""
+    """For each axis other sizes that an open axis would take as well."""
     for axis, size in sizes.items():
         for other in (2 * size, size + 1, size + 32):
             yield axis, other
 
 
 def _hints(model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Sizes of named dimensions in the shapes that a person gave."""
+    """Sizes of named dimensions in the user's shapes."""
     hints: dict[str, int] = {}
     for name, value in given_inputs(model).items():
         if name in known and is_tensor(value):
@@ -151,7 +151,7 @@ def _hints(model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> dict[s
 
 
 def _started(value: onnx.ValueInfoProto, hints: Mapping[str, int]) -> list[int]:
-    """The sizes that are known, 1 for a first axis, 0 for what is open."""
+    """The known sizes, 1 for an open first axis, 0 for any other open one."""
     dims = value.type.tensor_type.shape.dim
     open_ = set(open_axes(value))
     return [

@@ -1,4 +1,4 @@
-"""Which inputs of operators say where they read or write: takes an operator, gives the values that each may have."""
+"""Index inputs of operators: which inputs choose where an operator reads or writes, and their allowed values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ ShapeOf = Callable[[str], Shape | None]
 
 @dataclass(frozen=True)
 class IndexUse:
-    """An input of an operator whose values say where it reads or writes.
+    """An input of an operator whose values choose where it reads or writes.
 
     Attributes:
         name: the tensor.
         low: the least value, for each component along its last axis, or one for all.
-        high: one more than the greatest, likewise; empty where any value may be one too many: it has to be constant.
-        refused: whether ONNX Runtime refuses any other value. Otherwise it gives a result, which others do not.
+        high: one more than the greatest, likewise; empty where any value may be too large: the input has to be
+            constant.
+        refused: whether ONNX Runtime refuses any other value. Otherwise it returns a result, which others do not.
     """
 
     name: str
@@ -37,7 +38,7 @@ _Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[IndexUse]]
 
 
 def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
-    """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or places."""
+    """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or positions."""
     standard = node.domain in STANDARD
     for position in _places(node, standard):
         if _present(node, position):
@@ -48,7 +49,7 @@ def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
 
 
 def _places(node: onnx.NodeProto, standard: bool) -> Sequence[int]:
-    """Inputs for which no range of values is known to be right whatever the others are."""
+    """Inputs for which no range of values is known to be valid whatever the other inputs are."""
     if standard and node.op_type.startswith("Reduce"):
         return (1,)
     tables = (BY_VALUE, _PLACES) if standard else (CONTRIB_BY_VALUE, _CONTRIB_PLACES)
@@ -111,7 +112,7 @@ def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
 
 
 def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
-    """Any other value has no place: ONNX asks for a row without a hot one."""
+    """OneHot: for any other value ONNX requires a row without a hot element."""
     made = shape_of(node.output[0])
     depth = _size(made, attribute(node, "axis", -1))
     use = _both_ways(node.input[0], depth)
@@ -123,7 +124,7 @@ def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
 
 
 def _into(position: int, table: int, axis: int | str = 0, lengths: bool = False) -> _Rule:
-    """Input ``position`` counts along an axis of input ``table``; the last place is one more for ``lengths``."""
+    """Input ``position`` counts along an axis of input ``table``; ``lengths`` may be one more than the last index."""
 
     def rule(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
         place = attribute(node, axis, 0) if isinstance(axis, str) else axis

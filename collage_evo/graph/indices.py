@@ -1,7 +1,8 @@
-"""Whether indices in a model may lead out of its tensors: takes a model, says what keeps them inside.
+"""Bounds of the indices in a model: whether they may point outside its tensors, and which inputs need limits.
 
-Constants were seen to be right, and of some computed ones it follows whatever the inputs hold. Others are an input of
-the model, as tokens are: these have limits to be checked in each request. All that is left may hold anything.
+The reference run has shown that constants are valid, and for some computed indices it follows whatever the inputs
+hold. Other indices are an input of the model, as tokens are: each request is checked against their limits. All
+remaining ones may hold anything.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ _MEMO, _VALUES = "indices", "values"
 
 @dataclass(frozen=True)
 class IndexVerdict:
-    """Of which of an operator's indices nothing is known, in words, and for which inputs there are limits."""
+    """An operator's indices of unknown range, as text, and the limits of inputs."""
 
     stray: str = ""
     limits: Limits = field(default_factory=dict)
 
 
 def stray_index(graph: Graph, node: Node) -> str:
-    """Which indices of ``node`` may lead out of its tensors in some request; empty if none."""
+    """Which indices of ``node`` may point outside its tensors in some request; empty if none."""
     return next((found.stray for found in _verdicts(graph, node) if found.stray), "")
 
 
 def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
-    """What inputs of the model may hold so that no index in ``nodes`` that comes from there leads out."""
+    """Limits of the model's inputs under which no index in ``nodes`` that they provide points outside."""
     return joined(found.limits for index in members(nodes) for found in _verdicts(graph, graph.nodes[index]))
 
 
 def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
-    """The same of a whole model as a person has it. With its shapes fixed, it must have run once."""
+    """The verdict on a whole model as the user has it. With its shapes fixed, it must have run once."""
     flat = inline_local_functions(model) if model.functions else model
     known = Values(flat, inferred(flat))
     found = [_judge(known, node) for node in known.nodes]
@@ -55,7 +56,7 @@ def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
 
 
 def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
-    """What inputs of the model may hold so that what ``nodes`` read of them as whole numbers fits into 32 bits."""
+    """Limits of the model's inputs under which the whole numbers that ``nodes`` read of them fit into 32 bits."""
     known = _values(graph)
     read = _read_exactly(proto for index in members(nodes) for proto in graph.nodes[index].protos)
     whole = (name for name in graph.boundary(nodes)[0] if name in read and graph.tensors[name].dtype == "int64")
@@ -64,20 +65,20 @@ def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
 
 
 def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
-    """The same of a whole model as a person has it."""
+    """:func:`limits_of_32_bits` for a whole model as the user has it."""
     read = _read_exactly(model.graph.node)
     wide = (v.name for v in model.graph.input if v.type.tensor_type.elem_type == onnx.TensorProto.INT64)
     return {name: IN_32_BITS for name in wide if name in read}
 
 
 def _read_exactly(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """What ``nodes`` read otherwise than to make floats of it, which takes all bits into account."""
+    """Tensors that ``nodes`` read, except to cast them to floats, which takes all bits into account."""
     others = (node for node in nodes if node.op_type != "Cast" or attribute(node, "to", 0) not in _FLOATS)
     return {name for node in others for name in (*node.input, *captures(node))}
 
 
 def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
-    """Limits that keep to all of ``limits``."""
+    """The intersection of ``limits``."""
     every: dict[str, tuple[int, int]] = {}
     for name, (low, high) in ((name, pair) for each in limits for name, pair in each.items()):
         least, most = every.get(name, (low, high))
@@ -107,7 +108,7 @@ def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
     limits: list[Limits] = []
     for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
         same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
-        if same or _inside(known, use):  # what is the same always was right once, as the model ran
+        if same or _inside(known, use):  # constants were valid in the run that the model has completed
             continue
         source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
         if not source:
@@ -118,7 +119,7 @@ def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
 
 
 def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
-    """Integers that go into an operator which ONNX does not describe: any may be indices."""
+    """Integer inputs of an operator that ONNX does not describe: any may be indices."""
     if node.domain not in (*STANDARD, "ai.onnx.ml"):
         named = {use.name for use in uses(node, known.shape)}
         integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
@@ -126,7 +127,7 @@ def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
 
 
 def _inside(known: Values, use: IndexUse) -> bool:
-    """Whether the values are right in every request."""
+    """Whether the values are valid in every request."""
     if not use.high:
         return known.settled(use.name)
     values = known.constant(use.name)
@@ -153,7 +154,7 @@ def _source(known: Values, name: str) -> str:
 
 
 def _stray_in_body(body: onnx.GraphProto, known: Values) -> str:
-    """Of what runs in a body nothing is known but what is constant, or is so around it."""
+    """Indices in a body: only constants, of the body or around it, are known."""
     inside = onnx.ModelProto()
     inside.graph.CopyFrom(body)
     own = Values(inside, body.value_info)

@@ -1,4 +1,4 @@
-"""Random inputs that a model accepts: takes a model, gives one array an input, the same for the same seed."""
+"""Random inputs that a model accepts, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ def random_inputs(
 ) -> dict[str, Any]:
     """Random arrays for every input of ``model``, by name.
 
-    Floats are standard normal, bytes anything. Numbers that are used as indices are whole and below the smallest
-    table they index; others that are compared with constants are 0, 1, these constants, or next to one; other
-    integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings are short.
+    Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
+    index. Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers
+    are 0 or 1, like a mask, with a 1 first so that no mask is all zero. Strings are short.
 
     Args:
-        model: whose inputs are asked for.
-        seed: of the random stream.
-        shapes: to take in place of those that the model declares.
-        values: inputs that are not to be random.
+        shapes: replace those that the model declares.
+        values: inputs with fixed values.
 
     Raises:
         InputError: an input has a dynamic shape, is a sequence or the like, or does not fit into memory.

@@ -1,4 +1,4 @@
-"""Calls into libraries that a person may interrupt: takes work, gives its result, or ends it and says so."""
+"""Interruptible library calls: work in a thread of its own, with a timeout."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ T = TypeVar("T")
 def interruptible(
     work: Callable[[], T], stop: Callable[[], None] = lambda: None, timeout_s: float | None = None
 ) -> T:
-    """What ``work`` gives, done in a thread of its own: no call into a library lets this one hear Ctrl-C.
+    """The result of ``work``, run in another thread, because this one cannot receive Ctrl-C inside a library call.
 
-    When this one is interrupted, or ``timeout_s`` is over, ``stop`` asks the work to end, which is not waited for.
+    On an interrupt, or after ``timeout_s``, ``stop`` asks the work to end, and the caller does not wait for that.
 
     Raises:
-        TimeoutError: it took longer than ``timeout_s``.
+        TimeoutError: ``work`` took longer than ``timeout_s``.
     """
     future: Future[T] = Future()
 
     def do() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # raised where the result is asked for
+        except BaseException as error:  # raised by result()
             future.set_exception(error)
 
     try:

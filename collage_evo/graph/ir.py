@@ -28,10 +28,10 @@ COMPOSITE = "collage_evo.composite"
 
 
 def nodes_from(text: str) -> NodeSet:
-    """The set that ``text`` has in hexadecimal.
+    """Parse a set from its hexadecimal ``text``.
 
     Raises:
-        ValueError: it has none.
+        ValueError: ``text`` holds none.
     """
     if (nodes := int(text, 16)) < 0:
         raise ValueError(f"{text!r} is no set of nodes")
@@ -58,7 +58,7 @@ def node_set(indices: Iterable[int]) -> NodeSet:
 class Tensor:
     """A value's type: numpy dtype name and shape.
 
-    A size that is not known before a run is -1. The dtype :data:`OPAQUE` stands for all that is no array of
+    A size that is not known before a run is -1. The dtype :data:`OPAQUE` stands for everything that is no array of
     numbers: strings, sequences, optional values and maps.
     """
 
@@ -68,12 +68,12 @@ class Tensor:
 
     @property
     def static(self) -> bool:
-        """Whether its bytes can be planned: it holds numbers and every size is known."""
+        """Whether memory can be planned for it: it holds numbers and every size is known."""
         return self.dtype != OPAQUE and min(self.shape, default=0) >= 0
 
     @property
     def nbytes(self) -> int:
-        """Its size; 0 where that is not known."""
+        """Its size in bytes; 0 where that is not known."""
         return 0 if not self.static else math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -82,7 +82,7 @@ class Node:
     """One ONNX operator. An absent optional input is the empty name.
 
     Operators that pass tensors without a static shape to each other, and those whose bodies read tensors around them,
-    stand in one node of the domain ``COMPOSITE``: what such a node reads and makes is all that others see.
+    form one node of the domain ``COMPOSITE``: other nodes see only what such a node reads and makes.
     """
 
     index: int
@@ -134,12 +134,12 @@ class Graph:
 
     @cached_property
     def has_unchecked_branches(self) -> bool:
-        """Whether no check takes both branches of some If."""
+        """Whether the model has an If of which the checks take only one branch."""
         return any(entry.key == UNCHECKED_BRANCHES for entry in self.model.metadata_props)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What is computed once a graph, such as constants' digests, by a key of the function that owns it."""
+        """Cache of values computed once a graph, such as digests, by a key of the function that owns them."""
         return {}
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:
@@ -161,7 +161,7 @@ class Graph:
         return not self.ancestors(nodes) & self.descendants(nodes)
 
     def is_connected(self, nodes: NodeSet) -> bool:
-        """True when ``nodes`` is one piece, edges taken without direction; the empty set is not."""
+        """True when ``nodes`` is connected, edges taken without direction; the empty set is not."""
         if not nodes:
             return False
         reached = frontier = nodes & -nodes

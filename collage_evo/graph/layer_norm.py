@@ -1,5 +1,6 @@
-"""Rewrite rules that onnxscript lacks or leaves unchecked: a LayerNormalization of rows that was written out, as in
-files of operator sets before 17, as one operator.
+"""Rewrite rules that onnxscript lacks or leaves unchecked: a written-out LayerNormalization of rows as one operator.
+
+Files of operator sets before 17 write it out.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class _WrittenOut(RewriteRuleClassBase):
 
 
 def rules() -> list[RewriteRule]:
-    """The rules, ready for onnxscript's RewritePass."""
-    rule: Callable[..., RewriteRule] = _WrittenOut.rule  # the library leaves it without types
+    """The rules for onnxscript's RewritePass."""
+    rule: Callable[..., RewriteRule] = _WrittenOut.rule  # onnxscript leaves it without types
     return [rule(scale_first, bias_first) for scale_first in (False, True) for bias_first in (False, True)]
 
 

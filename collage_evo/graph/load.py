@@ -1,4 +1,4 @@
-"""Loads what a person asked for: takes a path or ``builtin:NAME``, gives the model with static inputs."""
+"""Model loading: a path or ``builtin:NAME`` as a model with static inputs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WEIGHTS_APART = 4
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model as the person gave it, but with its inputs' dynamic dimensions fixed and external weights read in.
+    """The user's model, with its inputs' dynamic dimensions fixed and external weights read in.
 
     ``dynamic`` is the model before its dimensions were fixed; None where there were none, or where a second copy
-    would be too large. ``notes`` say which sizes were chosen that neither the person nor the model gave.
+    would be too large. ``notes`` list the sizes that neither the user nor the model gave.
     """
 
     name: str
@@ -39,7 +39,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The model that a person names. It is parsed when something of it is first asked for, and only once.
+    """The model that the user names. It is parsed on first use, and only once.
 
     Attributes:
         source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
@@ -52,7 +52,7 @@ class ModelFile:
 
     @property
     def declared(self) -> onnx.ModelProto:
-        """The model as it declares itself, perhaps without weights that lie elsewhere. Raises as :meth:`load`."""
+        """The model as it declares itself, perhaps without external weights. Raises as :meth:`load`."""
         return self._parsed[1]
 
     def load(self, shapes: Mapping[str, Sequence[int]] | None = None, any_shapes: bool = False) -> LoadedModel:
@@ -61,12 +61,12 @@ class ModelFile:
         A model that leaves nothing open is :attr:`declared` itself, not a copy.
 
         Args:
-            shapes: the full shape of each input that has a dynamic dimension. What is left open is 1 for a batch, and
-                otherwise what the model allows, if it is only one size.
-            any_shapes: take the smallest sizes that run for all that is still open.
+            shapes: the full shape of each input that has a dynamic dimension. A missing batch size is 1, any other
+                missing size what the model allows, if that is only one.
+            any_shapes: use the smallest sizes that run for all that are still missing.
 
         Raises:
-            InputError: the file cannot be used, or sizes are missing; the message says why and how to mend it.
+            InputError: the file cannot be used, or sizes are missing; the message gives the reason and the remedy.
         """
         name, declared = self._parsed
         check_shapes(declared, shapes or {})
@@ -85,7 +85,7 @@ class ModelFile:
 
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto]:
-        """With its name."""
+        """The parsed model and its name."""
         if self.source.startswith(PREFIX):
             return make_builtin(self.source, self.seed)
         return self._path.stem, _parse(self._path)
@@ -98,7 +98,7 @@ class ModelFile:
 def load_model(
     source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0, any_shapes: bool = False
 ) -> LoadedModel:
-    """What :meth:`ModelFile.load` gives, for who asks nothing else of the file."""
+    """:meth:`ModelFile.load` for callers that need nothing else of the file."""
     return ModelFile(source, seed).load(shapes, any_shapes)
 
 
@@ -118,9 +118,9 @@ def _parse(path: Path) -> onnx.ModelProto:
 
 
 def _set_weights_apart(model: onnx.ModelProto) -> None:
-    """Write a model of an old version, which lists weights as inputs that no request can feed, as newer ones are.
+    """Remove the weights from the inputs, where models of old versions list them though no request can feed them.
 
-    What is added to such a model as an input with a value of its own could not be fed either.
+    An input with a default value, added to such a model, could not be fed either.
     """
     graph = model.graph
     constants = {weight.name for weight in graph.initializer} | {one.values.name for one in graph.sparse_initializer}
@@ -131,11 +131,11 @@ def _set_weights_apart(model: onnx.ModelProto) -> None:
 
 
 def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
-    """Read a weight from a file that has several names, as content stores and ``cp -al`` make them: ``onnx`` refuses
-    these.
+    """Read a weight from a file with several hard links, as content stores and ``cp -al`` make them, which ``onnx``
+    refuses.
 
     Raises:
-        ValueError: the file is shorter than the model says.
+        ValueError: the file is shorter than the model declares.
     """
     info = external_data_helper.ExternalDataInfo(tensor)
     begin, size = info.offset or 0, file.stat().st_size
@@ -150,7 +150,7 @@ def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
 
 
 def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
-    """``model`` itself with its external weights read in, every weight being as large as its shape says."""
+    """``model`` itself with its external weights read in and the size of every weight checked against its shape."""
     with reading(path, _AGAIN):
         folder, real = path.parent, path.resolve().parent
         for tensor in filter(external_data_helper.uses_external_data, weights(model.graph)):
@@ -160,7 +160,7 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
                 raise InputError(
                     f"{path} keeps its weights in {location!r}, which is not there: put that file into {path.parent}"
                 )
-            if file.is_symlink() and file.resolve().parent == real:  # as a download cache links to where both lie
+            if file.is_symlink() and file.resolve().parent == real:  # a download cache: the link's target holds both
                 folder = real
                 next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
             if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):

@@ -1,4 +1,4 @@
-"""Where tensors lie: takes sizes and who needs them when, gives offsets in one arena, and arrays there."""
+"""Memory planning: offsets of tensors in one arena by size and lifetime, and the arrays there."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class MemoryPlan:
 
 
 def place(sizes: Mapping[str, int], together: Callable[[str, str], bool], alignment: int = ALIGNMENT) -> MemoryPlan:
-    """Place each name, largest first, at the lowest offset where none lies that is needed together with it.
+    """Place each name, largest first, at the lowest offset where no tensor lies that is needed at the same time.
 
     Args:
-        sizes: bytes of each.
+        sizes: of each, in bytes.
         together: whether two of them may be needed at the same time; symmetric.
         alignment: of offsets, in bytes; sizes are rounded up to it.
     """
@@ -53,7 +53,7 @@ StepSet = int
 class StepUse:
     """Which steps use a tensor and which of them make it, where some steps may run at the same time.
 
-    ``before`` has for each step those that have ended when it begins.
+    ``before`` gives for each step those that have ended when it begins.
     """
 
     before: Sequence[StepSet]
@@ -61,7 +61,7 @@ class StepUse:
     makers: dict[str, StepSet] = field(default_factory=dict)
 
     def add(self, step: int, reads: Iterable[str], makes: Iterable[str]) -> None:
-        """That the step reads and makes these."""
+        """Record that the step reads and makes these."""
         made = tuple(makes)
         for name in made:
             self.makers[name] = self.makers.get(name, 0) | 1 << step
@@ -69,20 +69,20 @@ class StepUse:
             self.users[name] = self.users.get(name, 0) | 1 << step
 
     def place(self, sizes: Mapping[str, int], alignment: int) -> MemoryPlan:
-        """As :func:`place`; tensors share memory only if all that use the one come before all that make the other.
+        """:func:`place` where tensors share memory only if all that use the one come before all that make the other.
 
-        So it is in every order of the steps that ``before`` allows. ``sizes`` has tensors that were added.
+        This holds for every order of the steps that ``before`` allows. ``sizes`` holds tensors that were added.
         """
 
         def gone(one: str, other: str) -> bool:
-            made = self.makers.get(other, 0)  # what is empty is made by nobody
+            made = self.makers.get(other, 0)  # no step makes an empty tensor
             return all(not self.users[one] & ~self.before[maker] for maker in members(made))
 
         return place(sizes, lambda one, other: not gone(one, other) and not gone(other, one), alignment)
 
 
 def all_before(waits: Sequence[Sequence[int]]) -> tuple[StepSet, ...]:
-    """For each step all that have ended when it begins, from those that it waits for itself, all of them earlier."""
+    """For each step all that have ended when it begins, from those earlier ones that it directly waits for."""
     before: list[StepSet] = []
     for needed in waits:
         found = 0
@@ -104,7 +104,7 @@ def allocate(
 ) -> dict[str, np.ndarray]:
     """One zeroed arena and a view of it for every planned tensor.
 
-    ``memory`` gives so many zeroed bytes of the host. The arena begins at a multiple of ``alignment`` bytes.
+    ``memory`` allocates that many zeroed bytes of the host. The arena begins at a multiple of ``alignment`` bytes.
     """
     arena = memory(plan.size + alignment)
     base = -arena.ctypes.data % alignment

@@ -1,4 +1,4 @@
-"""NaN and infinity: takes inputs, gives such with one of them in each array, and tells whether outputs lost them."""
+"""NaN and infinity: inputs that hold one in each array, and a check that outputs propagate them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ALL_NAN = "nothing but NaN"
 
 
 def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The same inputs with one of ``KINDS`` in every array of floats, and with nothing but NaN; none without floats.
+    """The inputs with one of ``KINDS`` in every array of floats, and with nothing but NaN; none without floats.
 
-    The number is near the middle, one place further in each array: an operator on two of them meets a number and NaN,
-    either way round. A window or a row of nothing but NaN is a case of its own (openvino #35935).
+    The value is near the middle, one element further in each array: an operator on two of them meets a number and NaN
+    in either order. A window or a row of nothing but NaN is a separate case (openvino #35935).
     """
     floats = [name for name, value in feeds.items() if _holds_floats(value) and value.size]
     if not floats:
@@ -29,7 +29,7 @@ def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Whether outputs have NaN and infinities elsewhere than they ought to, or tell otherwise where they are."""
+    """Whether NaN and infinities of the outputs are elsewhere than expected, or outputs that locate them differ."""
     return any(_differ(a, e) for a, e in zip(actual, expected, strict=True))
 
 

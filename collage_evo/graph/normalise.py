@@ -1,4 +1,4 @@
-"""Brings a model into the form the search works on: takes a ModelProto, gives a plainer one that is equal.
+"""Normalisation: an equal model in the plain form that the search works on.
 
 In that form shapes are static, constants are initializers, BatchNormalization and per-channel scales sit in
 the convolution before them, layer normalisations are one operator, rows lie along one axis, images of one
@@ -49,7 +49,7 @@ class Rules(enum.Enum):
 
 
 def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelProto:
-    """An equal model in the form above; ``model`` itself stays as it is.
+    """An equal model in the form above; ``model`` itself does not change.
 
     Raises:
         InputError: the model is not valid ONNX, or uses what the passes cannot read.
@@ -97,7 +97,7 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
     after.append(passes.ClearMetadataAndDocStringPass())
     ir.passes.Sequential(*before)(model)
     if rules is not Rules.NONE:
-        # The optimiser folds constants and applies rewrite rules of its own.
+        # The optimiser folds constants and applies its own rewrite rules.
         fold = optimize_ir if rules is Rules.ALL else fold_constants_ir
         fold(
             model,
@@ -122,7 +122,7 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
 
 
 def _leave_out_empty_inputs(graph: onnx.GraphProto) -> None:
-    """Say of a Resize what operator sets 11 and 12 say by an empty ``roi`` or ``scales``: that there is none."""
+    """Remove the empty ``roi`` or ``scales`` of a Resize, by which operator sets 11 and 12 mark absent ones."""
     empty = {tensor.name for tensor in graph.initializer if 0 in tensor.dims}
     for node in graph.node:
         if node.op_type == "Resize" and node.domain in ("", "ai.onnx"):

@@ -1,6 +1,6 @@
-"""Runs a model once and records every tensor: takes a model and inputs, gives types, shapes and small values.
+"""Observation of one run: types, shapes and small values of every tensor.
 
-What a run shows is a fact about these inputs. Which shapes hold for all inputs is what ``static.py`` proves.
+An observation holds for these inputs only. ``static.py`` proves which shapes hold for all inputs.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Observation:
 
 
 def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) -> Observation:
-    """Run ``model`` by ONNX Runtime without optimisations, and look at every tensor that a node makes.
+    """Run ``model`` in ONNX Runtime without optimisations, and record every tensor that a node makes.
 
-    All of them are in memory at once, 151 MB of ResNet-50 at 224 x 224: it is done with one sample. Of those for
-    calibration, which are many, only ranges and means are kept (``precision/quantise/observers.py``).
+    All of them are in memory at once, 151 MB for ResNet-50 at 224 x 224, so one sample is observed. Of the many
+    calibration samples only ranges and means are stored (``precision/quantise/observers.py``).
 
     Raises:
         InputError: it does not run on ``feeds``.
@@ -57,7 +57,7 @@ def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) 
 def record(
     model: onnx.ModelProto, feeds: Mapping[str, Any], names: Collection[str], threads: int = 1
 ) -> dict[str, Any]:
-    """The values that the tensors ``names`` have when ``model`` runs on ``feeds``.
+    """The values of the tensors ``names`` when ``model`` runs on ``feeds``.
 
     Raises:
         InputError: it does not run on ``feeds``.
@@ -71,7 +71,7 @@ def record(
 
 @contextlib.contextmanager
 def _all_outputs(model: onnx.ModelProto, names: Collection[str]) -> Iterator[list[str]]:
-    """``model`` with ``names`` among its outputs, as long as the context lasts; all its outputs in order."""
+    """``model`` with ``names`` among its outputs for the duration of the context; yields all its outputs in order."""
     own = [value.name for value in model.graph.output]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
     try:
@@ -81,7 +81,7 @@ def _all_outputs(model: onnx.ModelProto, names: Collection[str]) -> Iterator[lis
 
 
 def _run(reference: Reference, feeds: Mapping[str, Any]) -> list[Any]:
-    """Outputs as the library's own values, which hold every type; as Python's where strings go in."""
+    """Outputs as ONNX Runtime's own values, which hold every type; as Python's for inputs of strings."""
     if any(np.asarray(value).dtype.kind in "OUS" for value in feeds.values()):
         return reference.run(feeds)
     try:

@@ -1,4 +1,4 @@
-"""Kinds of operators, by what may be fused with them: takes a node, gives its kind."""
+"""Kinds of operators, by what may be fused with them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _KIND_OF = {op_type: kind for kind, types in _KINDS.items() for op_type in types
 
 
 def kind_of(node: Node) -> OpKind:
-    """The kind of a standard operator; opaque if it is not known."""
+    """The kind of a standard operator; opaque if it is unknown."""
     return _KIND_OF.get(node.op_type, OpKind.OPAQUE)
 
 

@@ -1,7 +1,7 @@
-"""Where a person's nodes went: takes their model and the normalised one, gives names as in their file, and fates.
+"""Origin of a normalised model's nodes: their names in the user's file, and the fate of the file's nodes.
 
-The passes keep most tensors' names. What lies between two tensors that both models have is one piece of work: its
-nodes in the normalised model do what its nodes in the file did.
+The passes preserve most tensors' names. Between two tensors that both models have, the nodes in the normalised model
+do what the nodes in the file did.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ class Fate:
     """What became of one node of the file.
 
     Attributes:
-        name: the node's.
-        op_type: its operator.
-        outputs: the tensors that it gives.
-        nodes: the nodes of the normalised model that do its work now; or that read the constant it became.
-        constant: it was computed once and for all.
+        outputs: the tensors that it makes.
+        nodes: the nodes of the normalised model that do its work now, or that read the constant it became.
+        constant: whether it was folded into a constant.
     """
 
     name: str
@@ -42,12 +40,12 @@ class Fate:
 
     @property
     def is_preserved(self) -> bool:
-        """Whether a node of the normalised model goes by its name."""
+        """Whether a node of the normalised model has its name."""
         return self.name in self.nodes
 
     @property
     def description(self) -> str:
-        """In words, after the node's name."""
+        """The fate as text that follows the node's name."""
         if self.is_preserved:
             return "is a node of its own"
         if not self.nodes:
@@ -64,14 +62,14 @@ class Origin:
     fates: tuple[Fate, ...]
 
     def find(self, name: str) -> Fate | None:
-        """The fate of the node of that name, else of the node that gives the tensor of that name."""
+        """The fate of the node of that name, else of the node that makes the tensor of that name."""
         by_tensor = {output: fate for fate in self.fates for output in fate.outputs}
         return {fate.name: fate for fate in self.fates}.get(name) or by_tensor.get(name)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A node of the file, bodies' nodes among them. What a body gives is read by the node that has the body."""
+    """A node of the file or of a body. The node that has a body reads the body's outputs."""
 
     name: str
     op_type: str
@@ -83,7 +81,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class _File:
-    """All nodes of the person's file, and the names of its weights."""
+    """All nodes of the user's file, and the names of its weights."""
 
     nodes: Sequence[_Made]
     weights: frozenset[str]
@@ -120,7 +118,7 @@ class _File:
 
     @cached_property
     def constants(self) -> set[int]:
-        """Nodes that give the same on every run."""
+        """Nodes whose outputs are the same in every run."""
         fixed: set[int] = set()
         same = set(self.weights)
         for index in reversed(self.readers_first):
@@ -132,7 +130,7 @@ class _File:
 
     @cached_property
     def twins(self) -> list[int]:
-        """For each node one that computes the same, equal nodes' the same one."""
+        """For each node a representative of all nodes that compute the same."""
         same: dict[str, str] = {}
         first: dict[tuple[str, tuple[str, ...], bytes, int], int] = {}
         twins = list(range(len(self.nodes)))
@@ -145,16 +143,16 @@ class _File:
 
 
 def node_names(model: onnx.ModelProto) -> tuple[str, ...]:
-    """A name for each node of the model's graph by which a person finds it, say in Netron; all differ.
+    """A unique name for each node of the model's graph by which users find it, for example in Netron.
 
-    Its own; for a nameless one that of its first output. Where another node has that name, the number of the node
-    in the file is added.
+    It is the node's own name, or that of its first output if it has none. Where another node has that name, the
+    number of the node in the file is added.
     """
     return tuple(node.name for node in _read_file(model).nodes[: len(model.graph.node)])
 
 
 def name_nodes(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
-    """Name the nodes of ``normalised`` as in the file it came from, in place; gives what :func:`trace` does."""
+    """Name the nodes of ``normalised`` in place as in the file it came from; returns what :func:`trace` does."""
     origin = trace(original, normalised)
     for node, name in zip(normalised.graph.node, origin.names, strict=True):
         node.name = name
@@ -162,10 +160,10 @@ def name_nodes(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin
 
 
 def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
-    """Match the nodes of ``normalised`` with those of the file; both models stay as they are.
+    """Match the nodes of ``normalised`` with those of the file; neither model changes.
 
-    A node that does the work of several goes by the name of the one with its operator, else of the last. One that
-    stands for none alone is named after the node whose work it shares and its operator, as ``bn1/Mul``.
+    A node that does the work of several gets the name of the one with its operator, else of the last. A node that
+    does only a part of another's work is named after that node and its own operator, as ``bn1/Mul``.
     """
     file = _read_file(original)
     nodes = normalised.graph.node
@@ -179,7 +177,7 @@ def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
 
 def _read_file(model: onnx.ModelProto) -> _File:
     protos = [*model.graph.node]
-    for proto in protos:  # grows meanwhile: bodies have bodies
+    for proto in protos:  # grows in the loop: bodies have bodies
         protos += [node for body in bodies(proto) for node in body.node]
     taken = {proto.name for proto in protos if proto.name}
     given: set[str] = set()
@@ -206,7 +204,7 @@ def _form(node: onnx.NodeProto) -> bytes:
 
 
 def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[list[int]]:
-    """Nodes whose outputs the file knows, each with those before it whose outputs it does not know."""
+    """Nodes whose outputs are in the file, each with those before it whose outputs are not."""
     readers: dict[str, int] = {}
     group_of: dict[int, list[int]] = {}
     groups: list[list[int]] = []
@@ -225,7 +223,7 @@ def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[l
 
 
 def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """All that a node reads, in its bodies too."""
+    """All tensors that a node reads, in its bodies too."""
     yield from filter(None, node.input)
     for body in bodies(node):
         for inner in body.node:
@@ -236,7 +234,7 @@ def _read(node: onnx.NodeProto) -> Iterator[str]:
 def _cones(
     file: _File, normalised: onnx.ModelProto, groups: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """For each group the nodes of the file behind its outputs, back to tensors that the normalised model has."""
+    """For each group the nodes of the file that make its outputs, back to tensors that the normalised model has."""
     graph, maker = normalised.graph, file.maker
     known = {name for node in graph.node for name in node.output}
     known |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -256,10 +254,10 @@ def _cones(
 def _lenders(
     nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], cones: Sequence[Sequence[int]], file: _File
 ) -> dict[int, int]:
-    """For nodes of the normalised model the node of the file by whose name each goes; one lends its name once.
+    """For nodes of the normalised model the node of the file that gives each its name; each name is used once.
 
-    It is the one that makes its tensor by the same operator; else one with that operator behind its group; else,
-    whatever it computes, the one that makes its tensor.
+    It is the one that makes its tensor by the same operator; else one with that operator in its group's cone; else
+    the one that makes its tensor by any operator.
     """
     makers = [[file.maker[name] for name in node.output if name in file.maker] for node in nodes]
     found: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Runs a session of ONNX Runtime on arrays of any type: those that its Python interface lacks go by their bytes."""
+"""ONNX Runtime sessions on arrays of any type, also those that its Python interface lacks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def run_session(
 def run_raw(
     session: ort.InferenceSession, feeds: Mapping[str, Any], options: ort.RunOptions | None = None
 ) -> list[ort.OrtValue]:
-    """All outputs as the library holds them. Strings cannot be fed so."""
+    """All outputs as ONNX Runtime's own values. Strings cannot be inputs here."""
     names = [value.name for value in session.get_outputs()]
     given = {name: to_ort_value(value) for name, value in feeds.items()}
     return list(session.run_with_ort_values(names, given, options))
 
 
 def to_ort_value(value: Any) -> ort.OrtValue:
-    """An array of numbers as the library's own; a copy, where NumPy lacks the type."""
+    """An array of numbers as ONNX Runtime's value; a copy where NumPy lacks the type."""
     import onnxruntime as ort
 
     if not is_extended(value):
@@ -52,7 +52,7 @@ def to_ort_value(value: Any) -> ort.OrtValue:
 
 
 def from_ort_value(found: ort.OrtValue) -> Any:
-    """What the library holds as an array, list or map."""
+    """ONNX Runtime's value as an array, list or map."""
     if found.data_type() not in _DTYPES:
         return found.numpy()
     dtype = np.dtype(_DTYPES[found.data_type()])

@@ -1,6 +1,4 @@
-"""Lets operators work on tensors of another shape, of the same elements in the same order: takes what they make and
-the shape that stands for a shape.
-"""
+"""Reshaping of operators: they work on tensors of another shape, with the same elements in the same order."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ import onnx_ir as ir
 
 Shape = tuple[int, ...]
 Made = Mapping[ir.Value, Shape]
-"""Tensors that are to have another shape, with the one that they have now."""
+"""Tensors to reshape, with their present shape."""
 
 
 def reshape_made(graph: ir.Graph, made: Made, shape_for: Callable[[Shape], Shape]) -> None:
-    """Let the makers of ``made`` read and make tensors of other shapes. Their attributes and constants are the
-    caller's to change. Reshapes stand where such tensors come from others, or go to them.
+    """Let the makers of ``made`` read and make tensors of other shapes, with Reshapes between them and the other
+    operators. The caller has to change their attributes and constants.
     """
     inside: dict[ir.Value, ir.Value] = {}
     for node in list(filter(None, (value.producer() for value in made))):
@@ -35,7 +33,7 @@ def reshape_made(graph: ir.Graph, made: Made, shape_for: Callable[[Shape], Shape
 
 
 def follows(node: ir.Node, made: Made, may_read: Callable[[np.ndarray], bool]) -> bool:
-    """Whether an elementwise ``node`` gives an element for each of those in ``made`` that it reads, and besides reads
+    """Whether an elementwise ``node`` makes one element for each that it reads of ``made``, and otherwise only reads
     constants that it ``may_read``.
     """
     if node.domain or len(node.outputs) != 1:
@@ -48,14 +46,14 @@ def follows(node: ir.Node, made: Made, may_read: Callable[[np.ndarray], bool]) -
 
 
 def constant(value: ir.Value | None) -> np.ndarray | None:
-    """What ``value`` always is; None where that is not known."""
+    """The constant that ``value`` is; None where it is none."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy()
 
 
 def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
-    """A new one, called ``name`` or nearly so: files have names of their own."""
+    """A new initializer, called ``name`` or similarly: the file may use that name already."""
     while name in graph.initializers:
         name += "_"
     made = ir.Value(name=name, const_value=ir.tensor(array))
@@ -65,13 +63,13 @@ def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
 
 
 def sizes(value: ir.Value | None) -> Shape:
-    """The static shape of a tensor with elements; empty of others."""
+    """The static shape of a tensor with elements; empty for other tensors."""
     shape = None if value is None else value.shape
     return shape.numpy() if shape is not None and shape.is_static() and 0 not in shape.numpy() else ()
 
 
 def _give_back(value: ir.Value, shape: Shape, outside: Sequence[tuple[ir.Node, int]], graph: ir.Graph) -> None:
-    """Let those ``outside`` read ``value`` in its own ``shape``, under its own name."""
+    """Let the readers ``outside`` have ``value`` in its own ``shape``, under its own name."""
     name, value.name = value.name, f"{value.name}_rows"
     node = _reshape(value, shape, graph, name)
     maker = value.producer()

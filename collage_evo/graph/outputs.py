@@ -1,4 +1,4 @@
-"""Outputs that no node computes: an input that a model gives back as it came, or a constant."""
+"""Outputs that no node computes: an input that a model returns unchanged, or a constant."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from onnx import helper
 
 
 def passed_through(graph: onnx.GraphProto) -> set[str]:
-    """The outputs that are inputs. Whoever feeds them has them; libraries may leave such an output unwritten."""
+    """The outputs that are inputs. The caller has them already; libraries may leave such an output unwritten."""
     constants = {tensor.name for tensor in graph.initializer}
     return {value.name for value in graph.input if value.name not in constants} & {v.name for v in graph.output}
 
 
 def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` without the outputs that are inputs, and with nodes that give those that are constants.
+    """``model`` without the outputs that are inputs, and with nodes that make those that are constants.
 
     A copy, unless every output of ``model`` is computed.
     """
@@ -31,7 +31,7 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def compute_constant_outputs(graph: onnx.GraphProto) -> None:
-    """Let an Identity make each output that is a constant: outputs are what nodes make.
+    """Let an Identity make each output that is a constant, so that a node makes every output.
 
     The graph's own nodes go on reading the constant. Bodies of control flow find the output under the old name, so
     the Identity comes first.

@@ -1,4 +1,4 @@
-"""From a person's file to what a run needs: a model that runs, with reference outputs, then a graph to search."""
+"""Preparation of a model file: a model that runs, with reference outputs, then a graph to search."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model that runs, in the person's own form.
+    """A model that runs, in the user's own form.
 
     ``original`` has its inputs' shapes fixed, and its outputs' where they hold for all inputs; ``dynamic`` is the
     file before that, None for one that was static. ``references`` pairs inputs with the outputs that ONNX Runtime
     gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
-    alone explains: infinite where two runs have nothing in common. ``notes`` tell what was assumed. ``unchecked`` has
+    by itself explains: infinite where two runs have nothing in common. ``notes`` list assumptions. ``unchecked`` has
     the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the file declares them.
     """
 
@@ -67,16 +67,16 @@ class PreparedModel:
 
     @property
     def excused(self) -> dict[str, float]:
-        """The largest relative error of each output that rounding explains: a right result may be as far off."""
+        """The largest relative error of each output that rounding explains: a correct result may have as much."""
         return {name: NOISE_ROOM * noise for name, noise in self.noise.items()}
 
 
 @dataclass(frozen=True)
 class SearchableModel:
-    """The normalised model as a graph, the relative error that normalising brought, and what was left out of it.
+    """The normalised model as a graph, the relative error that normalisation added, and what was left out of it.
 
-    ``rules`` says how much was rewritten. ``recorded`` has values, in the first reference run, of tensors for which
-    random numbers will not do. Nodes go by the names of the person's file; ``origin`` tells where each of these went.
+    ``rules``: how much was rewritten. ``recorded``: values in the first reference run of tensors that must not be
+    random. Nodes have the names of the user's file; ``origin`` maps each node of the file to these.
     """
 
     graph: Graph
@@ -98,28 +98,28 @@ def prepare_model(
     """Read ``file``, fix its shapes, run it.
 
     Args:
-        file: the person's, or a built-in model.
+        file: the user's, or a built-in model.
         shapes: full shapes of inputs with dynamic dimensions.
-        reference_inputs: how many random inputs results are checked on.
-        threads: that the reference may use.
-        feeds: a person's own inputs, in place of random ones.
-        any_shapes: take the smallest sizes that run where neither ``shapes`` nor the model says which.
-        timeout_s: a run that takes longer is ended.
+        reference_inputs: number of random inputs on which results are checked.
+        threads: for the reference runs.
+        feeds: the user's own inputs, in place of random ones.
+        any_shapes: use the smallest sizes that run where neither ``shapes`` nor the model gives them.
+        timeout_s: limit of one run in seconds.
 
     Raises:
-        InputError: the model cannot be used; the message says why and how to mend it.
+        InputError: the model cannot be used; the message gives the reason and the remedy.
     """
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = file.load(known, any_shapes)
     model, unfixed = _loaded(loaded, threads)
-    reference = Reference(model, threads, timeout_s=timeout_s)  # first: it says what is wrong with a file
+    reference = Reference(model, threads, timeout_s=timeout_s)  # first: its errors explain what is wrong with a file
     given = list(feeds or (random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)))
     more, unchecked = taking_each_branch(loaded.original, given, threads, timeout_s)
     given += more
     names = [value.name for value in model.graph.output]
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     edges = edge_samples(model, given[0], reference)
-    del reference  # large models are not loaded twice at the same time
+    del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
     pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
     noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, timeout_s, moving)
@@ -139,7 +139,7 @@ def prepare_model(
 def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:
     """The model that loads, and a note if that is the one with open shapes.
 
-    A body that is not meant for the shapes given, such as the branch for another sampling rate, may contradict them.
+    A body for other shapes, such as the branch for another sampling rate, may contradict the given ones.
     """
     if loaded.dynamic is None:
         return loaded.original, []
@@ -148,13 +148,13 @@ def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[st
             Reference(loaded.original, threads, optimised)
     except InputError:
         model = onnx.ModelProto()
-        model.CopyFrom(loaded.dynamic)  # which stays open: what is written into this one holds for these shapes
+        model.CopyFrom(loaded.dynamic)  # stays open: types in the other hold for its fixed shapes
         return model, ["with these shapes written into it the model does not load: its shapes stay open"]
     return loaded.original, []
 
 
 def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:
-    """Of each output with fixed sizes that has others in a run, a note; ONNX Runtime only warns of it."""
+    """A note for each output whose declared fixed sizes differ from those in a run; ONNX Runtime only warns of it."""
     notes = []
     for value in model.graph.output:
         declared, found = declared_tensor(value.name, value.type), seen.tensors[value.name]
@@ -178,11 +178,11 @@ def _noise(
     timeout_s: float | None,
     moving: Callable[[], Moved],
 ) -> tuple[dict[str, float], list[str]]:
-    """The noise of each output, given how far a second run was off, and what a person should know of it.
+    """The noise of each output, with the error of a second run as its least value, and notes for the user.
 
-    It is the largest over ``pairs``, inputs with what they give: where steps of a quantiser decide, one sample may
-    lie on none and the next on many. How far ONNX Runtime's optimisations change an output counts as noise only as
-    far as rounding explains it: some of them are wrong on some models, and excuse no library.
+    It is the largest over ``pairs`` of inputs and outputs: where steps of a quantiser decide, one sample may lie on
+    none and the next on many. The changes by ONNX Runtime's optimisations count as noise only as far as rounding
+    explains them: some optimisations are wrong on some models, and must not excuse a library's error.
     """
     random = [name for name, error in repeated.items() if error > INCOMPARABLE]
     noise = {name: math.inf if name in random else error for name, error in repeated.items()}
@@ -218,7 +218,7 @@ def _noise(
 
 
 def _rounds_coarsely(model: onnx.ModelProto) -> bool:
-    """Whether a number may be rounded to less than float32 has, so that small differences grow to whole steps."""
+    """Whether a number may be rounded more coarsely than in float32, so that small differences become whole steps."""
     graphs = [model.graph, *model.functions]
     kinds = {node.op_type for graph in graphs for node in graph.node}
     narrow = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
@@ -234,7 +234,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     """Normalise ``model``, as far as its outputs stay the same, and read it as a graph.
 
     Raises:
-        NotSearchable: it runs, but cannot be taken apart; the message says why.
+        NotSearchable: it runs, but cannot be split into nodes; the message gives the reason.
     """
     if not fits_in_a_message(model.original):
         raise NotSearchable("its weights take more than 2 GB, so it is not taken apart but only run whole")
@@ -249,7 +249,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     for rules in Rules:
         try:
             normalised = normalise(fixed, rules)
-            del normalised.graph.value_info[:]  # observed below; what the passes inferred of sequences is wrong
+            del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
             error = error_of(normalised, feeds, list(expected.values()), threads)
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
@@ -272,7 +272,7 @@ def _roundoff(types: StaticTypes) -> float:
 
 
 def _recorded(graph: Graph, feeds: Values, threads: int) -> dict[str, Any]:
-    """Integers, which may be indices, lengths or quantised values; and all that goes into composites."""
+    """Values of integers, which may be indices, lengths or quantised values, and of the inputs of composites."""
     wanted = {name for node in graph.nodes if node.domain == COMPOSITE for name in node.inputs}
     wanted |= {name for name, tensor in graph.tensors.items() if not tensor.dtype.startswith(("float", "bfloat"))}
     wanted -= graph.constants.keys()

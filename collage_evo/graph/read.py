@@ -1,4 +1,4 @@
-"""Reads a normalised model: takes a ModelProto, gives the Graph that matching and search work on."""
+"""Conversion of a normalised ModelProto to the Graph that matching and search work on."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from collage_evo.graph.static import captures
 
 
 def build_graph(model: onnx.ModelProto) -> Graph:
-    """The DAG view of ``model``, which ``normalise`` has been through.
+    """The DAG view of ``model``, a result of ``normalise``.
 
-    Nodes come in depth-first post-order from the outputs: one branch is finished before the next is begun,
-    so few tensors are alive at any point. Nodes that no output needs are left out. Operators with tensors between
-    them that have no static shape are one node.
+    Nodes come in depth-first post-order from the outputs: one branch is finished before the next begins, so few
+    tensors are alive at any point. Nodes that no output needs are dropped. Operators with tensors between them that
+    have no static shape are one node.
 
     Raises:
-        InputError: the model has sparse weights, an output is a constant, or a tensor that is read is not made.
+        InputError: the model has sparse weights, an output is a constant, or a node reads a tensor that none makes.
     """
     graph = model.graph
     if graph.sparse_initializer:
@@ -176,7 +176,7 @@ def _tensors(
 
 
 def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:
-    """What a model declares of a tensor: a size that it leaves open is -1, what holds no numbers is opaque."""
+    """The declared type of a tensor: an open size is -1, a tensor without numbers is opaque."""
     if declared is None or declared.WhichOneof("value") != "tensor_type":
         return Tensor(name, OPAQUE, ())
     kind = declared.tensor_type

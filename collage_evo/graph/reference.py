@@ -1,4 +1,4 @@
-"""What a model ought to give, by ONNX Runtime without graph optimisations, and how far off a result is."""
+"""Reference outputs by ONNX Runtime without graph optimisations, and the error of a result against them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Reference:
     """A model loaded once for many inputs. Ctrl-C ends loading and running it.
 
     Args:
-        model: the model to run as it is written.
-        threads: threads inside one operator.
-        optimised: with all of ONNX Runtime's graph optimisations, as a person gets it by default. A model that
-            loads only with them, because an operator has no kernel of its own, always gets them.
-        timeout_s: a run that takes longer is ended; without it a run takes as long as it takes.
+        model: runs as it is written.
+        threads: inside one operator.
+        optimised: use all of ONNX Runtime's graph optimisations, its default. A model that loads only with them,
+            because an operator has no kernel of its own, always gets them.
+        timeout_s: limit of one run in seconds; None for no limit.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
@@ -46,7 +46,7 @@ class Reference:
     def __init__(
         self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, timeout_s: float | None = None
     ) -> None:
-        import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
+        import onnxruntime as ort  # imported here: a measuring process loads only the libraries that it measures
 
         self._timeout_s = timeout_s
         levels = ort.GraphOptimizationLevel
@@ -61,7 +61,7 @@ class Reference:
 
     @property
     def outputs(self) -> list[str]:
-        """The names of what a run gives, in its order."""
+        """The names of the outputs, in their order."""
         return [value.name for value in self._session.get_outputs()]
 
     @property
@@ -70,7 +70,7 @@ class Reference:
         return {value.name for value in self._session.get_outputs() if value.type.startswith("optional(")}
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """The outputs, in the model's order: arrays, or lists and maps where the model gives such.
+        """The outputs, in the model's order: arrays, lists or maps, by their declared types.
 
         Raises:
             InputError: the model fails on these inputs, or takes too long.
@@ -84,7 +84,7 @@ class Reference:
             raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
     def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
-        """The outputs as the library holds them: also of types that NumPy lacks."""
+        """The outputs as ONNX Runtime's own values: also of types that NumPy lacks."""
         return self._ended_in_time(run_raw, feeds)
 
     def _ended_in_time(self, run: Callable[..., list[Any]], feeds: Mapping[str, Any]) -> list[Any]:
@@ -118,7 +118,7 @@ def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationL
 
 
 def dtype_of(declared: str) -> np.dtype | None:
-    """The NumPy type of ONNX Runtime's ``tensor(float)`` and the like; None for what is no tensor of numbers."""
+    """The NumPy type of ONNX Runtime's ``tensor(float)`` and the like; None for anything but a tensor of numbers."""
     name = declared.removeprefix("tensor(").removesuffix(")").upper()
     kind = dict(TensorProto.DataType.items()).get(name)
     if not declared.startswith("tensor(") or kind in (None, TensorProto.STRING):
@@ -133,7 +133,7 @@ def reference_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any], threads:
 
 @dataclass(frozen=True)
 class Error:
-    """How far a result is from what it should be: 2-norm of the difference over 2-norm of the reference."""
+    """Relative error of a result: 2-norm of the difference over 2-norm of the reference."""
 
     relative: float
     max_abs: float
@@ -168,10 +168,10 @@ def relative_error(actual: Any, expected: Any) -> Error:
 
 
 def distances(actual: Any, expected: Any) -> list[Distance]:
-    """How far an output is from its reference; one value for each array where it is a sequence.
+    """The distance of an output from its reference; one for each array of a sequence.
 
-    Infinite where a shape differs, where only one side has a nan or the same infinity, or where what holds no
-    numbers (strings, maps) is not equal.
+    Infinite where a shape differs, where only one side has a nan or the same infinity, or where values without
+    numbers (strings, maps) are not equal.
     """
     if isinstance(expected, Sequence) and not isinstance(expected, str):
         if not isinstance(actual, Sequence) or len(actual) != len(expected):
@@ -183,11 +183,11 @@ def distances(actual: Any, expected: Any) -> list[Distance]:
 
 
 def holds_labels(values: Sequence[Any]) -> bool:
-    """Whether the elements of an output, seen on several samples, are right or wrong, however near they are.
+    """Whether the elements of an output, observed on several samples, are labels: right or wrong, never nearly right.
 
-    Those are truth values and whole numbers of ``LABEL_BYTES``, and whatever else only ever holds whole numbers. Of
-    shorter types, only where there are few different ones: many are quantised values, pixels or sound. One number
-    over and over tells nothing.
+    Labels are truth values and whole numbers of ``LABEL_BYTES``, and any other type that only holds whole numbers. Of
+    shorter types, outputs with few different values count: many are quantised values, pixels or sound. An output with
+    a single value proves nothing.
     """
     if not values or not all(isinstance(value, np.ndarray) for value in values):
         return False
@@ -201,14 +201,14 @@ def holds_labels(values: Sequence[Any]) -> bool:
 
 
 def _whole(value: np.ndarray) -> bool:
-    """Whether all numbers are whole, and small enough for their type to have others."""
+    """Whether all numbers are whole, and small enough for their type to hold fractions too."""
     return value.dtype.kind != "f" or bool(np.all((value == np.rint(value)) & (np.abs(value) < LARGEST_LABEL)))
 
 
 def counted_distances(actual: Any, expected: Any, labels: bool) -> list[Distance]:
-    """:func:`distances`, but of ``labels`` the number that differ, against the number there are.
+    """:func:`distances`, but for ``labels`` the number that differ, against the number of all.
 
-    Labels that a library gives as floats may be off by its rounding.
+    Labels that a library returns as floats may differ by its rounding.
     """
     if not labels:
         return distances(actual, expected)
@@ -230,7 +230,7 @@ def _distance(actual: np.ndarray, expected: np.ndarray) -> Distance:
     a, e = actual.astype(wide), expected.astype(wide)
     usual = np.isfinite(e)
     if not usual.all():
-        # A mask of minus infinity is a result like any other: it has to come out the same.
+        # A mask of minus infinity is a result like any other: both sides must have the same.
         if not np.array_equal(a[~usual], e[~usual], equal_nan=True):
             return OTHER
         a, e = a[usual], e[usual]
@@ -238,7 +238,7 @@ def _distance(actual: np.ndarray, expected: np.ndarray) -> Distance:
             return SAME
     if not np.isfinite(a).all():
         return OTHER
-    largest = float(np.abs(e).max()) or 1.0  # by which both are divided: squares of large numbers overflow
+    largest = float(np.abs(e).max()) or 1.0  # divides both, because squares of large numbers overflow
     difference = a / largest - e / largest
     distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e / largest))
     return Distance(distance * largest, size * largest, float(np.abs(difference).max()) * largest)

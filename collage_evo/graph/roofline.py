@@ -1,8 +1,8 @@
-"""What the hardware allows: takes measured matches, gives a lower bound on any other one's time.
+"""Roofline model: a lower bound on the time of an unmeasured match, from measured ones.
 
-Peak and bandwidth are the best that any match was seen to reach. A backend that computes with fewer operations
-(Winograd) raises the peak, so the bound errs to the low side: no trial is withheld for it. After the roofline model
-(Williams, Waterman and Patterson, 2009).
+Peak and bandwidth are the best that any match has reached. A backend that computes with fewer operations (Winograd)
+raises the peak, so the bound errs to the low side: it excludes no trial wrongly. After the roofline model (Williams,
+Waterman and Patterson, 2009).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Roofline:
         return cls(macs, bandwidth)
 
     def bound_ms(self, graph: Graph, nodes: NodeSet) -> float:
-        """No way of running ``nodes`` is expected to take less."""
+        """The bound on running ``nodes`` in any way, in ms."""
         computing = multiply_adds(graph, nodes) / self.macs_per_ms if self.macs_per_ms else 0.0
         moving = touched_bytes(graph, nodes) / self.bytes_per_ms if self.bytes_per_ms else 0.0
         return max(computing, moving)

@@ -1,4 +1,4 @@
-"""How far rounding alone moves a model's outputs: the model runs again with every float off by about one rounding."""
+"""Sensitivity of a model's outputs to rounding: a second run with every float off by about one rounding."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Moved:
 
     Args:
         model: a model that ONNX Runtime runs.
-        threads: that a run may use.
-        timeout_s: a run that takes longer is ended.
+        threads: for each run.
+        timeout_s: limit of one run in seconds.
 
     Raises:
         InputError: the model cannot be written in this form.
@@ -43,10 +43,10 @@ class Moved:
         self._reference = Reference(_moved(model), threads, timeout_s=timeout_s)
 
     def errors(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
-        """The relative error (2-norm) of each output that the model gives as ``expected`` for ``feeds``.
+        """The relative error (2-norm) of each output on ``feeds`` against ``expected``, the unmodified model's.
 
         Raises:
-            InputError: the model does not run so.
+            InputError: the modified model does not run.
         """
         made = plain(self._reference.run(feeds))
         return {
@@ -56,7 +56,7 @@ class Moved:
 
 
 def _moved(model: ModelProto) -> ModelProto:
-    """``model`` with each float multiplied by nearly one behind the input or the operator that gives it."""
+    """``model`` with each float multiplied by nearly one behind the input or the operator that makes it."""
     try:
         made = inliner.inline_local_functions(model) if model.functions else model
         if next((one.version for one in made.opset_import if one.domain in ("", "ai.onnx")), 0) < _LEAST_OPSET:
@@ -103,7 +103,7 @@ class _Mover:
         graph.node.extend(nodes)
 
     def _move(self, source: str, target: str, kind: int) -> Iterator[NodeProto]:
-        """Whole numbers stay what they are, as in every library: they may be counts and places in an image."""
+        """Move floats. Whole numbers stay exact, as in every library: they may be counts or positions in an image."""
         narrow = kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16)
         wide = TensorProto.FLOAT if narrow else kind
         value = source

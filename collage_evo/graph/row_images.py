@@ -1,7 +1,7 @@
-"""Images of one column become images of one row: convolutions and pools along it, and what follows them.
+"""Images of one column as images of one row, for convolutions and pools along them, and the operators behind.
 
-Signals come so out of converters and from Keras, as [batch, channels, length, 1]. Libraries compute several places of
-one row at a time, so that a column is as slow as images of a pixel each (docs/rewrites.md, "The file's own form").
+Converters and Keras write signals as [batch, channels, length, 1]. Libraries compute several pixels of one row at a
+time, so that a column is as slow as images of a pixel each (docs/rewrites.md, "The file's own form").
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _POOLS = frozenset({"MaxPool", "AveragePool"})
 
 
 class RowImages(ir.passes.InPlacePass):
-    """[batch, channels, length, 1] becomes [batch, channels, 1, length] before a convolution that slides along it,
-    and comes back behind what follows. What has no static shape, or no element, stays as it is."""
+    """Reshape [batch, channels, length, 1] to [batch, channels, 1, length] before a convolution that slides along it,
+    and back behind what follows. Tensors without a static shape, or without elements, do not change."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         made: dict[ir.Value, Shape] = {}
@@ -37,7 +37,7 @@ class RowImages(ir.passes.InPlacePass):
 
 
 def _slides(node: ir.Node, made: Made) -> bool:
-    """A convolution of several places of a column, or a convolution or pool that follows one, and stays in it."""
+    """A convolution over several pixels of a column, or a convolution or pool that follows one in the column."""
     if node.domain or len(node.outputs) != 1 or node.op_type not in {"Conv", *_POOLS}:
         return False
     given, parameters = node.inputs[0], [value for value in node.inputs[1:] if value is not None]
@@ -57,7 +57,7 @@ def _is_column(shape: Shape) -> bool:
 
 
 def _alike_along(array: np.ndarray) -> bool:
-    """Whether a constant is the same for all places; one of a single axis is a number, or a normalisation's own."""
+    """Whether a constant is the same for all pixels; one of a single axis is a number, or a normalisation's own."""
     return array.ndim < 2 or math.prod(array.shape[-2:]) == 1
 
 
@@ -70,7 +70,7 @@ def _turn(node: ir.Node) -> None:
 
 
 def _turn_weights(node: ir.Node, turned: dict[ir.Value, ir.Value], graph: ir.Graph) -> None:
-    """Let a convolution read weights of one row; ``turned`` has those that another one read before."""
+    """Let a convolution read weights of one row; ``turned`` caches those of shared weights."""
     weights = node.inputs[1]
     array = constant(weights)
     assert weights is not None

@@ -1,4 +1,4 @@
-"""Every operator of a model, also those inside of bodies and functions, with what is known of its tensors there."""
+"""Scopes of a model: every operator, also in bodies and functions, with what is known about its tensors there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EXACT_VALUES = "values, computed exactly"
 
 
 def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
-    """The operators of ``model``, each with a graph that tells types, constants and makers as far as they are known.
+    """The operators of ``model``, each with a graph that has the known types, constants and makers.
 
-    Neighbours beyond the makers of its inputs are not known to these graphs, and nodes are operators, not composites.
+    These graphs have no neighbours beyond the makers of the operator's inputs; nodes are operators, not composites.
     """
     flat = inline_local_functions(model) if model.functions else model
     known = inferred_model(flat) or flat
@@ -31,15 +31,15 @@ def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
 
 
 def inner_operators(graph: Graph, node: Node) -> Iterator[tuple[Graph, Node]]:
-    """The operators that a composite ``node`` of ``graph`` stands for, with those inside of bodies."""
+    """The operators in a composite ``node`` of ``graph``, with those inside bodies."""
     inside = onnx.GraphProto(node=node.protos, value_info=graph.model.graph.value_info)
     yield from _operators(graph.model, inside, {}, graph)
 
 
 def exact_values(graph: Graph) -> Values:
-    """What is known of the values in ``graph`` if who computes them computes whole numbers exactly.
+    """What is known about the values in ``graph`` if a library computes whole numbers exactly.
 
-    Of the model's inputs, indices keep to their limits, and whole numbers of 64 bits to 32: each request is checked.
+    The model's input indices are within their limits, and whole numbers of 64 bits fit 32: each request is checked.
     """
     if _EXACT_VALUES not in graph.memo:
         given = _given(graph.model.graph.input, limits_of(graph, graph.all_nodes))
@@ -56,7 +56,7 @@ def _given(inputs: Iterable[onnx.ValueInfoProto], limits: Mapping[str, tuple[int
 def _operators(
     model: onnx.ModelProto, graph: onnx.GraphProto, limits: Mapping[str, tuple[int, int]], around: Graph | None
 ) -> Iterator[tuple[Graph, Node]]:
-    """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits``: of its inputs."""
+    """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits`` are of its inputs."""
     protos = tuple(graph.node)
     of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     of_graph.graph.CopyFrom(graph)

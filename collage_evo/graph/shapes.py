@@ -1,4 +1,4 @@
-"""Shapes of a model's inputs: checks what a person gives, and writes it into the declared types."""
+"""Shapes of a model's inputs: checks those that the user gives, and writes them into the declared types."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collage_evo.models.builtin import nearest
 
 
 def dynamic_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The tensors among the inputs with a dimension that is named, unset or no positive number, or no known rank."""
+    """The input tensors with a dimension that is named, unset or no positive number, or without a known rank."""
     return [value for value in given_inputs(model).values() if is_tensor(value) and _is_dynamic(value)]
 
 
 def check_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
     """Make sure that ``shapes`` fit the model's inputs.
 
-    A dimension's name is a hint, no fact: exporters give one name to sizes that differ.
+    A dimension's name is only a hint: exporters give one name to sizes that differ.
 
     Raises:
         InputError: a shape is for no input or contradicts the model.
@@ -35,7 +35,7 @@ def check_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) ->
 
 
 def fix_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give the inputs their ``shapes``. What the file says of other tensors may not hold for these: it goes."""
+    """Set the inputs' ``shapes``, and drop the declared types of other tensors, which may not hold for these."""
     inputs = given_inputs(model)
     for name, shape in shapes.items():
         tensor = inputs[name].type.tensor_type
@@ -51,7 +51,7 @@ def fix_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> N
 
 
 def is_tensor(value: onnx.ValueInfoProto) -> bool:
-    """Whether it is no sequence, map or optional value."""
+    """Whether ``value`` is a tensor: no sequence, map or optional value."""
     return bool(value.type.WhichOneof("value") == "tensor_type")
 
 
@@ -61,7 +61,7 @@ def open_axes(value: onnx.ValueInfoProto) -> list[int]:
 
 
 def written(value: onnx.ValueInfoProto) -> str:
-    """The declared shape as people read it."""
+    """The declared shape as text."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return "[unknown rank]"

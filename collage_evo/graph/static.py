@@ -1,8 +1,8 @@
-"""Which tensors have one shape whatever the inputs hold: takes a model and one observed run, gives types to rely on.
+"""Static types: which tensors have one shape whatever the inputs hold, from one observed run and proof.
 
 The shapes themselves come from the run. That they hold for every run follows operator by operator: an output's
 shape is a function of the inputs' shapes and, for some operators, of the values of certain inputs, which then have to
-be constant. Where no rule tells, ONNX's own shape inference may.
+be constant. Where no rule applies, ONNX's own shape inference may.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ NONDETERMINISTIC = {
 
 @dataclass(frozen=True)
 class StaticTypes:
-    """Each tensor's type, sizes that are not certain as -1; constants are those that no input changes."""
+    """Each tensor's type, uncertain sizes as -1; constants are the tensors that no input changes."""
 
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, np.ndarray]
 
 
 def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
-    """What holds for every run of ``model`` on inputs of the shapes that ``seen`` had."""
+    """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``."""
     graph = model.graph
     constant = {tensor.name for tensor in graph.initializer}
     static = {*constant, *(value.name for value in graph.input)}
@@ -76,7 +76,7 @@ def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
         elif reads <= static and _follows(node, constant):
             static.update(outputs)
         else:
-            # A name that shape inference alone knows has to have the shape that was seen.
+            # A name that only shape inference proves has to have the observed shape.
             static.update(name for name in outputs if shapes.get(name) == seen.tensors[name].shape)
     tensors = {
         name: tensor if name in static else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
@@ -87,7 +87,7 @@ def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
 
 
 def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
-    """Write the types into ``model``, in place of all that it declares beyond its inputs."""
+    """Write the types into ``model``, in place of all that it declares except its inputs'."""
     graph = model.graph
     del graph.value_info[:]
     outputs = {value.name: value for value in graph.output}
@@ -100,7 +100,7 @@ def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
 
 
 def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> None:
-    """Put known values in place of the nodes that compute them; the model's own outputs stay computed."""
+    """Replace nodes by the known values that they compute; the model's own outputs stay computed."""
     graph = model.graph
     final = {value.name for value in graph.output}
     remaining = []
@@ -115,7 +115,7 @@ def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray])
 
 
 def captures(node: onnx.NodeProto) -> set[str]:
-    """Tensors of the graph around it that the bodies of ``node`` read."""
+    """Tensors of the surrounding graph that the bodies of ``node`` read."""
     found: set[str] = set()
     for body in bodies(node):
         known = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
@@ -157,14 +157,14 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
 
 
 def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
-    """What ONNX's shape inference finds of the tensors of ``model`` from the inputs alone."""
+    """Types that ONNX's shape inference finds for the tensors of ``model`` from only the inputs."""
     found = inferred_model(model)
     return (*found.graph.value_info, *found.graph.output) if found is not None else ()
 
 
 def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """``model`` with what ONNX's shape inference finds from the inputs alone, in bodies too, and large weights as
-    inputs; None where it fails."""
+    """``model`` with the types that ONNX's shape inference finds from only the inputs, in bodies too, and large
+    weights as inputs; None where it fails."""
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     bare.graph.CopyFrom(
         onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
@@ -174,16 +174,16 @@ def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
     for tensor in model.graph.initializer:
         if math.prod(tensor.dims) <= SMALL:
             bare.graph.initializer.append(tensor)
-        elif tensor.name not in given:  # of weights the shape is all that matters
+        elif tensor.name not in given:  # only the shapes of weights matter here
             bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
         return onnx.shape_inference.infer_shapes(bare, data_prop=True)
-    except Exception:  # InferenceError, or what C++ raises: one of two witnesses, with nothing to say on such a model
+    except Exception:  # InferenceError, or what C++ raises: inference is one of two proofs, and optional
         return None
 
 
 def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The static ones among the shapes that are inferred."""
+    """The static ones among the inferred shapes."""
     shapes = {}
     for value in inferred(model):
         dims = value.type.tensor_type.shape.dim
@@ -193,7 +193,7 @@ def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
-    """Type and shape in ``value``; an open size stays without a number. Strings and sequences keep what they have."""
+    """Set type and shape in ``value``; an open size gets no number. Strings and sequences do not change."""
     kind = value.type.tensor_type
     if tensor.dtype == OPAQUE:
         if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type != TensorProto.STRING:

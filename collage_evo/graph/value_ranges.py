@@ -1,7 +1,7 @@
-"""Between which bounds integers of a model lie, whatever its inputs hold: takes its operators, gives ranges.
+"""Value ranges of a model's integers, whatever its inputs hold.
 
-Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Where indices are judged, Clip,
-Min, Max and Mod are not looked through: libraries that compute with 32 bits clip other numbers than a request holds.
+Floats have none: no operator confines NaN to bounds, and cast to an integer it may be any. For indices, ranges do not
+follow through Clip, Min, Max and Mod: libraries that compute with 32 bits clip other numbers than a request holds.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ _SELECTING = RELAYS | {"Expand", "Tile", "Slice", "Split", "Gather", "GatherElem
 
 
 class Values:
-    """The operators of a model by what they make, its constants, and what is known of its tensors.
+    """The operators of a model by the tensors they make, its constants, and what is known about its tensors.
 
     Args:
         model: with its functions inlined.
-        declared: types and shapes of its tensors beside those of its inputs and outputs.
-        given: what inputs hold, by name, where it is less than their type allows.
-        around: of the model around, if this one is a body in it.
-        exact: whoever computes with these ranges computes whole numbers exactly, so that all operators are looked
-            through.
+        declared: types and shapes of its inner tensors.
+        given: ranges of inputs, by name, where they are narrower than the type.
+        around: the values of the surrounding model, if this one is a body in it.
+        exact: the library computes whole numbers exactly, so that ranges follow through all operators.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Values:
         return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
 
     def settled(self, name: str) -> bool:
-        """Whether a tensor's values follow from constants and from shapes alone."""
+        """Whether a tensor's values follow from only constants and shapes."""
         return name in self._settled or self._settled_around(name)
 
     @cached_property
@@ -124,15 +123,15 @@ class Values:
         return self._ranges[name]
 
     def _follow(self) -> None:
-        """Find the ranges of what operators make; in their order, so that what goes in is known."""
+        """Find the ranges of the operators' outputs, in order, so that the inputs' ranges are known."""
         for node in self.nodes:
             if node.op_type == "Constant" and node.domain in STANDARD:
-                continue  # its own value says more
+                continue  # its value is more precise than a range
             rule = self._rules.get(node.op_type) if node.domain in STANDARD else None
             for name in node.output[1:] if node.op_type == "TopK" else node.output:
                 widest = _widest(self.dtype(name))
                 made = rule(self, node) if rule and widest else None
-                # What does not fit into its type wraps around.
+                # A result that does not fit into its type wraps around.
                 fits = widest and made and widest[0] <= made[0] and made[1] <= widest[1]
                 self._ranges[name] = made if fits else widest
 
@@ -167,7 +166,7 @@ def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
 
 
 def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
-    """Where along an axis something was found; -1 where a library finds none, as among NaN."""
+    """An index along an axis (ArgMax and the like); -1 where a library finds none, as among NaN."""
     shape = values.shape(node.input[0])
     default = -1 if node.op_type == "TopK" else 0
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), default)
@@ -222,7 +221,7 @@ def _clipped(values: Values, node: onnx.NodeProto) -> Range | None:
 
 
 def _quotient(values: Values, node: onnx.NodeProto) -> Range | None:
-    """What is divided is nowhere smaller than the quotient; and so it is with what is left of a division."""
+    """A quotient, or a remainder, is no larger in magnitude than the dividend."""
     found, by = map(values.range, node.input)
     if found is None or by is None:
         return None

@@ -1,4 +1,4 @@
-"""Values of inputs and outputs, of whatever ONNX type: as plain arrays or lists of them, kept in ``.npz`` files."""
+"""Values of inputs and outputs of any ONNX type, as plain arrays or lists of them, saved in ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage_evo.graph.elements import as_bytes, is_extended
 
 
 def plain(value: Any) -> Any:
-    """``value`` with strings as NumPy's own, and maps as lists of keys and values: nothing needs pickling."""
+    """``value`` with strings as NumPy's own, and maps as lists of keys and values, so that nothing needs pickling."""
     if isinstance(value, Mapping):
         return [np.array(list(value)), np.array(list(value.values()))]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -37,7 +37,7 @@ def _comparable(array: np.ndarray) -> np.ndarray:
 
 
 def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write named values, group by group, as :func:`plain` gives them."""
+    """Write named values, group by group, in the form of :func:`plain`."""
     arrays: dict[str, np.ndarray] = {}
     for group, values in groups.items():
         for name, value in values.items():
@@ -46,8 +46,8 @@ def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name as an ``.npz``, whatever their names are, objects as strings; nothing is pickled."""
-    # Newer versions of NumPy only can be told that numpy.savez is to pickle nothing.
+    """Write arrays by any names as an ``.npz``, objects as strings; nothing is pickled."""
+    # Only newer versions of NumPy have numpy.savez's option to pickle nothing.
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -74,7 +74,7 @@ def read_values(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _flatten(arrays: dict[str, np.ndarray], where: str, place: str, value: Any) -> None:
-    """Key: place in nested lists, dtype where NumPy alone does not have it, group and name."""
+    """The key holds the position in nested lists, the dtype where NumPy lacks it, group and name."""
     if isinstance(value, list):
         if not value and not place:
             arrays[f"empty||{where}"] = np.zeros(0)

@@ -1,4 +1,4 @@
-"""Windows of convolutions and pools: what is added around the input, and how many elements are in each window."""
+"""Windows of convolutions and pools: padding of the input, and number of elements in each window."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def spatial_pads(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[list[
 
 
 def kernel_inside(graph: Graph, node: Node) -> np.ndarray:
-    """float64 in the shape of a convolution's kernel: in which share of the windows each of its places lies on the
-    input, not on what is added around that. 1.0 of an operator without windows."""
+    """float64 in the shape of a convolution's kernel: the share of the windows in which each kernel element lies on
+    the input, not on its padding. 1.0 for an operator without windows."""
     kernel = graph.constants[node.inputs[1]].shape[2:] if node.op_type == "Conv" else ()
     sizes, windows = (graph.tensors[name].shape[2:] for name in (node.inputs[0], node.outputs[0]))
     strides, dilations = (node.attributes.get(key, [1] * len(kernel)) for key in ("strides", "dilations"))
@@ -51,7 +51,7 @@ def window_counts(
 ) -> np.ndarray:
     """How many elements each window averages over: those of the input, and of its padding if that counts.
 
-    What a last window reaches beyond the padding never counts.
+    Elements of a last window beyond the padding never count.
     """
     counts = []
     for size, extent, stride, front, back, number in zip(sizes, kernel, strides, *pads, windows, strict=True):
