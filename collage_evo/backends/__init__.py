@@ -1,1 +1,1 @@
-"""The contract of a backend, and one package for each library."""
+"""The backend contract, and one package for each library."""

@@ -1,4 +1,4 @@
-"""The contract of a backend: what it can run (support), how it compiles a piece (build), how it runs it (load)."""
+"""The contract of a backend: support for nodes and pieces, ``build`` to compile one, ``load`` to run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a backend can be used here. ``reason`` says why not and what to install."""
+    """Whether a backend can be used here; ``reason`` if not, with what to install."""
 
     available: bool
     version: str = ""
@@ -60,7 +60,7 @@ class Built:
 
 @dataclass(frozen=True)
 class BuildFailure:
-    """Why a piece could not be compiled: one line."""
+    """One line with the reason why a piece could not be compiled."""
 
     reason: str
 
@@ -69,30 +69,30 @@ class Executable(Protocol):
     """A loaded piece."""
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        """A call that reads ``inputs`` and writes ``outputs``, buffers that the caller owns and keeps alive.
+        """Return a call that reads ``inputs`` and writes ``outputs``, buffers that the caller owns and keeps alive.
 
-        Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must see
-        new contents of the inputs each time, must not change them, and must not allocate what it can keep.
+        Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must read the inputs
+        anew each time, must not change them, and should allocate what it reuses only once.
 
-        It may be bound again, to other buffers: from then on only the latest call is used.
+        A piece may be bound again, to other buffers: from then on only the latest call is used.
         """
         ...
 
 
 @runtime_checkable
 class DeviceExecutable(Protocol):
-    """A loaded piece of a variant whose device is not the CPU."""
+    """A loaded piece of a variant that runs on an accelerator."""
 
     capturable: bool
     """Whether what the call enqueues can be recorded once, and enqueued again from the record alone."""
 
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
-        """A call that enqueues the piece on the arrays' own stream, and returns without waiting for it.
+        """Return a call that enqueues the piece on the arrays' own stream without waiting for it.
 
         Arrays are in the order of the model's inputs and outputs, and the caller keeps them alive. ``bind`` itself
-        may wait, allocate, and move weights to where the arrays are. The call must see new contents of the inputs
-        each time and must not change them. Once it has been called twice it must not synchronise, and if it is
-        ``capturable`` it must neither allocate from the driver nor use other addresses than before.
+        may wait, allocate, and move weights to the arrays' device. The call must read the inputs anew each time and
+        must not change them. From the third call on it must not synchronise, and if it is ``capturable`` it must
+        neither allocate from the driver nor use other addresses than before.
         """
         ...
 
@@ -102,7 +102,7 @@ class DynamicExecutable(Executable, Protocol):
     """A loaded piece of a backend that ``TakesOpenShapes``."""
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs as values of the caller's own, for a piece with tensors that are not static and have no buffer."""
+        """Outputs that the caller owns, for a piece with tensors that are not static and have no buffer."""
         ...
 
 
@@ -112,9 +112,9 @@ UNCHECKED = "no input was found that takes both of its branches, so results are 
 class Backend(ABC):
     """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
 
-    A backend has to have ``name`` and the five methods that are abstract. The other methods have answers that are
-    right for most. What only some can do is in ``capabilities.py``. Heavy libraries are imported inside the methods
-    that use them, never at module level.
+    A backend has to define ``name`` and the five abstract methods. The other methods have defaults that are right for
+    most. Optional capabilities are in ``capabilities.py``. Heavy libraries are imported inside the methods that use
+    them, never at module level.
     """
 
     name: ClassVar[str]
@@ -125,68 +125,68 @@ class Backend(ABC):
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
     """The ways in which it runs pieces, on which devices and in which arithmetic."""
     as_it_comes: ClassVar[Variant] = DEFAULT
-    """How it runs a whole model for who gives it a file and a number of threads and sets nothing else.
+    """How it runs a whole model for a user who gives it a file and a number of threads and sets nothing else.
 
     A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
     """
     gives_reference: ClassVar[bool] = False
-    """Whether it is the library whose results all others are checked against."""
+    """Whether the results of all others are checked against this library's."""
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Its version, or why it cannot be used. Must be quick: no compilation."""
+        """The library's version, or why it cannot be used. Must be quick: no compilation."""
 
     @abstractmethod
     def patterns(self) -> tuple[Pattern, ...]:
-        """The shapes of subgraph that it can take as one piece."""
+        """The shapes of subgraph that the backend can take as one piece."""
 
     @abstractmethod
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
 
     def known_wrong(self, graph: Graph, node: Node) -> str:
-        """Why results of this operator would be wrong; empty if nothing is known against it.
+        """Why results of this operator would be wrong; empty if no fault is known.
 
-        Asked of every operator of a whole model, in bodies too, before the library is handed the model: a check runs
-        with some inputs, and reaches neither every branch nor every number. Of shapes that are not known a tensor
-        has -1, or no sizes.
+        Called for every operator of a whole model, in bodies too, before the library gets the model: a check runs
+        with some inputs, and reaches neither every branch nor every number. Unknown sizes are -1; a shape of unknown
+        rank has none.
         """
         return ""
 
     def guards(self, variant: Variant) -> bool:
-        """Whether pieces of ``variant`` raise where ONNX Runtime does over an index that leads out of a tensor.
+        """Whether pieces of ``variant`` raise where ONNX Runtime does for an index outside a tensor.
 
-        Who does not takes no operator whose indices may be anything, and where they are an input of the model, each
-        request is checked before it runs.
+        A backend that does not takes no operator whose indices may be anything, and where they are an input of the
+        model, each request is checked before it runs.
         """
         return False
 
     def bits(self, variant: Variant) -> int:
-        """How many bits of a whole number of 64 pieces of ``variant`` compute with.
+        """How many bits of a 64-bit integer pieces of ``variant`` compute with.
 
-        Where that is 32 and such numbers are an input of the model, each request is checked before it runs.
+        Where that is 32 and such integers are an input of the model, each request is checked before it runs.
         """
         return 64
 
     def takes(self, graph: Graph, node: Node) -> Support:
-        """Whether this operator can be part of a piece: it is supported, and stays inside its tensors."""
+        """Whether this operator can be part of a piece: it is supported, and its indices stay inside its tensors."""
         verdict = self.supports_node(graph, node)
         if verdict and graph.has_unchecked_branches and not self.gives_reference and _branches(node):
             return no(UNCHECKED)
         if not verdict or any(map(self.guards, self.variants)):
             return verdict
-        from collage_evo.graph.indices import stray_index  # serving does without
+        from collage_evo.graph.indices import stray_index  # serving does not need it
 
         stray = stray_index(graph, node)
         return no(stray) if stray else verdict
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """What it can build for and run on."""
+        """The devices that the backend can build for and run on."""
         return tuple(dict.fromkeys(variant.device for variant in self.variants))
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name; of one whose pieces are rewritten, the one that compiles them under its name.
+        """The variant of that name; for the name of rewritten pieces, the variant that compiles them, so renamed.
 
         Raises:
             InputError: there is none.
@@ -198,43 +198,43 @@ class Backend(ABC):
         raise InputError(f"{self.name}: there is no variant {name}")
 
     def like_defaults(self, device: str) -> Variant | None:
-        """The variant, of those that a search may choose, that computes as :attr:`as_it_comes` does.
+        """The variant, of those that a search may choose, that computes with the library's defaults.
 
-        None where it has none on ``device``, or is not handed an ONNX file as it is.
+        None where there is none on ``device``, or the library does not read ONNX files itself.
         """
         found = next((variant for variant in self.variants if variant.device == device), None)
         return found if found is not None and self.runs_any_model(found) else None
 
     def builder(self, variant: Variant) -> Variant:
-        """The variant that compiles what ``variant`` loads: ``build`` is asked for that one."""
+        """The variant that compiles what ``variant`` loads: ``build`` gets that one."""
         return self.variant(variant.built_as) if variant.built_as else variant
 
     def version_of(self, variant: Variant) -> str:
-        """The version that what is kept of pieces of ``variant`` goes by; pieces of another one are not run."""
+        """Version of the stored pieces of ``variant``; pieces of another version are not run."""
         return self.probe().version
 
     def quantisers(self, base: str) -> Quantisers | None:
-        """Where quantisers stand in pieces that the variant ``base`` builds; None if it takes none."""
+        """The placing of quantisers in pieces that the variant ``base`` builds; None if it takes none."""
         found = (variant.quantisers for variant in self.variants if variant.base == base and variant.quantisers)
         return next(found, None)
 
     def declines(self, variant: Variant) -> str:
-        """Why this processor cannot run ``variant``, or not faster than another; empty if it can. Must be quick."""
+        """Why this processor cannot run ``variant``, or gains nothing by it; empty otherwise. Must be quick."""
         return ""
 
     def runs_any_model(self, variant: Variant) -> bool:
-        """Whether ``variant`` runs most whole models, well, and without compiling for long.
+        """Whether ``variant`` runs most whole models well, without long compilation.
 
-        It is then timed first, so that there is an answer early, and slower ones are soon given up.
+        Such a variant is timed first, so that there is an answer early, and slower ones stop soon.
         """
         return False
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
+        """The variants that differ on ``nodes``: equal ones need not be measured twice."""
         return self.variants
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
-        """Whether what was loaded with ``threads`` threads runs in a forked process, which has the caller's alone."""
+        """Whether a piece loaded with ``threads`` threads runs in a forked process, which has only one thread."""
         return True
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
@@ -246,10 +246,10 @@ class Backend(ABC):
         return YES
 
     def environment(self, target: Target) -> Mapping[str, str]:
-        """What the library reads from the environment when it is first loaded, above all how its threads wait.
+        """Environment variables that the library reads when it is first loaded, above all how its threads wait.
 
-        Pools of several libraries share the target's cores. A pool's threads may spin while a piece runs;
-        they must sleep soon after (some 10 microseconds), or they take a core from the next piece.
+        Pools of several libraries share the target's cores. A pool's threads may spin while a piece runs; they must
+        sleep soon after (some 10 microseconds), or they take a core from the next piece.
         """
         return {}
 
@@ -268,12 +268,10 @@ class Backend(ABC):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable | DeviceExecutable:
-        """Make what ``build`` wrote for ``variant`` runnable, with ``target.threads`` threads.
-
-        Needs no ONNX file of ours.
+        """Load what ``build`` wrote for ``variant``, with ``target.threads`` threads and without an ONNX file.
 
         Raises:
-            InputError: ``inputs`` or ``outputs`` are not what the piece was built for, as far as the library tells.
+            InputError: ``inputs`` or ``outputs`` are not what the piece was built for, as far as the library checks.
         """
 
 

@@ -1,4 +1,4 @@
-"""What a backend may do besides its contract: who needs a capability asks ``isinstance``, and does without otherwise.
+"""Optional capabilities of a backend: callers test for one by ``isinstance``, and do without it otherwise.
 
 Three more are in files of their own: :class:`~collage_evo.backends.tuning.Tunable`,
 :class:`~collage_evo.backends.profiled.HasProfiler` and :class:`~collage_evo.backends.plain.HasPlainFiles`.
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TakesOpenShapes(Protocol):
-    """A backend that takes pieces with tensors that are not static: what it loads is a ``DynamicExecutable``."""
+    """A backend that takes pieces with tensors that are not static; it loads them as ``DynamicExecutable``."""
 
     open_inputs: ClassVar[bool]
-    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
+    """Whether these tensors may be inputs, where only the library knows which shapes the piece can take.
 
-    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
+    It then raises for any other shape, and the next run is unaffected. Other backends are no fall-back.
     """
 
 
 @runtime_checkable
 class OnDevice(Protocol):
-    """A backend that says how its pieces on a device get on with each other."""
+    """A backend that declares how its pieces on a device interact."""
 
     pieces_share_memory: ClassVar[bool]
-    """Whether they may write to memory that others of this backend use, as a library's pool is.
+    """Whether they may write to memory that other pieces of this backend use, such as a library's pool.
 
-    Only where they do not, two of them may run at the same time.
+    Two of them may run at the same time only where they do not.
     """
 
 
 @runtime_checkable
 class KeepsToCores(Protocol):
-    """A backend whose library can be told which cores its threads stay on."""
+    """A backend whose library has a setting for its threads' cores."""
 
     def keeping_to(self, cores: Sequence[int]) -> Backend:
-        """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
+        """This backend, loading pieces whose threads stay on ``cores``, one each, the caller's on the first.
 
         Other pieces in the process may have other cores.
         """
@@ -53,14 +53,14 @@ class KeepsToCores(Protocol):
 class StandsOnOthers(Protocol):
     """A backend that has others build and run the parts of its pieces.
 
-    It is no library that a person would call as it comes, so it is no baseline and no fall-back.
+    It is no library that users call by itself, so it is no baseline and no fall-back.
     """
 
     least_threads: ClassVar[int]
     """Targets with fewer threads have no use for it."""
 
     def on_threads(self, threads: int) -> Backend:
-        """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
+        """This backend with the variants that exist on a target with ``threads`` threads."""
         ...
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
@@ -68,7 +68,7 @@ class StandsOnOthers(Protocol):
         ...
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        """What each lane of a built piece does, step by step and in words; ``workdir`` as ``load`` takes it."""
+        """The steps of each lane of a built piece as text; ``workdir`` as for ``load``."""
         ...
 
 
@@ -81,10 +81,10 @@ class HasExecutionProvider(Protocol):
 
 
 def takes_open_inputs(backend: Backend) -> bool:
-    """Whether it takes pieces whose inputs are not static, and refuses what they cannot take."""
+    """Whether it takes pieces whose inputs are not static, and refuses shapes that they cannot take."""
     return isinstance(backend, TakesOpenShapes) and backend.open_inputs
 
 
 def lanes_of(backend: Backend, workdir: Path) -> tuple[tuple[str, ...], ...]:
-    """What each lane of a built piece does; empty where no parts of it run side by side."""
+    """The steps of each lane of a built piece; empty where no parts of it run side by side."""
     return backend.lanes(workdir) if isinstance(backend, StandsOnOthers) else ()

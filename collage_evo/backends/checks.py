@@ -1,4 +1,4 @@
-"""What backends have in common: conditions on a node that most of them share, and how they are found."""
+"""Conditions on nodes and libraries that backends share."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 
 
 def repeatable(graph: Graph, node: Node) -> Support:
-    """Whether ``node`` gives the same numbers each time."""
+    """Whether ``node`` computes the same numbers each time."""
     if node.op_type in _RANDOM or _drops(graph, node):
         return no(f"{node.op_type} gives other numbers each time")
     return YES
 
 
 def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
-    """Whether ``node`` is a standard operator without body or dice, on non-empty static tensors of ``dtypes``."""
+    """Whether a standard ``node`` has no body or randomness, and only non-empty static tensors of ``dtypes``."""
     if node.domain == COMPOSITE:
         return no(f"{node.op_type} has a body, or tensors whose shapes depend on data")
     if node.domain not in ("", "ai.onnx"):
@@ -83,22 +83,22 @@ def present(node: Node, position: int) -> bool:
 
 
 def by_whole_numbers(graph: Graph, node: Node) -> bool:
-    """Whether a Resize repeats each element equally often: by 2.4 two become four too, but not so."""
+    """Whether a Resize repeats each element equally often: by 2.4 two become four too, but unequally."""
     before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
     scales = constant(graph, node, 2) if present(node, 2) else None
     return not np.mod(after, before).any() and (scales is None or not np.mod(scales, 1).any())
 
 
 def over_several_axes(graph: Graph, node: Node) -> bool:
-    """Whether a Softmax is over more axes than one: before operator set 13 it is over its axis and all behind it."""
+    """Whether a Softmax is over several axes: before operator set 13 it is over its axis and all behind it."""
     rank = len(graph.tensors[node.inputs[0]].shape)
     return graph.opset < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
 def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -> str:
-    """Why a Log of what ``vanishing`` operators give comes out as minus infinity; empty if ``node`` is in none.
+    """Why a Log of the output of ``vanishing`` operators is minus infinity; empty if ``node`` is in none.
 
-    Such libraries give zero for the smallest numbers of float32, which counts for nothing anywhere else.
+    Such libraries return zero for the smallest numbers of float32, which is negligible anywhere else.
     """
     if _next_to(graph, node, vanishing, "Log"):
         return f"{node.op_type}: of the smallest numbers, which it takes for zero, the logarithm is lost"
@@ -106,14 +106,14 @@ def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -
 
 
 def inexact_near_zero(graph: Graph, node: Node, functions: Collection[str]) -> str:
-    """Why a quotient of what ``functions`` give near zero comes out wrong; empty if ``node`` is in none."""
+    """Why a quotient of the values of ``functions`` near zero is wrong; empty if ``node`` is in none."""
     if _next_to(graph, node, functions, "Div"):
         return f"{node.op_type}: near zero it is not exact enough to be divided by as small a number"
     return ""
 
 
 def slopes_by_channel(graph: Graph, node: Node) -> str:
-    """Why a library that takes one row of slopes for those of channels must not run a PRelu; empty if it may."""
+    """Why a library that reads one row of slopes as slopes of channels must not run a PRelu; empty if it may."""
     if node.op_type != "PRelu":
         return ""
     values, slopes = (graph.tensors[name].shape for name in node.inputs[:2])
@@ -163,7 +163,7 @@ def lacks_arithmetic(arithmetic: Arithmetic) -> str:
 
 
 def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-    """Those of ``variants`` that have something to write into ``nodes``, and not just what another one has."""
+    """Those of ``variants`` that have something to write into ``nodes``, and not the same as another one."""
     found: dict[tuple[str, Numerics], Variant] = {}
     for variant in variants:
         if numerics := numerics_in(graph, nodes, variant):
@@ -172,8 +172,8 @@ def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) 
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
-    """What a match of ``variant`` has written into it. ``ranges``: given, what they do not allow is not in int8."""
-    from collage_evo.precision.transforms.catalogue import transform_of  # serving does without
+    """The edits of a match of ``variant``. Nodes that the ``ranges``, if given, do not allow are not in int8."""
+    from collage_evo.precision.transforms.catalogue import transform_of  # serving does not need it
     from collage_evo.precision.transforms.transform import Data
 
     if not variant.writes or (transform := transform_of(variant.arithmetic)) is None:
@@ -187,8 +187,8 @@ def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]
 
     Args:
         backend: its name.
-        own: dtype and shape of each as the library tells them; an open size is negative, None is an open rank.
-        tensors: what is to be bound to them. What is opaque has no type to compare.
+        own: the library's dtype and shape of each; an open size is negative, None is an open rank.
+        tensors: to be bound to them. Opaque ones have no type to compare.
 
     Raises:
         InputError: there are more or fewer, or one is of another dtype or shape.
@@ -211,17 +211,17 @@ def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]
 def probe_distribution(distribution: str, extra: str) -> Probe:
     """Whether a Python distribution is installed with all its native libraries.
 
-    Nothing is imported: that would take up to a second and start the library's threads. Looked for once.
+    Nothing is imported: that would take up to a second and start the library's threads. The result is cached.
 
     Args:
         distribution: its name on PyPI.
-        extra: of this package, with which it is installed; empty where it is one of several.
+        extra: this package's extra that installs it; empty where it is one of several.
     """
     try:
         installed = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
         return Probe(False, reason=f"{distribution} is not installed: {install(extra)}")
-    # Not by its 'files': making thousands of them took a twentieth of what starting a measuring process takes.
+    # Not by its 'files': making thousands of them took a twentieth of a measuring process's start.
     listed = (row[0] for row in csv.reader((installed.read_text("RECORD") or "").splitlines()) if row)
     natives = [Path(name) for name in listed if _NATIVE.search(name)]
     missing = [path.name for path in natives if not Path(str(installed.locate_file(path))).exists()]
@@ -232,7 +232,7 @@ def probe_distribution(distribution: str, extra: str) -> Probe:
 
 
 def release_of(version: str) -> tuple[int, ...]:
-    """The numbers with dots between them that ``version`` begins with: of ``1.33rc1+cu13`` they are 1 and 33.
+    """The leading numbers of ``version`` with dots between them: for ``1.33rc1+cu13`` they are 1 and 33.
 
     So a release candidate counts as its release. Empty where it begins with no number.
     """

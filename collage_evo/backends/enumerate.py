@@ -1,4 +1,4 @@
-"""Takes a graph and backends, gives every match, and for each candidate and node without one the reason."""
+"""Enumeration of matches: every match of a graph, and the reason for each rejected candidate and refused node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CANDIDATES = 20_000
 
 @dataclass(frozen=True)
 class Rejection:
-    """A node set that a pattern proposed and that is no match, with the reason."""
+    """A node set that a pattern proposed but that is no match, with the reason."""
 
     nodes: NodeSet
     backend: str
@@ -32,7 +32,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Matches:
-    """All matches of a graph, and ``refusals[node][backend]``: why a backend does not take a node."""
+    """All matches of a graph, and the reason why a backend does not take a node as ``refusals[node][backend]``."""
 
     matches: tuple[Match, ...]
     refusals: Mapping[int, Mapping[str, str]]
@@ -43,7 +43,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What one backend's patterns propose: node set to the first pattern that gave it, and the rejected ones."""
+    """One backend's proposals: node set to the first pattern that found it, and the rejected ones."""
 
     accepted: Mapping[NodeSet, str]
     rejected: tuple[Rejection, ...]
@@ -67,14 +67,14 @@ def enumerate_matches(
         graph: the normalised model.
         backends: the backends that take part, in order of preference.
         tolerance: relative error that outputs may have; variants of a coarser precision do not take part.
-        device: what the placement will run on.
-        max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
-        ranges: of the graph's tensors; without them static quantisers take no part.
-        left_out: backends and variants that take no part, nor what is compiled as them.
-        rewrites: what may be written into pieces.
+        device: the device of the placement.
+        max_per_backend: bound on the distinct node sets of one backend; ``cut`` names a backend that reaches it.
+        ranges: calibrated, of the graph's tensors; without them static quantisers take no part.
+        left_out: excluded backends and variants; variants that compile as one of these are excluded too.
+        rewrites: that may be written into pieces.
 
     Raises:
-        NotSearchable: some operator is taken by no backend; the message gives each backend's reason.
+        NotSearchable: no backend takes some operator; the message gives each backend's reason.
     """
     found: list[Match] = []
     refusals: dict[int, dict[str, str]] = {}
@@ -107,9 +107,9 @@ def matches_of(
     left_out: Collection[tuple[str, str]] = (),
     pattern: str = "",
 ) -> list[Match]:
-    """``nodes``, which ``backend`` takes as one piece, in each variant: arguments as in :func:`enumerate_matches`.
+    """Matches of ``nodes``, one piece of ``backend``, in each variant; arguments as in :func:`enumerate_matches`.
 
-    Those are left out that have nothing to write into these nodes, or write the same as another.
+    Excludes variants that have nothing to write into these nodes, or write the same as another.
     """
     variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out)
     written = ((variant, numerics_in(graph, nodes, variant, ranges)) for variant in variants)
@@ -122,7 +122,7 @@ def matches_of(
 
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:
-    """The nodes that ``backend`` takes, and for each other one why not."""
+    """The nodes that ``backend`` takes, and the reason for each other one."""
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
@@ -135,7 +135,7 @@ def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, 
 
 
 def propose(graph: Graph, backend: Backend, supported: NodeSet, bound: int = MAX_CANDIDATES) -> Candidates:
-    """Every distinct node set that a pattern of ``backend`` gives, sorted into accepted and rejected."""
+    """Every distinct node set that a pattern of ``backend`` finds, sorted into accepted and rejected."""
     accepted: dict[NodeSet, str] = {}
     rejected: dict[NodeSet, Rejection] = {}
     complete = True

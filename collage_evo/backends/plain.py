@@ -1,4 +1,4 @@
-"""Pieces as files that their library loads by itself: what a backend may offer for deploying without this package."""
+"""Plain files of a piece, which its library loads by itself: a backend's form for deployment without this package."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class CompiledPiece:
     """A piece as the search built it.
 
     Attributes:
-        directory: with the files that the backend's ``build`` wrote.
+        directory: holds the files that the backend's ``build`` wrote.
         variant: the one that loads them.
         target: what they were compiled for.
-        inputs: names of the tensors that it takes, in the order of the piece's own inputs.
-        outputs: the same of what it makes.
-        model: what was compiled, with inputs and outputs in this order. Raises InputError where that is gone.
+        inputs: names of the tensors that it reads, in the order of the piece's own inputs.
+        outputs: likewise for the tensors that it makes.
+        model: the compiled model, with inputs and outputs in this order. Raises InputError where it is missing.
     """
 
     directory: Path
@@ -37,9 +37,9 @@ class CompiledPiece:
 
 @dataclass(frozen=True)
 class PlainPiece:
-    """The files of a piece by their names in its folder, first the one that is opened, and what to load them with.
+    """The files of a piece by their names in its folder, the one to open first, and the settings to load them with.
 
-    ``settings`` are the library's own, by the library's names; what else the loader has to know is among them.
+    ``settings`` are the library's, by the library's names, and the loader's further parameters.
     """
 
     files: tuple[str, ...]
@@ -50,20 +50,20 @@ class PlainFiles(Protocol):
     """How a backend's pieces are written as plain files, and the code that loads these.
 
     ``code`` is a folder with ``piece.py``, ``piece.hpp`` and ``lines.md.j2``. The first defines ``Piece``, made of
-    a folder and a piece as ``pipeline.json`` tells it, whose ``bind`` and ``run`` are those of ``Executable`` and
-    ``DynamicExecutable``, and ``cpp_flags``, what a C++ compiler
-    has to be told, given a folder for links to libraries; it needs the library and NumPy only.
-    The second is the same in C++. The third says in Markdown how one file is loaded, line by line.
+    a folder and a piece's entry in ``pipeline.json``, whose ``bind`` and ``run`` are those of ``Executable`` and
+    ``DynamicExecutable``, and ``cpp_flags``, the options of a C++ compiler, given a folder for links to libraries; it
+    needs only the library and NumPy. The second is the same in C++. The third shows in Markdown how to load one file,
+    line by line.
     """
 
     @property
     def kind(self) -> str:
-        """What ``piece.hpp`` calls its class."""
+        """The name of the class in ``piece.hpp``."""
         ...
 
     @property
     def code(self) -> Path:
-        """The folder with the code that loads what :meth:`write` wrote."""
+        """The folder with the code that loads the files of :meth:`write`."""
         ...
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
@@ -80,5 +80,5 @@ class HasPlainFiles(Protocol):
     """A backend whose pieces can be files that its library loads by itself."""
 
     def plain_files(self) -> PlainFiles:
-        """How they are written."""
+        """The writer of these files."""
         ...

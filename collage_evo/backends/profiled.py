@@ -1,4 +1,4 @@
-"""What a backend may do besides its contract: tell what each of its kernels takes while a whole piece runs."""
+"""Profiling, an optional capability: the time of each kernel of a backend while a whole piece runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = re.compile(r"(?<![A-Za-z0-9])(?:n\d+_[A-Za-z]+|[tor]\d+(?:_\d+)?(?![A-Z
 
 @dataclass(frozen=True)
 class KernelTime:
-    """A kernel as its library calls it, which is made of names of the piece's nodes or tensors, and its ms."""
+    """A kernel's time in ms under the library's name for it, which holds names of the piece's nodes or tensors."""
 
     label: str
     ms: float
@@ -39,15 +39,15 @@ class HasProfiler(Protocol):
 
 
 def names_in(label: str) -> tuple[str, ...]:
-    """Canonical names of nodes and tensors (``graph/extract.py``) that a library made a kernel's name of."""
+    """Canonical names of nodes and tensors (``graph/extract.py``) in the library's name of a kernel."""
     return tuple(_NAMES.findall(label))
 
 
 def runs_within(seconds: float, run: Callable[[], object], clock: Callable[[], float] = time.monotonic) -> int:
-    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times; how often it was.
+    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times; returns the number of calls.
 
-    Between two runs the processor is kept busy, for up to as long as a run and each time for another while. Where
-    others want it too, the system would else take it away at the same kernel of every run.
+    Between two runs the processor stays busy, for up to as long as a run and each time for another while. Where other
+    processes compete for it, the system would otherwise take it away at the same kernel of every run.
     """
     end, runs, rng = clock() + seconds, 0, random.Random(0)
     while runs < LEAST_RUNS or (runs < MOST_RUNS and clock() < end):
@@ -63,7 +63,7 @@ def runs_within(seconds: float, run: Callable[[], object], clock: Callable[[], f
 def kernel_times(times_ms: Mapping[str, Sequence[float]], runs: int) -> tuple[KernelTime, ...]:
     """Each kernel's ms in a run, from all its times in ``runs`` runs, which may have called it several times.
 
-    The lower quartile: what others at work on the same cores add is left out.
+    The lower quartile leaves out what other work on the same cores adds.
     """
     return tuple(
         KernelTime(label, float(np.percentile(times, 25)) * len(times) / runs) for label, times in times_ms.items()

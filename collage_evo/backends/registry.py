@@ -1,4 +1,4 @@
-"""Finds backends by name: takes the entry points of every installed distribution, gives Backend objects."""
+"""Registry of backends by name, from the entry points of installed distributions and from code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _registered: dict[str, type[Backend]] = {}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where another process finds the class of a registered backend."""
+    """Module and folder from which another process imports the class of a registered backend."""
 
     folder: str
     """What must be on the import path."""
@@ -32,9 +32,9 @@ class Origin:
 
 
 def register_backend(backend: type[Backend]) -> type[Backend]:
-    """Make ``backend`` known under its name, for scripts and notebooks; also usable as a decorator.
+    """Register ``backend`` under its name, for scripts and notebooks; also usable as a decorator.
 
-    The measuring processes of a search that this process starts know it too: they import its module.
+    The measuring processes of a search that this process starts register it too: they import its module.
 
     Raises:
         ConfigError: another class has the name already, or the class is in no module that can be imported.
@@ -61,12 +61,12 @@ def require_importable(backend: type[Backend]) -> None:
 
 
 def registered_origins() -> tuple[Origin, ...]:
-    """Where another process finds what was registered here."""
+    """The origins of all backends registered here."""
     return tuple(_origin(backend) for backend in _registered.values())
 
 
 def register_from(origins: Iterable[Origin]) -> None:
-    """Register here what another process had registered."""
+    """Register here the backends that another process had registered."""
     for origin in origins:
         if origin.folder not in sys.path:
             sys.path.append(origin.folder)
@@ -87,7 +87,7 @@ def backend_names() -> tuple[str, ...]:
 
 @cache
 def get_backend(name: str) -> Backend:
-    """The backend called ``name``, always the same object. Whether it can be used here is ``probe``'s to say.
+    """The backend called ``name``, always the same object. ``probe`` checks whether it can be used here.
 
     Raises:
         ConfigError: no backend has that name.
@@ -103,7 +103,7 @@ def get_backend(name: str) -> Backend:
     try:
         backend = entry.load()()
     except Exception as error:
-        # A plugin is foreign code: whatever it raises, the message must name it.
+        # A plugin is foreign code and may raise anything: the message must name it.
         raise UnavailableError(
             f"backend {name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
         ) from error
@@ -113,7 +113,7 @@ def get_backend(name: str) -> Backend:
 
 
 def device_of(backend: str, variant: str) -> str:
-    """Where a variant runs. Raises as :func:`get_backend` and :meth:`Backend.variant` do."""
+    """The device of a variant. Raises as :func:`get_backend` and :meth:`Backend.variant` do."""
     return get_backend(backend).variant(variant).device
 
 
@@ -124,11 +124,11 @@ def probe_all() -> list[tuple[str, Probe]]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One backend as a person sees it: its class, what it offers, or the reason why it cannot be used.
+    """One backend for a listing: its class, its variants, or the reason why it cannot be used.
 
-    ``devices``: those that it runs on here, with one variant at least; those that it could run on where it is not
-    usable. ``device_of``: by variant. ``declined``: by variant why it cannot run here. ``extra``: the optional
-    dependency of collage-evo that installs it; empty for a backend from elsewhere.
+    ``devices``: those on which at least one variant runs here; for an unusable backend those that it could run on.
+    ``device_of``: by variant. ``declined``: by variant why it cannot run here. ``extra``: the optional dependency of
+    collage-evo that installs it; empty for a backend from elsewhere.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Takes a graph, backends and rewrites, gives the matches in which something is rewritten."""
+"""Matches with rewrites: those in which a site is rewritten before a backend compiles it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_EPILOGUE = 8
 
 @dataclass(frozen=True)
 class RewrittenMatches:
-    """Matches in which something is rewritten, and for each backend that does not take a rewritten site the reason.
+    """Matches in which a site is rewritten, and for each backend that does not take a rewritten site the reason.
 
     ``cut``: names of rewrites that have more sites than were tried.
     """
@@ -50,8 +50,8 @@ def rewritten_matches(
 ) -> RewrittenMatches:
     """Each site of each rewrite, and each site with the elementwise operators behind it, on each backend.
 
-    Backends are asked about what stands there after rewriting, and take part in every variant in which they run that.
-    ``left_out``: backends and variants that take no part. ``ranges``: of the graph's tensors, where int8 may be.
+    Backends judge the operators after rewriting, and take part in every variant in which they run these.
+    ``left_out``: excluded backends and variants. ``ranges``: of the graph's tensors, for int8.
     """
     matches: list[Match] = []
     refusals: list[tuple[NodeSet, str, str, str]] = []
@@ -88,7 +88,7 @@ def _in_variants(
     part: Rewritten,
     ranges: Ranges | None,
 ) -> list[Match]:
-    """``nodes`` with the one site ``sole`` rewritten in each variant that has something to do there."""
+    """Matches of ``nodes`` with the single site ``sole`` rewritten, in each variant that applies there."""
     edits = ((variant, _edits(graph, nodes, sole, part, variant, ranges)) for variant in variants)
     return distinct(
         Match(nodes, backend, rewritten_name(variant.name, sole[0]), own, sole[0], variant.base)
@@ -98,7 +98,7 @@ def _in_variants(
 
 
 def distinct(matches: Iterable[Match]) -> list[Match]:
-    """``matches`` of the same nodes without those that are compiled from the same as one before."""
+    """``matches`` of the same nodes without those that compile the same model as an earlier one."""
     found: dict[tuple[tuple[str, str], Edits], Match] = {}
     for match in matches:
         found.setdefault((match.family, match.edits), match)
@@ -108,10 +108,10 @@ def distinct(matches: Iterable[Match]) -> list[Match]:
 def _edits(
     graph: Graph, nodes: NodeSet, sole: tuple[str, NodeSet], part: Rewritten, variant: Variant, ranges: Ranges | None
 ) -> Edits | None:
-    """The edits of a match of ``variant`` in which the one site ``sole`` is rewritten: its precision is written into
-    all of the site, and of the others into what can be.
+    """The edits of a match of ``variant`` in which the single site ``sole`` is rewritten: its precision is written
+    into all of the site, and into those of the other nodes that allow it.
 
-    None where nothing of what stands in the site can be in that precision.
+    None where no operator in the site can be in that precision.
     """
     if not variant.writes:
         return (sole,)
@@ -130,7 +130,7 @@ def _takes(backend: Backend, part: Graph) -> Support:
 
 
 def with_epilogue(graph: Graph, site: NodeSet) -> NodeSet:
-    """``site`` with the elementwise operators behind it that need nothing else but constants."""
+    """``site`` with the elementwise operators behind it that otherwise read only constants."""
     nodes, added = site, True
     while added:
         added = False
@@ -145,7 +145,7 @@ def with_epilogue(graph: Graph, site: NodeSet) -> NodeSet:
 
 
 def _follows(graph: Graph, node: Node, nodes: NodeSet) -> bool:
-    """Whether ``node`` is elementwise, and all that it reads is a constant or made in ``nodes`` for it alone."""
+    """Whether ``node`` is elementwise, and reads only constants and tensors that ``nodes`` make for it only."""
     if node.op_type not in ELEMENTWISE or node.domain not in ("", "ai.onnx"):
         return False
     for name in node.inputs:

@@ -1,4 +1,4 @@
-"""Which backends take part in a run, with which of their variants, and whether its device is there."""
+"""Selection of the backends and variants that take part in a run, and the check that its device is there."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
 def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1) -> tuple[Backend, ...]:
-    """The backends asked for by name; every usable one that serves target ``device`` when none is named.
+    """The backends in ``names``; every usable one that serves target ``device`` when none is named.
 
-    Those that run on the host alone serve every target; one at least runs on ``device`` itself.
+    Backends that run only on the host serve every target; at least one runs on ``device`` itself.
 
     Raises:
         ConfigError: a name is not known, or is of a backend that needs more than ``threads`` threads, or all names
@@ -58,7 +58,7 @@ def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1)
 def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
     """Every backend that can be used here on ``threads`` threads and serves target ``device``.
 
-    One at least runs on ``device`` itself.
+    At least one runs on ``device`` itself.
 
     Raises:
         UnavailableError: there is none.
@@ -74,7 +74,7 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
 
 
 def half_installed(device: str) -> dict[str, str]:
-    """Backends for target ``device`` whose library is here and that cannot be used, by name with what is missing."""
+    """Unusable backends for target ``device`` whose library is installed, by name with what is missing."""
     return {
         name: probe.reason
         for name, probe in probe_all()
@@ -100,7 +100,7 @@ def _why_not_on(device: str, backend: Backend) -> str:
 
 
 def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
-    """``reasons``: by backend why it does not run on ``device``, empty for one that does."""
+    """Require a backend on ``device``; ``reasons``: by backend why it does not run there, empty for one that does."""
     if not all(reasons.values()):
         return
     alike: dict[str, list[str]] = {}
@@ -115,7 +115,7 @@ def _instead(device: str) -> str:
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with whole models: nothing is written into these."""
+    """The variants of ``backend`` that take part with whole models, into which nothing is written."""
     if isinstance(backend, StandsOnOthers):
         return ()
     whole = (variant for variant in backend.variants if not variant.writes)
@@ -131,12 +131,12 @@ def piece_variants(
     ranges: bool = False,
     left_out: Collection[tuple[str, str]] = (),
 ) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with ``nodes``, those only that differ there.
+    """The variants of ``backend`` that take part with ``nodes`` and differ there.
 
-    ``ranges``: whether there are calibrated ranges, without which only quantisers that find them at run time do.
-    ``left_out``: backends and variants that take no part, nor do those that are compiled as these.
+    ``ranges``: whether there are calibrated ranges; without them only quantisers that find ranges at run time do.
+    ``left_out``: excluded backends and variants; variants that compile as one of these are excluded too.
     """
-    from collage_evo.graph.indices import stray_index  # serving does without
+    from collage_evo.graph.indices import stray_index  # serving does not need it
 
     found = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
     guarded = [variant for variant in found if backend.guards(variant)]
@@ -150,19 +150,19 @@ def piece_variants(
 def exact_arithmetic(part: Part) -> bool:
     """Whether a match or a region computes in float32 throughout.
 
-    Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
-    far off as their arithmetic makes them, which is measured.
+    Results of such pieces differ only by rounding, and are wrong if they differ by more; the error of others depends
+    on their arithmetic and is measured.
     """
     return not part.numerics and arithmetic_of(*part.family) is Arithmetic.FLOAT32
 
 
 def arithmetics_of(part: Part) -> Numerics:
-    """The nodes of a match or a region by what they compute in: what is written into them, or what compiles them."""
+    """The nodes of a match or a region by arithmetic: that written into them, else that of the variant."""
     return numerics_of(*part.numerics, (arithmetic_of(*part.family), part.nodes))
 
 
 def arithmetic_of(backend: str, variant: str) -> Arithmetic:
-    """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
+    """A variant's arithmetic. A tuned variant is not among its backend's own: its kernels are float32."""
     library = get_backend(backend)
     own = {known.name: known.arithmetic for known in (library.as_it_comes, *library.variants)}
     return own.get(plain_name(variant), Arithmetic.FLOAT32)
@@ -186,7 +186,7 @@ def require_device(device: str) -> None:
     """Make sure that the device is there.
 
     Raises:
-        UnavailableError: it says what is missing and what to use instead.
+        UnavailableError: the device is not there; the message says what is missing and what to use instead.
     """
     if device == CPU:
         return

@@ -1,4 +1,4 @@
-"""The contract of a backend that tunes: it tries ways of running a piece's kernels, and keeps what it timed."""
+"""The contract of a backend that tunes: it times schedules of a piece's kernels and records them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is on record of one loop nest: how many ways were timed, the untuned one's time and the best, ms.
+    """The record of one loop nest: the number of timed schedules, the untuned time and the best time in ms.
 
-    A time is infinite where nothing that was tried ran.
+    A time is infinite where no schedule ran.
     """
 
     trials: int
@@ -27,36 +27,36 @@ class Kernel:
 
 
 class Tuner(ABC):
-    """Tries ways of running kernels. Records live in a directory that runs share and belong to one target.
+    """Times schedules of kernels. Records belong to one target and are in a directory that runs share.
 
     A tuned piece is built with the variant that :meth:`freeze` names and with ``target.records``.
     """
 
     @abstractmethod
     def tune(self, model: onnx.ModelProto, target: Target, records: Path, trials: int) -> tuple[str, ...]:
-        """Time at most ``trials`` more ways of running the kernels of ``model``, and keep each in ``records``.
+        """Time at most ``trials`` more schedules of the kernels of ``model``, and save each in ``records``.
 
-        Called in a measuring process that has the target's cores to itself and may be killed at any moment. Several
-        processes may share ``records``. Gives the keys of all kernels of ``model`` that it can tune; when no trial
-        was added, there is nothing left to try.
+        Runs in a measuring process that has exclusive use of the target's cores and may be killed at any moment.
+        Several processes may share ``records``. Returns the keys of all kernels of ``model`` that it can tune; when
+        it added no trial, there is nothing left to try.
         """
 
     @abstractmethod
     def kernels(self, records: Path) -> Mapping[str, Kernel]:
-        """Everything on record, by key. Quick: called after each round."""
+        """All records, by key. Must be quick: called after each round."""
 
     @abstractmethod
     def freeze(self, records: Path, keys: frozenset[str], into: Path) -> str:
-        """Copy the best of each of ``keys`` to ``into``, and name the variant that builds with them.
+        """Copy the best record of each of ``keys`` to ``into``; returns the variant's name that builds with them.
 
-        Equal copies have equal names. Empty where no kernel is better than untuned.
+        Equal copies have equal names. The name is empty where no kernel is better than untuned.
         """
 
 
 @runtime_checkable
 class Tunable(Protocol):
-    """A backend that can find better ways of running its kernels by trying them."""
+    """A backend that can find better schedules of its kernels by timing them."""
 
     def tuner(self) -> Tuner:
-        """What tries them."""
+        """The tuner of its kernels."""
         ...

@@ -1,4 +1,4 @@
-"""In which ways a backend runs pieces: its variants as records, and whether one takes part."""
+"""Variants of a backend: records of the ways in which it runs pieces, and whether one takes part."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Variant:
     """One way in which a backend builds and runs a piece.
 
     Attributes:
-        name: tells it apart from the backend's others, in reports, artifacts and databases. Without ``~``, behind
-            which the names of its rewritten matches have the rewrite's.
-        arithmetic: float32 unless it trades accuracy for speed: what its base sets for whole pieces, or what is
-            written into operators.
-        device: where it runs: ``cpu`` or ``cuda``.
+        name: unique in the backend, for reports, artifacts and databases. It has no ``~``, which in the names of its
+            rewritten matches precedes the rewrite's.
+        arithmetic: float32 unless it trades accuracy for speed: set by its base for whole pieces, or written into
+            operators.
+        device: ``cpu`` or ``cuda``.
         base: the variant that builds and runs the piece, itself unless something is written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
-        quantisers: where they stand in the piece; None if there are none.
-        everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
+        quantisers: their placing in the piece; None if there are none.
+        everything: whether quantisers surround pooling, joins and moves too, not only heavy operators.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
-        last_resort: whether it runs whole models only, and those where nothing before it gives right results.
+        last_resort: whether it runs only whole models, and only those for which no earlier variant is correct.
     """
 
     name: str = "default"
@@ -41,12 +41,12 @@ class Variant:
 
     @property
     def writes(self) -> bool:
-        """Whether it differs by what is written into pieces: no whole file is run so."""
+        """Whether it differs by edits of pieces: it runs no whole file."""
         return self.quantisers is not None or self.base != plain_name(self.name)
 
     @property
     def exact(self) -> bool:
-        """Whether it computes in float32, so that its results differ by rounding alone."""
+        """Whether it computes in float32, so that its results differ only by rounding."""
         return self.arithmetic is Arithmetic.FLOAT32
 
 
@@ -58,25 +58,25 @@ _REWRITTEN = "~"
 
 
 def rewritten_name(variant: str, rewrite: str) -> str:
-    """What matches of ``variant`` are called into which ``rewrite`` is written."""
+    """The variant's name for matches of ``variant`` into which ``rewrite`` is written."""
     return f"{variant}{_REWRITTEN}{rewrite}"
 
 
 def plain_name(variant: str) -> str:
-    """The variant that a name is of, whether something is rewritten or not."""
+    """The variant's own name in the name of rewritten or plain matches."""
     return variant.partition(_REWRITTEN)[0]
 
 
 def serves(variant: Variant, device: str) -> bool:
-    """Whether it runs where ``device`` is the target: on it, or on the host beside it."""
+    """Whether it runs where ``device`` is the target: on it, or on its host."""
     return variant.device in (CPU, device)
 
 
 def takes_part(variant: Variant, device: str, tolerance: float) -> bool:
-    """Whether it serves target ``device``, and outputs with a relative error of ``tolerance`` leave room for it."""
+    """Whether it serves target ``device`` and its arithmetic fits a relative error of ``tolerance``."""
     return serves(variant, device) and (variant.exact or variant.arithmetic.roundoff <= tolerance)
 
 
 def engine_name(backend: str, variant: str) -> str:
-    """A backend and one of its variants as people read them."""
+    """A backend and one of its variants as text."""
     return backend if variant == DEFAULT.name else f"{backend}/{variant}"

@@ -1,4 +1,4 @@
-"""cuDNN's graphs as a backend."""
+"""The cuDNN backend: regions as cuDNN graphs."""
 
 from collage_evo.backends.cudnn.backend import CudnnBackend
 

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: takes a region, finds queries, keys, values, mask and scale, and where they lie."""
+"""Scaled dot-product attention in a region: its queries, keys, values, mask and scale, and their layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANK = 4
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor in memory, seen as [batch, heads, length, head size]."""
+    """A tensor in memory, viewed as [batch, heads, length, head size]."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Attention:
 
 
 def find_attention(graph: Graph, nodes: NodeSet) -> Attention | str:
-    """The attention that the whole of ``nodes`` is, or why it is none that cuDNN takes."""
+    """The attention that all of ``nodes`` form, or the reason why cuDNN does not take them as one."""
     chosen = {index: graph.nodes[index] for index in members(nodes)}
     walk = _Walk(graph, chosen)
     softmax = [node for node in chosen.values() if node.op_type == "Softmax"]
@@ -59,7 +59,7 @@ def find_attention(graph: Graph, nodes: NodeSet) -> Attention | str:
 
 
 class _Walk:
-    """Looks around a Softmax, inside the region alone, and remembers which nodes it met."""
+    """Walks around a Softmax, only inside the region, and records the visited nodes."""
 
     def __init__(self, graph: Graph, chosen: dict[int, Node]) -> None:
         self._graph, self._chosen = graph, chosen
@@ -106,7 +106,7 @@ class _Walk:
         return ""
 
     def _maker(self, name: str, *types: str) -> Node | None:
-        """The node in the region that makes ``name`` for one reader alone, if it is of one of the types."""
+        """The node in the region that makes ``name`` for a single reader, if it is of one of the types."""
         node = self._chosen.get(self._graph.producer.get(name, -1))
         return node if node is not None and node.op_type in types and self._private(name) else None
 
@@ -119,7 +119,7 @@ class _Walk:
         return len(self._graph.consumers.get(name, ())) == 1 and name not in self._graph.outputs
 
     def _scale(self, node: Node) -> tuple[str, float] | None:
-        """What is scaled, and by how much."""
+        """The scaled tensor, and the scale."""
         for name, other in (node.inputs, node.inputs[::-1]):
             value = self._graph.constants.get(other)
             if value is not None and value.size == 1 and name not in self._graph.constants:
@@ -129,7 +129,7 @@ class _Walk:
         return None
 
     def _seen(self, name: str) -> Seen:
-        """The tensor, or what its Transpose in the region reads."""
+        """The tensor, or the input of its Transpose in the region."""
         node = self._maker(name, "Transpose")
         shape = self._graph.tensors[name].shape
         if node is None:
@@ -140,7 +140,7 @@ class _Walk:
         return Seen(source, shape, tuple(strides[axis] for axis in _order(node)))
 
     def _result(self, name: str) -> Seen:
-        """The tensor, or what its Transpose in the region makes."""
+        """The tensor, or the output of its Transpose in the region."""
         shape = self._graph.tensors[name].shape
         node = self._reader(name, "Transpose")
         if node is None:
@@ -153,7 +153,7 @@ class _Walk:
 
 
 def _order(node: Node) -> list[int]:
-    """Which axis of its input each axis of a Transpose's output is; all turned round by default."""
+    """The input axis of each axis of a Transpose's output; reversed by default."""
     return list(node.attributes.get("perm", range(_RANK)[::-1]))
 
 

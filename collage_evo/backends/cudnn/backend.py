@@ -1,4 +1,4 @@
-"""cuDNN: takes a region's model, gives a plan of cuDNN graphs with their weights, and runs it on the GPU."""
+"""The cuDNN backend: plans a region as cuDNN graphs with their weights, and runs it on the GPU."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _HALF = (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
 
 @dataclass(frozen=True)
 class Described:
-    """The device as cuDNN compiles for it: its properties, and ten times its compute capability."""
+    """A device for cuDNN to compile for: its properties, and ten times its compute capability."""
 
     properties: Any
     capability: int
 
 
 class CudnnBackend(Backend):
-    """A region as cuDNN graphs, one behind the other: a convolution, product or attention each with what follows it.
+    """A region as a sequence of cuDNN graphs: a convolution, product or attention each with its epilogue.
 
-    Variants differ in the arithmetic, and in where the channels of tensors inside the region lie: as in ONNX, or
-    innermost (``nhwc``), which in half precision they always do. Borders are float32 in ONNX's order.
+    Variants differ in the arithmetic, and in the layout of tensors inside the region: as in ONNX, or with channels
+    innermost (``nhwc``), as always in half precision. Borders are float32 in ONNX's order.
     """
 
     name: ClassVar[str] = "cudnn"
@@ -89,7 +89,7 @@ class CudnnBackend(Backend):
         return lacks_arithmetic(variant.arithmetic)
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.backends.cudnn.patterns import PATTERNS  # serving does without
+        from collage_evo.backends.cudnn.patterns import PATTERNS  # serving does not need it
 
         return PATTERNS
 
@@ -115,7 +115,7 @@ class CudnnBackend(Backend):
         return tuple(
             variant
             for variant in self.variants
-            # Without constant weights cuDNN multiplies matrices on tensor cores alone, which round.
+            # Without constant weights cuDNN multiplies matrices only on tensor cores, which round.
             if (not products or variant.arithmetic is not Arithmetic.FLOAT32)
             and (convolves or not variant.name.endswith(_INSIDE))
         )
@@ -132,7 +132,7 @@ class CudnnBackend(Backend):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                # Pieces come normalised, the person's own model does not.
+                # Pieces are normalised, the user's own model is not.
                 graph = build_graph(normalise(model))
             if not (verdict := self.supports(graph, graph.all_nodes)):
                 return BuildFailure(f"cudnn: {verdict.reason}")
@@ -173,7 +173,7 @@ def plan_of(graph: Graph, variant: Variant) -> Planned:
 
 
 def _compiled_steps(plan: Plan) -> list[bytes]:
-    """Each step compiled for this machine's device; none where there is no device: it is then compiled on loading."""
+    """Each step compiled for this machine's device; none without a device: loading compiles the steps then."""
     try:
         major, minor = gpu_capability()
     except UnavailableError:

@@ -1,4 +1,4 @@
-"""Which operators share a step: takes a region's nodes in order, gives groups that cuDNN runs as one graph each.
+"""Grouping of a region's operators into steps that cuDNN runs as one graph each.
 
 cuDNN adds in this order behind a convolution or a product: another tensor, the bias, an activation. Sums may be
 taken in any order, which changes no more than rounding.
@@ -21,13 +21,13 @@ _MOST = 16
 
 @dataclass(frozen=True)
 class Draft:
-    """The operators of one step: one that is heavy and what is computed on its result, or elementwise ones.
+    """The operators of one step: a heavy one with its epilogue, or elementwise ones.
 
     Attributes:
         nodes: in order.
-        addend: a tensor like the heavy one's result that is added to it.
-        bias: a constant for each of its channels or columns that is added.
-        activation: what is computed then.
+        addend: a tensor of the shape of the heavy one's result, added to it.
+        bias: a constant added to each of its channels or columns.
+        activation: computed last.
     """
 
     nodes: tuple[Node, ...]
@@ -50,12 +50,12 @@ class Draft:
 
     @property
     def convolution(self) -> bool:
-        """Whether it is one as ONNX has it."""
+        """Whether it is one of ONNX's convolutions."""
         return self.first.op_type in ("Conv", "ConvTranspose")
 
 
 def drafts_of(graph: Graph, nodes: NodeSet, leaving: Collection[str]) -> list[Draft]:
-    """The steps of a region. ``leaving`` are the tensors that others read too."""
+    """The steps of a region. ``leaving`` are the tensors that other regions read too."""
     found: list[Draft] = []
     for index in members(nodes):
         node = graph.nodes[index]
@@ -70,7 +70,7 @@ def drafts_of(graph: Graph, nodes: NodeSet, leaving: Collection[str]) -> list[Dr
 
 
 def _joined(graph: Graph, draft: Draft, node: Node, leaving: Collection[str]) -> Draft | None:
-    """The step with one node more, if it may have it: the step is the last one, so all else is there already."""
+    """The step with one more node, if it may join: the step is the last one, so all other inputs exist already."""
     result = draft.result
     only_reader = graph.consumers.get(result, ()) == (node.index,) and result not in leaving
     elementwise = node.op_type in UNARY or node.op_type in BINARY
@@ -102,7 +102,7 @@ def _added(graph: Graph, draft: Draft, grown: Draft, node: Node) -> Draft | None
 
 
 def _for_axis(value: np.ndarray, rank: int, axis: int) -> int:
-    """How many elements ``value``, spread over ``rank`` axes, has along ``axis``; 0 if it has others too."""
+    """Elements of ``value``, broadcast to ``rank`` axes, along ``axis``; 0 if it has elements along others too."""
     padded = (1,) * (rank - value.ndim) + value.shape
     return padded[axis] if len(padded) == rank and value.size == padded[axis] else 0
 
@@ -122,7 +122,7 @@ def spread(graph: Graph, draft: Draft) -> tuple[tuple[int, ...], list[tuple[int,
 
 
 def operands(draft: Draft) -> tuple[str, ...]:
-    """What an elementwise step reads, each tensor once; the bounds of a Clip are no tensors here."""
+    """The tensors that an elementwise step reads, each once; the bounds of a Clip are no tensors here."""
     made = {node.outputs[0] for node in draft.nodes}
     reads = (name for node in draft.nodes for name in read_by(node))
     return tuple(dict.fromkeys(name for name in reads if name not in made))

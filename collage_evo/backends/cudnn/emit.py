@@ -1,4 +1,4 @@
-"""From a step of a plan to cuDNN: calls its frontend, gives a graph with one engine chosen and compiled.
+"""Translation of a plan's step to cuDNN's frontend: a graph with one engine chosen and compiled.
 
 Written for nvidia-cudnn-frontend 1.32: ``pygraph`` and its methods, by the names that a plan has for operations.
 """
@@ -30,7 +30,7 @@ _FIRST_PYTHON_ENGINE = 10_000
 
 
 def compiled(step: Step, plan: Plan, handle: Any = None, device: Any = None) -> Any:
-    """The step as a graph with an engine that is compiled, for a handle's device or one that is described.
+    """The step as a graph with a compiled engine, for a handle's device or a described one.
 
     Raises:
         CollageError: cuDNN has no engine for it in the plan's arithmetic.
@@ -58,7 +58,7 @@ def compiled(step: Step, plan: Plan, handle: Any = None, device: Any = None) -> 
 
 
 def uids(step: Step) -> Mapping[str, int]:
-    """The number that cuDNN knows each tensor in memory by, by its name."""
+    """cuDNN's number of each tensor in memory, by its name."""
     return {view.name: number for number, view in enumerate(step.tensors, 1) if view.buffer}
 
 
@@ -97,17 +97,17 @@ def _call(graph: Any, operation: Operation, tensors: Mapping[str, Any]) -> Any:
 
 
 def _refused(cudnn: Any, step: Step, arithmetic: str) -> list[Any]:
-    """What an engine must not do: round to less than was asked for, or give other numbers each time."""
+    """Excluded properties of engines: rounding below the requested precision, and nondeterminism."""
     notes = cudnn.numerical_note
     if not step.heavy:
         return [notes.NONDETERMINISTIC]
     found = [notes.NONDETERMINISTIC, notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
-    # On tensor cores numbers of 32 bits are rounded to TF32 first.
+    # Tensor cores first round numbers of 32 bits to TF32.
     return [*found, notes.TENSOR_CORE] if arithmetic == Arithmetic.FLOAT32 else found
 
 
 def _first(cudnn: Any, graph: Any) -> Any:
-    """The graph with the engine that the heuristics like best among those that can be compiled."""
+    """The graph with the heuristics' first engine that can be compiled."""
     reasons = []
     for index in range(graph.get_execution_plan_count()):
         engine, _ = graph.get_engine_and_knobs_at_index(index)
@@ -119,13 +119,13 @@ def _first(cudnn: Any, graph: Any) -> Any:
             reasons.append(one_line(error))
         else:
             return graph
-    # The last is of the engine that is refused least often.
+    # The last error is of the engine that is refused least often.
     raise RuntimeError(reasons[-1] if reasons else "the heuristics know none")
 
 
 def _raised(cudnn: Any) -> tuple[type[Exception], ...]:
-    """What the frontend raises where cuDNN cannot do something; its ValueError is of a graph that makes no sense."""
-    # So its error codes are translated (throw_if in python/pycudnn.cpp).
+    """The frontend's exceptions for what cuDNN does not support; its ValueError is for an invalid graph."""
+    # The frontend maps its error codes to these (throw_if in python/pycudnn.cpp).
     return cudnn.cudnnGraphNotSupportedError, RuntimeError
 
 

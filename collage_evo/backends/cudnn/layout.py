@@ -1,7 +1,7 @@
-"""Where channels lie: takes a region's steps, gives the tensors that are kept with channels innermost.
+"""Layout of a region's tensors: which of them have their channels innermost.
 
-cuDNN's convolutions read one layout and write another if they have to; everything else takes its tensors in one
-order. What crosses a region's border has ONNX's order.
+cuDNN's convolutions can read one layout and write another; all other operations take their tensors in one order.
+Tensors that cross a region's border have ONNX's order.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _RANKS = (4, 5)
 
 
 def matters(shape: Sequence[int]) -> bool:
-    """Whether moving the channels inwards changes where a tensor's elements lie."""
+    """Whether moving the channels innermost changes the order of a tensor's elements in memory."""
     return len(shape) in _RANKS and shape[1] > 1 and prod(shape[2:]) > 1
 
 
 def moved(shape: Sequence[int]) -> tuple[int, ...]:
-    """Sizes in the order in which they lie if channels are innermost."""
+    """Sizes in memory order with channels innermost."""
     batch, channels, *spatial = shape
     return (batch, *spatial, channels)
 
 
 def channels_inside(graph: Graph, drafts: Sequence[Draft], border: Collection[str]) -> frozenset[str]:
-    """The tensors that may be kept with channels innermost; none of ``border`` is."""
+    """The tensors that may have channels innermost; none of ``border`` may."""
     groups: dict[str, set[str]] = {}
     plain = set(border)
     for draft in drafts:
@@ -40,7 +40,7 @@ def channels_inside(graph: Graph, drafts: Sequence[Draft], border: Collection[st
 
 
 def _tied(graph: Graph, draft: Draft) -> Iterator[str]:
-    """Tensors that have to be kept in one order."""
+    """Tensors that must share one order."""
     yield draft.result
     if draft.heavy:
         yield from filter(None, (draft.addend,))
@@ -49,7 +49,7 @@ def _tied(graph: Graph, draft: Draft) -> Iterator[str]:
 
 
 def _in_order(graph: Graph, draft: Draft) -> tuple[str, ...]:
-    """Tensors that the step takes in ONNX's order alone."""
+    """Tensors that the step takes only in ONNX's order."""
     if draft.convolution:
         return ()
     shape = graph.tensors[draft.result].shape

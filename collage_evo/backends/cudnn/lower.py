@@ -1,4 +1,4 @@
-"""Plans a region: takes its graph, the arithmetic and where channels lie, gives cuDNN's steps and the weights."""
+"""Lowering of a region to cuDNN's steps and weights, for an arithmetic and a layout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and what its weights are, in the order in which they lie, before they are rounded to their type."""
+    """A plan and its weights in memory order, before they are rounded to their type."""
 
     plan: Plan
     weights: Mapping[str, np.ndarray]
@@ -52,7 +52,7 @@ def lower(graph: Graph, arithmetic: Arithmetic, inside: bool) -> Planned:
 
 
 class _Lowering:
-    """One region on its way. What it names itself has a ``#``, so that no tensor of a model has that name."""
+    """The lowering of one region. Names that it makes have a ``#``, so that no tensor of a model has the same."""
 
     def __init__(self, graph: Graph, arithmetic: Arithmetic, inside: bool) -> None:
         self._graph, self._arithmetic, self._inside = graph, arithmetic, inside
@@ -84,7 +84,7 @@ class _Lowering:
         return Planned(plan, self._weights)
 
     def _borders(self, rounded: set[str]) -> None:
-        """Buffers of the region's inputs; those in ``rounded`` are given the type of its inside first."""
+        """Buffers of the region's inputs; those in ``rounded`` are first cast to the type inside the region."""
         for name in self._graph.inputs:
             self._buffer(name, "input", "float32", self._size(name))
             if name in rounded and self._dtype != "float32":
@@ -120,7 +120,7 @@ class _Lowering:
         self._fused(draft, made, views, self._image(draft.result))
 
     def _transposed(self, draft: Draft) -> None:
-        """Its own step; what ONNX adds for each channel is one of elements behind it."""
+        """A step of its own; ONNX's bias of each channel becomes an elementwise step behind it."""
         node, graph = draft.first, self._graph
         made = result = self._image(draft.result)
         if present(node, 2):
@@ -148,7 +148,7 @@ class _Lowering:
             batch = prod(left[:-2])
             sides = zip(node.inputs, (left, right), strict=True)
             views = [self._view(name, (batch, *shape[-2:])) for name, shape in sides]
-            # It may be one tensor on both sides, in two shapes.
+            # Both sides may be one tensor, in two shapes.
             views[1] = replace(views[1], name=f"right#{views[1].name}")
             self._fused(draft, Operation("matmul", _names(views), ""), views, (batch, left[-2], columns))
             return
@@ -158,7 +158,7 @@ class _Lowering:
             views = [self._view(node.inputs[0], (1, rows, left[-1])), self._weight(matrix[None])]
             self._fused(draft, Operation("matmul", _names(views), ""), views, (1, rows, columns))
             return
-        # cuDNN multiplies matrices on tensor cores alone, which round to TF32: a convolution of one point does not.
+        # cuDNN multiplies matrices only on tensor cores, which round to TF32: a 1x1 convolution does not.
         views = [self._view(node.inputs[0], (rows, left[-1], 1, 1)), self._weight(matrix.T[..., None, None])]
         still: dict[str, Attribute] = {
             **dict.fromkeys(("pre_padding", "post_padding"), (0, 0)),
@@ -168,13 +168,13 @@ class _Lowering:
         self._fused(draft, made, views, (rows, columns, 1, 1))
 
     def _fused(self, draft: Draft, heavy: Operation, views: list[View], result: View | _Shape) -> None:
-        """One step of the heavy operation and what is computed on its result."""
+        """One step of the heavy operation and its epilogue."""
         out = result if isinstance(result, View) else self._view(draft.result, result)
         then: list[tuple[str, tuple[str, ...], Mapping[str, Attribute]]] = []
         if draft.addend:
             inner = self._addend(draft, out)
             if inner in views:
-                # cuDNN 9.19 has engines that refuse to run where what is added is also what is convolved.
+                # Some engines of cuDNN 9.19 refuse to run where the addend is also the convolution's input.
                 inner = replace(inner, name=f"added#{inner.name}")
             views.append(inner)
             then.append(("add", (inner.name,), {}))
@@ -197,7 +197,7 @@ class _Lowering:
         self._steps.append(Step(tuple(operations), (*dict.fromkeys(views), out)))
 
     def _addend(self, draft: Draft, out: View) -> View:
-        """The tensor that is added to a heavy one's result, seen as that is."""
+        """The addend of a heavy operation's result, viewed in the result's shape."""
         value = self._graph.constants.get(draft.addend)
         if value is None:
             return self._image(draft.addend) if draft.convolution else self._view(draft.addend, out.shape)
@@ -236,7 +236,7 @@ class _Lowering:
             View(self._inner_copy(one.name), one.shape, one.strides, self._dtype, self._inner_copy(one.name))
             for one in (found.query, found.key, found.value)
         ]
-        # One tensor may be seen as two, such as queries and keys of one projection.
+        # One tensor may have two views, such as queries and keys of one projection.
         views = [replace(view, name=f"{role}#{view.name}") for role, view in zip("qkv", views, strict=True)]
         if found.mask:
             shape = self._graph.tensors[found.mask].shape
@@ -260,7 +260,7 @@ class _Lowering:
         return View(buffer, full, strides, self._dtype, buffer)
 
     def _filter(self, weight: np.ndarray) -> View:
-        """A convolution's weights; cuDNN likes them in the layout of the tensors around them."""
+        """A convolution's weights; cuDNN prefers them in the layout of the tensors around them."""
         full = weight[:, :, None] if weight.ndim == 3 else weight
         if not self._inside:
             return self._weight(full)
@@ -284,7 +284,7 @@ class _Lowering:
         return View(name, value.shape, contiguous(value.shape), dtype or self._dtype, name)
 
     def _inner(self, name: str) -> str:
-        """The buffer in which a tensor of the region lies for its steps."""
+        """The buffer of a tensor inside the region."""
         inner = self._inner_copy(name)
         if inner not in self._buffers:
             self._buffer(inner, "inner", self._dtype, self._size(name))
@@ -302,7 +302,7 @@ class _Lowering:
 
 
 def windows(graph: Graph, node: Node) -> Mapping[str, Attribute]:
-    """How a convolution goes over its input; one spatial axis is the second of two."""
+    """Padding, strides and dilations of a convolution; a single spatial axis becomes the second of two."""
     kernel, strides, dilations = geometry(graph, node)
     before, after = map(tuple, spatial_pads(graph, node, kernel))
     one = len(strides) == 1
@@ -336,6 +336,6 @@ def _into(operation: Operation, output: str) -> Operation:
 
 
 def _inside(view: View, name: str) -> View:
-    """A tensor like another one that lies inside the step alone."""
+    """A tensor like ``view`` that exists only inside the step."""
     return View(name, view.shape, view.strides, "float32")
 

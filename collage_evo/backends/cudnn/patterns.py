@@ -1,4 +1,4 @@
-"""What the cuDNN backend takes as one piece."""
+"""Patterns of the cuDNN backend."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def heavy(op: Ops) -> Value:
 
 
 def epilogue(op: Ops) -> Value:
-    """A convolution or product, and the elementwise operators that alone read its result."""
+    """A convolution or product, and the elementwise operators that are its result's only readers."""
     return chain(lambda x: op.any_of(*UNARY, *BINARY)(..., x, ...), heavy(op), most=3)
 
 
 def attention(op: Ops, q: Value, k: Value, v: Value, mask: Value) -> Value:
     """Scaled dot-product attention with the Transposes around it: to cuDNN these are strides.
 
-    The one of the keys must be in it, since a head's elements have to lie side by side.
+    The keys' Transpose must be in it, since a head's elements have to be contiguous.
     """
     product = op.MatMul(optional(op.Transpose, q), op.Transpose(k))
     scores = optional(lambda x: op.any_of("Div", "Mul")(x, constant(where=_scalar)), product)
@@ -39,7 +39,7 @@ def _scalar(graph: Graph, name: str) -> str:
 
 @dataclass(frozen=True)
 class StepRegions(Pattern):
-    """Large pieces of steps, one behind the other. What only attention can have in it ends them."""
+    """Large pieces of consecutive steps. Operators that only attention can have end them."""
 
     name: str = "region"
 

@@ -1,7 +1,7 @@
-"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data.
+"""The plan of a region on cuDNN, as plain data: steps of one cuDNN graph each.
 
-Every tensor of a step is a view of a buffer, with sizes and strides in elements as cuDNN sees it; what lies inside a
-step alone has no buffer. Steps run one after the other, so that buffers are all that passes between them.
+Every tensor of a step is a view of a buffer, with cuDNN's sizes and strides in elements; a tensor that exists only
+inside a step has no buffer. Steps run one after the other and pass only buffers to each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Attribute = float | tuple[int, ...]
 
 @dataclass(frozen=True)
 class View:
-    """A tensor of a step; without a ``buffer`` it lies inside the step alone."""
+    """A tensor of a step; without a ``buffer`` it exists only inside the step."""
 
     name: str
     shape: tuple[int, ...]
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that steps read and write: elements of one type, one behind the other."""
+    """Contiguous memory of one type that steps read and write."""
 
     name: str
     role: Role
@@ -71,7 +71,7 @@ class Plan:
     """A region: its buffers, those of its inputs and outputs in their order, and the steps in order.
 
     Raises:
-        ValueError: a view does not lie in its buffer, or an operation reads what its step does not have.
+        ValueError: a view exceeds its buffer, or an operation reads a tensor that its step does not have.
     """
 
     arithmetic: str
@@ -84,7 +84,7 @@ class Plan:
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
     def of(self, role: Role) -> tuple[Buffer, ...]:
-        """The buffers that are there for that."""
+        """The buffers with that role."""
         return tuple(buffer for buffer in self.buffers if buffer.role == role)
 
     def __post_init__(self) -> None:

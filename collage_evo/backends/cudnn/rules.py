@@ -1,4 +1,4 @@
-"""Which operators the cuDNN backend takes: takes a node, gives yes or the reason against; what cuDNN calls them."""
+"""Operators that the cuDNN backend takes, with the reasons against others, and cuDNN's names for them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Shape = tuple[int, ...]
 
 
 def judge(graph: Graph, node: Node) -> Support:
-    """Whether ``node`` can be part of a region, alone or in the middle of attention."""
+    """Whether ``node`` can be part of a region, by itself or inside attention."""
     if not (verdict := plain(graph, node, _DTYPES)):
         return verdict
     if node.op_type in ("Softmax", "Transpose"):
-        return YES  # in attention; every other region with one is refused as a whole
+        return YES  # for attention; every other region with one is refused as a whole
     if node.op_type not in HEAVY | UNARY.keys() | BINARY.keys():
         return no(f"{node.op_type} is no operation of cuDNN's that fits behind a convolution or a product")
     rule = _RULES.get(node.op_type, _elementwise)
@@ -45,7 +45,7 @@ def judge(graph: Graph, node: Node) -> Support:
 
 
 def bounds(graph: Graph, node: Node) -> tuple[float, float]:
-    """Least and greatest value that a Clip or Relu gives; infinite where there is none."""
+    """Least and greatest output of a Clip or Relu; infinite where there is none."""
     if node.op_type != "Clip":
         return 0.0, np.inf
     low, high = (constant(graph, node, position) for position in (1, 2))
@@ -123,9 +123,9 @@ def _elementwise(graph: Graph, node: Node) -> str:
 
 
 def collapse(shape: Shape, operands: Sequence[Shape]) -> tuple[Shape, list[Shape]] | None:
-    """``shape`` on three axes, and each operand that is spread over it on the same three; None if three are too few.
+    """``shape`` on three axes, and each operand broadcast to it on the same three; None if three are too few.
 
-    Neighbouring axes become one where each operand either has both or is spread over both.
+    Neighbouring axes become one where each operand either has both or is broadcast along both.
     """
     padded = [(1,) * (len(shape) - len(operand)) + tuple(operand) for operand in operands]
     merged: list[tuple[int, tuple[bool, ...]]] = []

@@ -1,4 +1,4 @@
-"""Runs a plan on the device: takes what ``build`` wrote, gives calls that enqueue a region's steps on a stream."""
+"""Execution of a plan on the device: calls that enqueue a region's steps on a stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def step_file(number: int) -> str:
 
 
 def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple[str, ...]:
-    """The plan, and its weights rounded to their types; the names of the files.
+    """Write the plan, and its weights rounded to their types; returns the names of the files.
 
     Raises:
         CollageError: a weight is too large for its type.
@@ -46,8 +46,8 @@ def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple
 
 
 def _rounded(value: np.ndarray, dtype: str) -> np.ndarray:
-    """One behind the other as the device has them; bfloat16, which NumPy lacks, as its bits."""
-    from ml_dtypes import bfloat16  # serving does without
+    """Contiguous in the device's type; bfloat16, which NumPy lacks, as its bits."""
+    from ml_dtypes import bfloat16  # serving does not need it
 
     flat = np.ascontiguousarray(value, np.float32).reshape(-1)
     return flat.astype(bfloat16).view(np.uint16) if dtype == "bfloat16" else flat.astype(dtype)
@@ -74,7 +74,7 @@ class Loaded:
 
     @cached_property
     def _weights(self) -> Mapping[str, DeviceArray]:
-        """On the device, for all that are bound."""
+        """The weights on the device, shared by all bound calls."""
         device = open_device("cuda")
         sizes = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
         room = place(sizes, lambda one, other: True, _ALIGNMENT)
@@ -90,11 +90,11 @@ class Loaded:
         for name, array in arrays.items():
             if array.nbytes != self.plan.buffer(name).nbytes:
                 raise InputError(f"cudnn has {self.plan.buffer(name).nbytes} bytes where {name} is {array.nbytes}")
-        weights = self._weights  # first: a handle is made in the context that the device enters
+        weights = self._weights  # first: a handle belongs to the context that the device enters
         handle = handle_on(next(iter(arrays.values())).stream)
         graphs = self._graphs(handle)
         room = inner_room(self.plan)
-        # Behind them is a workspace for all steps.
+        # A workspace for all steps follows them.
         size = room.size + max(graph.get_workspace_size() for graph in graphs)
         start = open_device("cuda").arena(size)(0, (size,), "uint8")
         pointers = {name: array.pointer for name, array in (*arrays.items(), *weights.items())}
@@ -107,7 +107,7 @@ class Loaded:
         return partial(_run, calls, (start, weights))
 
     def _graphs(self, handle: Any) -> list[Any]:
-        """The steps, ready to run on the handle's device: those that were compiled before, or compiled now."""
+        """The steps for the handle's device: compiled by ``build``, or compiled now."""
         if not self._files:
             return [compiled(step, self.plan, handle) for step in self.plan.steps]
         import cudnn
@@ -121,7 +121,7 @@ class Loaded:
 
 
 def inner_room(plan: Plan) -> MemoryPlan:
-    """Where the buffers between steps lie, which run one after the other."""
+    """Memory plan of the buffers between steps, which run one after the other."""
     sizes = {buffer.name: buffer.nbytes for buffer in plan.of("inner")}
     used = StepUse([(1 << number) - 1 for number in range(len(plan.steps))])
     for number, step in enumerate(plan.steps):
@@ -134,6 +134,6 @@ def inner_room(plan: Plan) -> MemoryPlan:
 
 
 def _run(calls: Sequence[Callable[[], None]], _: Any) -> None:
-    """Enqueue the steps; the last are the memory and the weights, which live as long as the call."""
+    """Enqueue the steps; the last argument holds the memory and the weights as long as the call exists."""
     for call in calls:
         call()

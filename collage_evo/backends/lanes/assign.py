@@ -1,9 +1,9 @@
-"""Which node runs in which lane, and which nodes run as one piece: takes work, gives groups.
+"""Scheduling of a region's nodes: the lane of each node, and the groups that run as one piece.
 
 Clusters stay in one lane: the longest paths (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993).
 Lanes are filled in the order of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while
 that makes the whole shorter.
-What it takes is judged by pieces: few large ones are better than perfect balance.
+The schedule's time is computed by pieces: few large ones are better than perfect balance.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ long, the one with fewer borders is better."""
 
 
 def schedule(work: Work, lanes: int, effort: int = EFFORT) -> tuple[Groups, Timeline]:
-    """The work of a region as pieces in at most ``lanes`` lanes, and when they run."""
+    """The work of a region as pieces in at most ``lanes`` lanes, with their timeline."""
     return _merged(work, _climbed(work, linear_clusters(work), lanes, effort))
 
 
 def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -> Groups:
-    """Pieces of ``clusters`` in lanes, after moving single clusters while that made them better."""
+    """Hill climbing: pieces of ``clusters`` in lanes, after moves of single clusters that improved the schedule."""
     lane = _earliest_finish(work, clusters, lanes)
     best = _judged(work, clusters, lane)
     left = effort // max(1, len(work.ms))
@@ -47,7 +47,7 @@ def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -
 
 
 def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
-    """Paths that cover all nodes: the longest one, then the longest one in what is left, and so on."""
+    """Paths that cover all nodes: the longest one, then the longest one in the remaining nodes, and so on."""
     left = set(range(len(work.ms)))
     clusters = []
     while left:
@@ -75,7 +75,7 @@ def _longest_path(work: Work, left: set[int]) -> list[int]:
 
 
 def _earliest_finish(work: Work, clusters: Sequence[NodeSet], lanes: int) -> list[int]:
-    """A lane for each cluster: by upward rank of its first node, the one where it would be done first."""
+    """A lane for each cluster, by upward rank of its first node: the one in which it would finish first."""
     rank = [0.0] * len(work.ms)
     for index in reversed(range(len(work.ms))):
         rank[index] = work.ms[index] + max((rank[other] for other in work.after[index]), default=0.0)
@@ -115,7 +115,7 @@ def _judged(work: Work, clusters: Sequence[NodeSet], lane: Sequence[int]) -> flo
 
 def _timeline(groups: Groups) -> Timeline:
     timeline = groups.timeline()
-    assert timeline is not None  # groups by handoffs wait in no circle
+    assert timeline is not None  # groups by handoffs never wait for each other in a circle
     return timeline
 
 
@@ -124,7 +124,7 @@ def _score(groups: Groups, timeline: Timeline) -> float:
 
 
 def _grouped(work: Work, lane: Sequence[int]) -> Groups:
-    """Nodes of one lane with as many handoffs behind and before them, on the paths with most of them, are one piece.
+    """Pieces of the nodes in one lane that have equally many handoffs before and behind, on the paths with the most.
 
     Along an edge the first number never falls and the second never rises, and between lanes both change: so no piece
     waits for itself by way of others, none begins later than what it needs, and none ends later than it is needed.
@@ -145,7 +145,7 @@ def _grouped(work: Work, lane: Sequence[int]) -> Groups:
 
 
 def _merged(work: Work, groups: Groups) -> tuple[Groups, Timeline]:
-    """Joins pieces that follow each other in a lane while the whole gets no longer."""
+    """Join consecutive pieces of a lane as long as the whole takes no longer."""
     timeline = _timeline(groups)
     best = _score(groups, timeline)
     refused: set[tuple[NodeSet, NodeSet]] = set()
@@ -163,7 +163,7 @@ def _merged(work: Work, groups: Groups) -> tuple[Groups, Timeline]:
 
 
 def _next_pair(groups: Groups, timeline: Timeline, refused: set[tuple[NodeSet, NodeSet]]) -> tuple[int, int] | None:
-    """The first two that follow each other in a lane and are not among ``refused``."""
+    """The first two consecutive pieces of a lane that are not in ``refused``."""
     last: dict[int, int] = {}
     for group in timeline.order:
         before = last.get(groups.lane[group])

@@ -1,4 +1,4 @@
-"""Lanes: takes a region's model, has another backend build its parts for a lane's cores, gives them side by side."""
+"""The lanes backend: another backend builds a region's parts for a lane's cores, and lanes run them side by side."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 @dataclass(frozen=True)
 class Engine:
-    """A variant of another backend, which builds and runs the parts, each for a lane's threads."""
+    """A variant of another backend that builds and runs the parts, each for a lane's threads."""
 
     backend: str
     variant: str = DEFAULT.name
@@ -70,7 +70,7 @@ WIDTHS = (2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Way:
-    """An engine and the cores of a lane: what a variant stands for."""
+    """What a variant stands for: an engine and the number of cores of a lane."""
 
     engine: Engine
     width: int = 1
@@ -82,7 +82,7 @@ class Way:
 
 
 class LanesBackend(Backend):
-    """As many lanes as the target has threads, each on a core, and parts of one thread in them; or fewer, wider ones.
+    """As many lanes as the target has threads, each on a core with parts of one thread; or fewer, wider lanes.
 
     A variant is an engine, by its arithmetic too: ``openvino`` runs branches side by side, ``onnxruntime-2-cores`` in
     half as many lanes of two cores each.
@@ -114,7 +114,7 @@ class LanesBackend(Backend):
         return f"{REVISION} {backend.name} {backend.version_of(chosen)}"
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.backends.lanes.patterns import lane_patterns  # serving does without
+        from collage_evo.backends.lanes.patterns import lane_patterns  # serving does not need it
 
         return lane_patterns()
 
@@ -125,14 +125,14 @@ class LanesBackend(Backend):
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Those whose engine takes every operator and itself has that variant there, if cutting is worth trying."""
-        from collage_evo.backends.lanes.patterns import branches_pay  # serving does without
+        """Variants whose engine takes every operator and has that variant on ``nodes``, if a cut is worth trying."""
+        from collage_evo.backends.lanes.patterns import branches_pay  # serving does not need it
 
         pays = branches_pay(graph, nodes)
         return tuple(way.variant for way in self.ways if pays and self.takes_part(way, graph, nodes))
 
     def takes_part(self, way: Way, graph: Graph, nodes: NodeSet) -> bool:
-        """Whether its engine takes ``nodes``, and lanes of several cores use all threads and are two at least."""
+        """Whether its engine takes ``nodes``, and lanes of several cores are at least two and use all threads."""
         room = way.width == 1 or (self._threads % way.width == 0 and self._threads >= 2 * way.width)
         return room and _takes(way.engine, graph, nodes)
 
@@ -141,7 +141,7 @@ class LanesBackend(Backend):
         return engine.backend, engine.variant
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
-        """Its own threads are made anew; those of the engine are not."""
+        """A forked process makes new lane threads, but the engine's threads are missing."""
         backend, chosen = self._engine(variant)
         return backend.runs_on_after_fork(chosen, self._way(variant).width)
 
@@ -160,12 +160,12 @@ class LanesBackend(Backend):
         return backend.bits(chosen)
 
     def cut(self, graph: Graph, way: Way, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
-        """What runs in which of ``lanes`` lanes of a region's own ``graph``, and a model for each part.
+        """The plan of ``graph``, a region's own, on ``lanes`` lanes, and a model for each part.
 
         Raises:
-            InputError: it cannot be cut so, or would not gain.
+            InputError: the region cannot be cut so, or would not gain.
         """
-        from collage_evo.backends.lanes.cut import cut_branches  # serving does without
+        from collage_evo.backends.lanes.cut import cut_branches  # serving does not need it
 
         return cut_branches(graph, lanes, way.width)
 
@@ -179,7 +179,7 @@ class LanesBackend(Backend):
         way = self._way(variant)
         try:
             plan, models = self.cut(build_graph(model), way, target.threads // way.width)
-        except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
+        except (InputError, ValueError) as error:  # it cannot be cut so, or passes tensors that no plan can hold
             return BuildFailure(f"lanes: {error}")
         (backend, chosen), files = self._engine(variant), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
@@ -213,7 +213,7 @@ class LanesBackend(Backend):
             backend = engine_on(engine, cores[part.lane * way.width :][: way.width])
             sides = ([plan.tensors[name] for name in names] for names in (part.inputs, part.outputs))
             chosen, folder = backend.variant(engine.variant), _folder(workdir, number)
-            # All by the calling thread, which may use all cores: OpenVINO keeps to those that it first finds.
+            # All on the calling thread, which may use all cores: OpenVINO stays on the cores that it first finds.
             loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
             parts.append(cast(Executable, loaded))
         description = engine_name(engine.backend, engine.variant)
@@ -235,13 +235,13 @@ class LanesBackend(Backend):
         return next(way for way in self.ways if way.variant.name == variant.base)
 
     def _engine(self, variant: Variant) -> tuple[Backend, Variant]:
-        """What builds and runs the parts of ``variant``."""
+        """The engine that builds and runs the parts of ``variant``."""
         engine = self._way(variant).engine
         backend = get_backend(engine.backend)
         return backend, backend.variant(engine.variant)
 
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
-        """Yes if one of the usable engines says so, else what each says."""
+        """Yes if one of the usable engines agrees, else every engine's reason."""
         reasons: dict[str, None] = {}
         for name in dict.fromkeys(way.engine.backend for way in self.ways):
             if _missing(name):
@@ -267,10 +267,10 @@ def _missing(backend: str) -> str:
 
 
 def engine_on(engine: Engine, cores: Sequence[int]) -> Backend:
-    """What loads parts whose threads stay on ``cores``, where there are any.
+    """The engine, loading parts whose threads stay on ``cores``, if any.
 
     Raises:
-        InputError: its library cannot be told.
+        InputError: its library has no setting for cores.
     """
     backend = get_backend(engine.backend)
     if not cores:

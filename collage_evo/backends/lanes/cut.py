@@ -1,6 +1,6 @@
-"""Cuts a region for lanes: takes its model as a graph, gives the plan and a model for each part.
+"""Cutting of a region for lanes: the plan, and a model for each part.
 
-What does not wait for each other runs in different lanes.
+Operators that do not wait for each other run in different lanes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ operators of whole networks, each run by two threads, those that share worst sti
 def cut_branches(graph: Graph, lanes: int, width: int = 1) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
     """A plan that runs ``graph``, a region's own model, on ``lanes`` lanes of ``width`` cores.
 
-    With it a model for each part, in its order. Parts are few and large: connected or not, they are what a lane runs
-    between two handoffs.
+    Returned with a model for each part, in its order. Parts are few and large: a part, connected or not, is
+    everything that a lane runs between two handoffs.
 
     Raises:
         InputError: there is too little in ``graph`` to run side by side.
-        ValueError: it has tensors that no plan can hold.
+        ValueError: ``graph`` has tensors that no plan can hold.
     """
     if not all(tensor.static for tensor in graph.tensors.values()):
         raise InputError("it has tensors whose sizes are not known before a run")

@@ -1,8 +1,8 @@
-"""How long operators take on a lane's cores, without measuring: takes a graph, gives ms by node; and what lanes add.
+"""Estimated time of operators on a lane's cores, without measuring, and the overhead of lanes.
 
-Lanes are cut by these before anything of the region is compiled. They need to be right in proportion only: what a cut
-is worth is measured as a whole. So the rates here are round numbers for a server core with AVX-512 in float32, chosen
-and not measured; what is worth trying goes by them too.
+Lanes are cut by these before anything of the region is compiled. Only their proportions need to be right: the region
+is measured as a whole. So the rates here are round numbers for a server core with AVX-512 in float32, chosen and not
+measured; they also decide which regions are worth trying.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SYNC_MS = 0.016
 
 @dataclass(frozen=True)
 class Charges:
-    """What lanes pay beside the operators themselves.
+    """The overhead of lanes, in addition to the operators themselves.
 
     Attributes:
-        call_ms: to begin a part: its library's call.
-        handoff_ms: from the end of a part to the beginning of one in another lane that waits for it; between what
-            ``lane_threads.py`` tells of a lane that is awake and of one that sleeps.
-        border_bytes_per_ms: libraries convert the layout of what enters and leaves a part.
+        call_ms: the library's call that begins a part.
+        handoff_ms: from the end of a part to the beginning of one in another lane that waits for it; between the
+            times in ``lane_threads.py`` for a lane that is awake and one that sleeps.
+        border_bytes_per_ms: libraries convert the layout of tensors that enter and leave a part.
     """
 
     call_ms: float = 0.01
@@ -52,7 +52,7 @@ def node_ms(graph: Graph, cores: int = 1) -> tuple[float, ...]:
 
 
 def on_cores(ms: float, cores: int) -> float:
-    """What takes ``ms`` on one core: its ms on ``cores``, or on a half, a quarter ... of them where that is less."""
+    """Scale ``ms`` on one core to ``cores``, or to a half, a quarter ... of them where that is less."""
     widths = (1 << power for power in range(1, cores.bit_length()))
     several = (ms * (SERIAL_SHARE + (1 - SERIAL_SHARE) / width) + SYNC_MS * math.log2(width) for width in widths)
     return min([ms, *several])
@@ -64,7 +64,7 @@ def operator_ms(graph: Graph, index: int) -> float:
     if node.op_type in VIEWS or _epilogue(graph, index):
         return OPERATOR_MS
     rate = DEPTHWISE_MACS_PER_MS if _depthwise(graph, index) else MACS_PER_MS
-    # A core that waits for memory computes little meanwhile, so that the sum is nearer than the larger one.
+    # A core that waits for memory computes little meanwhile: the sum is a better estimate than the maximum.
     return OPERATOR_MS + multiply_adds(graph, 1 << index) / rate + touched_bytes(graph, 1 << index) / BYTES_PER_MS
 
 
@@ -74,7 +74,7 @@ def _depthwise(graph: Graph, index: int) -> bool:
 
 
 def _epilogue(graph: Graph, index: int) -> bool:
-    """Whether the node is computed on what a heavy operator has just made, which nobody else reads."""
+    """Whether the node is the only reader of a heavy operator's result, computed while that is in cache."""
     if graph.nodes[index].op_type not in ELEMENTWISE:
         return False
     for name in graph.nodes[index].inputs:

@@ -1,9 +1,9 @@
-"""The threads of lanes: takes work for each lane, gives persistent threads that do it and otherwise sleep.
+"""Lane threads: persistent threads that run the work of each lane and otherwise sleep.
 
-A thread that waits sleeps on a lock, be it a queue's. On a virtual Xeon with two cores waking it takes 20 to 40
+A thread that waits sleeps on a lock, or on a queue's. On a virtual Xeon with two cores waking it takes 20 to 40
 microseconds, and a handoff to one that does not wait yet below 1, also while a library runs in the other lane.
-Spinning is slower: who spins in Python takes the interpreter's lock from who should run, who spins without it then
-sleeps on that lock.
+Spinning is slower: a thread that spins in Python takes the interpreter's lock from the one that should run, and a
+thread that spins without it then sleeps on that lock.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from queue import SimpleQueue
 from collage_evo.target.cores import own_cores
 
 _here = threading.local()
-"""``crews``: the calling thread's by number and width of lanes, as weak references. Who calls keeps them alive."""
+"""``crews``: the calling thread's lane threads by number and width of lanes. Weak: callers hold the references."""
 
 
 Jobs = SimpleQueue[Callable[[], object] | None]
-"""What a lane's thread is to do; None: no more. An interrupt leaves a job either there or not."""
+"""Jobs of a lane's thread; None ends it. An interrupt leaves a job either queued or not."""
 
 
 class LaneThreads:
-    """Threads for all lanes but the first, which is the caller's; each on a core of its own where there are such.
+    """Threads for all lanes but the first, which is the caller's; each on an exclusive core if there are enough.
 
-    A lane of ``width`` cores leaves all but the first to threads that libraries start. A crew is for one calling
-    thread. Its threads end when nobody holds it any more.
+    A lane of ``width`` cores leaves all but the first to threads that libraries start. An object serves one calling
+    thread. Its threads end when its last reference goes.
     """
 
     def __init__(self, lanes: int, width: int = 1) -> None:
         self.pid = os.getpid()
         self.usable = True
-        """Not while a run is under way, nor after one that was given up."""
+        """False during a run, and after one that was abandoned."""
         cores = own_cores(lanes * width)
         self._jobs: tuple[Jobs, ...] = tuple(SimpleQueue() for _ in range(lanes - 1))
         weakref.finalize(self, _dismiss, self._jobs)  # also where not all threads can be started
@@ -45,12 +45,12 @@ class LaneThreads:
             threading.Thread(target=_serve, args=(jobs, core), name=f"lane {lane}", daemon=True).start()
 
     def give(self, lane: int, job: Callable[[], object]) -> None:
-        """Have ``job``, which raises nothing, done by the thread of ``lane``, from 1 on, after those given before."""
+        """Queue ``job``, which raises nothing, for the thread of ``lane``, numbered from 1."""
         self._jobs[lane - 1].put(job)
 
 
 def lane_threads_here(lanes: int, width: int = 1) -> LaneThreads:
-    """The crew of the calling thread, made when first needed, and again in a forked process, which has no threads."""
+    """The calling thread's lane threads, created on first use, and again in a forked process, which has none."""
     crews: dict[tuple[int, int], weakref.ref[LaneThreads]] = _here.__dict__.setdefault("crews", {})
     known = crews.get((lanes, width))
     lane_threads = known() if known is not None else None
@@ -61,25 +61,25 @@ def lane_threads_here(lanes: int, width: int = 1) -> LaneThreads:
 
 
 def closed_lock() -> threading.Lock:
-    """A lock that the next one to take it waits for, until somebody opens it."""
+    """A lock that is taken already: the next taker waits until :func:`open_lock`."""
     lock = threading.Lock()
     lock.acquire()
     return lock
 
 
 def open_lock(lock: threading.Lock) -> None:
-    """Let the one through who waits for ``lock``, or will; once, however often it is called meanwhile."""
-    with contextlib.suppress(RuntimeError):  # it is open
+    """Let the present or next taker of ``lock`` through, once, however often it is called meanwhile."""
+    with contextlib.suppress(RuntimeError):  # it is open already
         lock.release()
 
 
 def _serve(jobs: Jobs, core: int | None) -> None:
     if core is not None:
-        with contextlib.suppress(OSError):  # the core was taken away meanwhile: anywhere is slower, and right
+        with contextlib.suppress(OSError):  # the core was taken away meanwhile: any other core is slower, but correct
             os.sched_setaffinity(0, {core})
     while (job := jobs.get()) is not None:
         job()
-        del job  # it holds buffers and compiled pieces
+        del job  # a job holds buffers and compiled pieces
 
 
 def _dismiss(lanes: tuple[Jobs, ...]) -> None:

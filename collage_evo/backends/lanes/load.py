@@ -1,4 +1,4 @@
-"""A loaded region on lanes: takes its plan and its parts as their engine loaded them, gives calls on buffers.
+"""A loaded region on lanes: binds its plan and its loaded parts to buffers.
 
 Two tensors share memory only if all that use the one come before all that make the other in every order that the
 handoffs allow. Each begins on a cache line of its own, so that lanes do not take lines from each other.
@@ -20,9 +20,9 @@ LINE = 128
 
 
 class LoadedLanes:
-    """``parts`` are in the order of the plan's parts; ``engine`` is what people call the one that built them.
+    """``parts`` are in the order of the plan's parts; ``engine`` is the display name of the engine that built them.
 
-    There are ``lanes`` of ``width`` cores each, of which the plan may use fewer.
+    There are ``lanes`` of ``width`` cores each; the plan may use fewer.
     """
 
     def __init__(self, plan: LanePlan, parts: Sequence[Executable], engine: str, lanes: int, width: int) -> None:
@@ -36,13 +36,13 @@ class LoadedLanes:
         return LaneCall(self._lanes, self.tasks(arrays), keep=arrays, width=self._width)
 
     def arrays(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The caller's arrays and those between parts, by name."""
+        """The caller's arrays and the arrays between parts, by name."""
         plan = self._plan
         borders = dict(zip((*plan.inputs, *plan.outputs), (*inputs, *outputs), strict=True))
         return {**borders, **allocate(plan_inner(plan), plan.tensors, alignment=LINE)}
 
     def tasks(self, arrays: Mapping[str, np.ndarray]) -> list[Task]:
-        """The parts of all lanes, in an order in which one could run them; they need not hold ``arrays``."""
+        """The parts of all lanes in a sequential order; they need not hold ``arrays``."""
         tasks = []
         for part, loaded, waits in zip(self._plan.parts, self._parts, self._plan.handoffs(), strict=True):
             read, made = ([arrays[name] for name in side] for side in (part.inputs, part.outputs))

@@ -1,6 +1,6 @@
-"""A pattern rule: the parts of a model in which enough is independent for lanes, few enough to try each of them.
+"""Pattern rule for lanes: the parts of a model with enough independent work, few enough to try each of them.
 
-Its bounds are chosen by what they find in the built-in models: Inception's modules, NASNet's cells, BERT's layers.
+Its bounds are chosen so that they find Inception's modules, NASNet's cells and BERT's layers in the built-in models.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ JOINED = (1, 2, 4)
 
 
 def lane_patterns() -> tuple[Pattern, ...]:
-    """What is proposed for lanes that run branches."""
+    """The patterns of lanes that run branches."""
     return (Branches(),)
 
 
 def branches_pay(graph: Graph, nodes: NodeSet) -> bool:
-    """Whether ``nodes``, proposed by whatever pattern, are worth trying with their branches side by side."""
+    """Whether ``nodes``, proposed by any pattern, are worth trying with their branches side by side."""
     return Width(graph, nodes).is_wide(nodes)
 
 
@@ -50,8 +50,8 @@ def branches_pay(graph: Graph, nodes: NodeSet) -> bool:
 class Branches(Pattern):
     """Blocks with branches, such as inception modules, cells and attention; consecutive ones joined; towers.
 
-    A block is what lies between two waists: points that nearly all work comes before or after. Inside of one, what
-    leads to a join is proposed too where more of it is independent than of the block.
+    A block lies between two waists: points that nearly all work comes before or after. Inside one, the nodes before
+    a join are proposed too where more of them is independent than of the block.
     """
 
     name: str = "branches"
@@ -85,11 +85,11 @@ class Width:
         self.ms = {index: operator_ms(graph, index) for index in members(nodes)}
 
     def work_ms(self, nodes: NodeSet) -> float:
-        """On one core."""
+        """Work on one core."""
         return sum(self.ms[index] for index in members(nodes))
 
     def path_ms(self, nodes: NodeSet) -> float:
-        """Of the longest path."""
+        """Work on the longest path."""
         return self._longest_path(nodes)[1]
 
     def _longest_path(self, nodes: NodeSet) -> tuple[list[int], float]:
@@ -107,7 +107,7 @@ class Width:
         return path[::-1], length
 
     def is_wide(self, nodes: NodeSet) -> bool:
-        """Whether lanes may win there, with something beside the longest path that is worth a handoff."""
+        """Whether lanes may win there, with enough work off the longest path to be worth a handoff."""
         work, path = self.work_ms(nodes), self.path_ms(nodes)
         return work > WIDE * path and work - path > USUAL.call_ms + USUAL.handoff_ms
 
@@ -119,7 +119,7 @@ class Width:
         return [*blocks, rest] if rest else blocks
 
     def inside(self, block: NodeSet) -> Iterator[NodeSet]:
-        """What leads to joins in ``block`` from the last waist before them, the most independent work first."""
+        """Nodes between joins in ``block`` and the last waist before them, the most independent work first."""
         most = NARROWER * self.path_ms(block) / self.work_ms(block)
         found: dict[NodeSet, float] = {}
         for index in members(block):
@@ -131,7 +131,7 @@ class Width:
         yield from sorted(found, key=lambda part: (-found[part], part))[:INSIDE_BLOCK]
 
     def side_by_side(self, block: NodeSet) -> Iterator[NodeSet]:
-        """``block`` without the branch that lanes would wait for, where all cores had better run this first."""
+        """``block`` without the branch that lanes would wait for, where all cores should rather run this first."""
         path, _ = self._longest_path(block)
         branch = 0
         for index in path:
@@ -149,7 +149,7 @@ class Width:
         return (self.graph.pred[index] & region).bit_count() > 1
 
     def _waists(self, region: NodeSet) -> list[int]:
-        """Points in order, each after the ones before, where little is beside them."""
+        """Points in order, each after the ones before, with little work parallel to them."""
         nothing = NOTHING * self.work_ms(region)
         side_by_side: dict[int, float] = {}
         for index in members(region):
@@ -168,7 +168,7 @@ class Width:
         return list(members(waists))
 
     def _between(self, earlier: NodeSet, later: NodeSet, region: NodeSet) -> NodeSet:
-        """What of ``region`` leads to the first of ``later`` and not to the last of ``earlier``."""
+        """Nodes of ``region`` before the first of ``later`` and not before the last of ``earlier``."""
         if later:
             region &= self._until((later & -later).bit_length() - 1)
         return region & ~self._until(earlier.bit_length() - 1) if earlier else region

@@ -1,6 +1,6 @@
-"""What runs in which lane: parts that an engine compiled, the tensors between them, and where lanes must wait.
+"""The plan of lanes: compiled parts by lane, the tensors between them, and the waits of lanes.
 
-``plan.json`` holds it. It is read as if an enemy had written it: a plan that contradicts itself cannot be made.
+``plan.json`` holds it and is untrusted: a plan that contradicts itself cannot be constructed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Part:
 class LanePlan:
     """A region's work on ``lanes`` lanes.
 
-    ``parts`` are in an order in which they could run one after the other; each lane takes its own in this order.
+    ``parts`` are in an order in which they could run one after the other; each lane runs its own in this order.
     ``tensors`` are the inputs and outputs, by the names that they have in the region's model, and all between.
 
     Raises:
-        ValueError: a lane or a tensor is of a kind that cannot be, or a tensor is not made once before it is read.
+        ValueError: a lane or a tensor is invalid, or a tensor is not made exactly once before it is read.
     """
 
     lanes: int
@@ -68,13 +68,13 @@ class LanePlan:
 
     @cached_property
     def needs(self) -> tuple[StepSet, ...]:
-        """For each part those that make what it reads."""
+        """For each part those that make its inputs."""
         makers = {name: 1 << place for place, part in enumerate(self.parts) for name in part.outputs}
         return tuple(sum({makers[name] for name in part.inputs if name in makers}) for part in self.parts)
 
     @cached_property
     def before(self) -> tuple[StepSet, ...]:
-        """For each part all that come before it in every order that needs and the sequence of each lane allow."""
+        """For each part all that precede it in every order that needs and the sequence of each lane allow."""
         waits: list[list[int]] = []
         last: dict[int, int] = {}
         for place, part in enumerate(self.parts):
@@ -83,7 +83,7 @@ class LanePlan:
         return all_before(waits)
 
     def handoffs(self) -> tuple[tuple[int, ...], ...]:
-        """For each part those of other lanes that its lane waits for: at most one of each, none that others imply."""
+        """For each part those of other lanes that its lane waits for: at most one a lane, none that others imply."""
         waits: list[tuple[int, ...]] = []
         known: dict[int, StepSet] = {}
         for place, part in enumerate(self.parts):

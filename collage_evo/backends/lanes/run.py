@@ -1,4 +1,4 @@
-"""One bound region on lanes: takes what each step does and what it waits for, gives a call that runs all lanes."""
+"""A bound region on lanes: one call that runs the steps of all lanes and their waits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PAUSE_S = 0.001
 
 @dataclass(frozen=True)
 class Task:
-    """One step as a lane does it, and the places of the steps of other lanes that it waits for.
+    """One step of a lane, and the positions of the steps of other lanes that it waits for.
 
-    ``told``: what it is, for who reads that it failed.
+    ``told``: the step's description in error messages.
     """
 
     lane: int
@@ -33,7 +33,7 @@ class Task:
 
 @dataclass(frozen=True)
 class _Script:
-    """What one lane does in a run, and by the identity of an action that is a step what this is."""
+    """The actions of one lane in a run, and the description of those that are steps, by identity."""
 
     actions: tuple[Action, ...]
     description: Mapping[int, str]
@@ -50,7 +50,7 @@ class _Failure:
 
 
 class _State:
-    """What the lanes of one run share. It knows nothing of what they do, so that no circle keeps that alive."""
+    """State that the lanes of one run share. It has no reference to their actions, so that none is in a cycle."""
 
     def __init__(self, lanes: int) -> None:
         self.failure: _Failure | None = None
@@ -60,7 +60,7 @@ class _State:
         self.ended = [False] * lanes
 
     def fail(self, error: BaseException, description: str) -> None:
-        """Have all lanes stop where they next wait; the first failure is the one that counts."""
+        """Stop all lanes at their next wait; the first failure counts."""
         if isinstance(error, _Stopped):
             return
         if self.failure is None:
@@ -70,11 +70,10 @@ class _State:
 
 
 class LaneCall:
-    """Runs ``tasks``, the first lane in the calling thread; they are in an order in which one could run them alone.
+    """Runs ``tasks``, given in a sequential order, the first lane in the calling thread.
 
-    After a failure in any lane all stop, what failed is raised here, and the next call begins afresh.
-    Not for several threads at a time. Lanes are ``width`` cores wide. It holds ``keep``: memory that tasks use, and
-    may hold themselves or not.
+    After a failure in any lane all stop, the failure is raised here, and the next call begins afresh. Not for several
+    threads at a time. Lanes are ``width`` cores wide. ``keep`` is memory that tasks use; this object holds it.
     """
 
     def __init__(self, lanes: int, tasks: Sequence[Task], keep: object = None, width: int = 1) -> None:
@@ -90,8 +89,8 @@ class LaneCall:
         """Run all tasks once.
 
         Raises:
-            RuntimeError: a lane failed, or a run was interrupted twice before; says in what. The first is a
-                MemoryError where the cause is one.
+            RuntimeError: a lane failed, with the step in the message, or a run was interrupted twice before. A
+                MemoryError in a lane stays one.
         """
         if self._at_work:
             raise RuntimeError("lanes: a run was given up while a lane was at work: load the region again")
@@ -116,25 +115,25 @@ class LaneCall:
         state.lane_threads, self._at_work = None, False
 
     def _lane_threads(self) -> LaneThreads:
-        """The calling thread's; held as long as that thread and this call are there."""
+        """The calling thread's lane threads; they exist as long as that thread and this call."""
         lane_threads: LaneThreads | None = getattr(self._held, "lane_threads", None)
         if lane_threads is None or not lane_threads.usable or lane_threads.pid != os.getpid():
             lane_threads = self._held.lane_threads = lane_threads_here(self._lanes, self._width)
         return lane_threads
 
     def _settle(self, error: BaseException, description: str) -> None:
-        """Have every lane stop, wait until all have, and make all ready for another run."""
+        """Stop every lane, wait until all have stopped, and prepare all for another run."""
         state = self._state
         assert state.lane_threads is not None
         state.fail(error, description)
-        # Somebody may ask again to end it, where a lane does not: then neither this nor the crew is used any more.
+        # A second interrupt may come while a lane hangs: then neither this call nor the lane threads are used again.
         while any(begun and not ended for begun, ended in zip(state.begun, state.ended, strict=True)):
             time.sleep(_PAUSE_S)
         self._begin_afresh()
         self._at_work, state.lane_threads.usable = False, True
 
     def _begin_afresh(self) -> None:
-        """Locks that nobody has opened yet, and what each lane does with them."""
+        """Make closed locks, and each lane's actions on them."""
         self._state = state = _State(self._lanes)
         before: list[list[Action]] = [[] for _ in self._tasks]
         after: list[list[Action]] = [[] for _ in self._tasks]
@@ -172,9 +171,9 @@ class LaneCall:
 
 
 def _wakers(tasks: Sequence[Task]) -> dict[int, int | None]:
-    """By the first task of each lane but the caller's, the caller's task after which it is woken; None: at once.
+    """By the first task of each lane but the caller's, the caller's task that wakes the lane; None: at once.
 
-    A lane that would first wait for one of the caller's tasks is woken by that: to sleep twice is to wake twice.
+    A lane that would first wait for one of the caller's tasks is woken by that task, so that it wakes only once.
     """
     found: dict[int, int | None] = {}
     begun = {0}
@@ -186,7 +185,7 @@ def _wakers(tasks: Sequence[Task]) -> dict[int, int | None]:
 
 
 def _nothing() -> None:
-    """What is done before the first action."""
+    """The no-op before the first action."""
 
 
 def _wait(state: _State, lock: threading.Lock) -> None:
@@ -202,7 +201,7 @@ def _begin(state: _State, lane: int, job: Action) -> None:
 
 def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -> None:
     action: Action = _nothing
-    state.begun[lane] = True  # before it looks for a failure: who fails looks for lanes at work afterwards
+    state.begun[lane] = True  # before the check for a failure: a failing lane looks for lanes at work afterwards
     try:
         if state.failure is None:
             for action in script.actions:

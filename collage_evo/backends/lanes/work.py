@@ -1,4 +1,4 @@
-"""A region's work as lanes see it: takes a graph, gives times, who waits for whom, and when lanes would be done."""
+"""The work of a region for lane scheduling: times, dependencies, and the timeline of a schedule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 
 @dataclass(frozen=True)
 class Flow:
-    """A tensor that is handed on: ms that it takes to convert it at a border of who makes and who reads it."""
+    """A tensor between nodes: ms to convert it at a border of its maker and its reader."""
 
     maker: int
     """-1 where it comes from outside."""
@@ -23,7 +23,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Work:
-    """The ms of each node on a lane's cores, and for each the ones it waits for and those that wait for it."""
+    """The ms of each node on a lane's cores, and for each the nodes it waits for and those that wait for it."""
 
     ms: tuple[float, ...]
     before: tuple[tuple[int, ...], ...]
@@ -39,7 +39,7 @@ class Work:
 
     @property
     def serial_ms(self) -> float:
-        """One call in one lane."""
+        """Time as one call in one lane."""
         ends = sum(flow.ms for flow in self.flows if flow.returned or flow.maker < 0)
         return self.charges.call_ms + ends + sum(self.ms)
 
@@ -54,7 +54,7 @@ def _flows(graph: Graph, charges: Charges) -> Iterator[Flow]:
 
 @dataclass(frozen=True)
 class Groups:
-    """Nodes that run as one piece each. ``before`` are groups that one waits for; ``ms`` has its borders in it."""
+    """Nodes that run as one piece each. ``before``: the groups that each waits for; ``ms`` includes its borders."""
 
     nodes: tuple[NodeSet, ...]
     lane: tuple[int, ...]
@@ -83,7 +83,7 @@ class Groups:
         return cls(tuple(nodes), tuple(lane), tuple(ms), waits, work.charges.handoff_ms)
 
     def timeline(self) -> Timeline | None:
-        """When each group would run: of those that may, the one that can begin first, then the most urgent one.
+        """List scheduling: of the ready groups the one that can begin first runs next, then the most urgent one.
 
         None where groups wait for each other in a circle.
         """
@@ -137,7 +137,7 @@ class Groups:
 
 
 def _most_urgent(queue: list[tuple[float, float, int]], start: float) -> int:
-    """Takes from ``queue`` the group with the highest rank of those that are ready at ``start``."""
+    """Remove from ``queue`` the group with the highest rank of those that are ready at ``start``."""
     best = min((entry for entry in queue if entry[0] <= start), key=lambda entry: entry[1:])
     queue.remove(best)
     heapq.heapify(queue)

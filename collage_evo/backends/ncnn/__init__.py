@@ -1,4 +1,4 @@
-"""ncnn as a backend."""
+"""The ncnn backend."""
 
 from collage_evo.backends.ncnn.backend import NcnnBackend
 

@@ -1,4 +1,4 @@
-"""ncnn on the CPU in float32: takes a region's model through the pnnx converter, gives an ncnn network."""
+"""The ncnn backend: float32 networks on the CPU, converted by pnnx."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WIDEST = 4
 class NcnnBackend(Backend):
     """Networks with Winograd, matrix-multiplication convolution and packed layouts.
 
-    The variant ``sgemm`` goes without Winograd: less memory, and quicker on small planes with many channels.
+    The variant ``sgemm`` disables Winograd: less memory, and quicker on small planes with many channels.
     """
 
     name: ClassVar[str] = "ncnn"
@@ -57,7 +57,7 @@ class NcnnBackend(Backend):
         return found
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does without
+        from collage_evo.patterns.common import general_patterns  # serving does not need it
 
         return general_patterns()
 
@@ -76,7 +76,7 @@ class NcnnBackend(Backend):
         return verdict
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Winograd is only a choice for a 3x3 convolution with stride and dilation 1."""
+        """Variants with and without Winograd differ only on 3x3 convolutions with stride and dilation 1."""
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else self.variants[:1]
 
@@ -129,7 +129,7 @@ class NcnnBackend(Backend):
 
 
 def _sizes(value: onnx.ValueInfoProto) -> list[int]:
-    """Of each axis, 0 for one that is open."""
+    """The size of each axis, 0 for an open one."""
     return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
 
@@ -139,7 +139,7 @@ def _plan(workdir: Path) -> Plan:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A network and how to call it."""
+    """A network and its plan of calls."""
 
     network: Network
     plan: Plan
@@ -160,7 +160,7 @@ def _may_be_winograd(graph: Graph, node: Node) -> bool:
 
 
 def _not_read(model: onnx.ModelProto) -> str:
-    """Why tensors of ``model`` cannot be handed over: reading one of 64 bits ends the process, results are floats."""
+    """Why ncnn cannot read tensors of ``model``: a 64-bit one would end the process, and results are floats."""
     import onnx
 
     made = {value.name for value in model.graph.output}
@@ -186,7 +186,7 @@ def _convert(workdir: Path) -> None:
     """Run the converter on the model in ``workdir``.
 
     Raises:
-        ConversionError: with the last line that the converter wrote.
+        ConversionError: the converter failed; the message is its last line.
     """
     command = [str(_converter()), f"{_STEM}.onnx", "fp16=0"]
     done = subprocess.run(command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""How to call a converted ncnn network: takes what the converter wrote, gives the treatment of each tensor."""
+"""The plan of calls of a converted ncnn network: the treatment of each input and output."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CALL = re.compile(r"(?:ex\.input\(\"in\d+\"|out\.append)\(?.*batch_index=(\d+)\
 
 
 class ConversionError(Exception):
-    """The converter failed, or made something else than the model."""
+    """The converter failed, or made a network that differs from the model."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """For each input and output whether ncnn sees it without its first axis; which inputs it may read in place."""
+    """For each input and output whether ncnn gets it without its first axis; which inputs it may read in place."""
 
     batched_inputs: tuple[bool, ...]
     batched_outputs: tuple[bool, ...]
@@ -45,9 +45,9 @@ def make_plan(
 
     Args:
         param: the ``.ncnn.param`` file's text.
-        script: the ``_ncnn.py`` file's text; it alone says which tensors have lost their batch axis.
-        shapes: of each of the model's inputs, then of each output; a size that is open is 0.
-        inputs: how many of them are inputs.
+        script: the ``_ncnn.py`` file's text; only this file shows which tensors have lost their batch axis.
+        shapes: of each of the model's inputs, then of each output; an open size is 0.
+        inputs: number of inputs among them.
         known: whether ncnn has a layer of this type.
 
     Raises:
@@ -70,7 +70,7 @@ def make_plan(
         rank = len(shape)
         if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, MAX_RANK + 1):
             raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")
-        if axis == 0 and shape[0] != 1:  # ncnn would see the first sample only
+        if axis == 0 and shape[0] != 1:  # ncnn would get only the first sample
             raise ConversionError(f"{name} has the shape {list(shape)}: ncnn runs batches of one sample only")
     batched = tuple(axis == 0 for axis in axes)
     shared = tuple(_read_only(layers, f"in{k}") for k in range(inputs))
@@ -85,7 +85,7 @@ def _layer(line: str) -> _Layer:
 
 
 def _read_only(layers: Sequence[_Layer], blob: str) -> bool:
-    """Whether every layer that sees the memory of ``blob`` only reads it. A Split hands it on."""
+    """Whether every layer that gets the memory of ``blob`` only reads it. A Split passes it on."""
     for layer in layers:
         if blob in layer.inputs:
             if layer.kind == "Split":

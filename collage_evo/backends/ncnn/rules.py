@@ -1,7 +1,7 @@
-"""Which operators ncnn computes right after pnnx's conversion: takes a node, gives yes or the reason against.
+"""Operators that ncnn computes correctly after pnnx's conversion, with the reasons against others.
 
-Only what the tests have shown to be right is let in. Several other operators convert without complaint and
-give wrong numbers.
+The rules admit only operators that tests have shown to be correct. Several others convert without an error and
+compute wrong numbers.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def judge(graph: Graph, node: Node) -> Support:
 
 
 def known_wrong(graph: Graph, node: Node) -> str:
-    """Why numbers come out wrong that a check with random inputs does not reach; empty where nothing is known."""
+    """Why results are wrong on inputs that a check with random ones does not reach; empty if no fault is known."""
     if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",)):
         return reason
     return _OVERFLOWING.get(node.op_type, "") or slopes_by_channel(graph, node)
 
 
 def _tensors(graph: Graph, node: Node) -> str:
-    """ncnn has no batch axis: every tensor must be a batch of one."""
+    """Require batches of one for every tensor: ncnn has no batch axis."""
     made = [graph.tensors[name] for name in node.outputs if name]
     most = MAX_RANK + (node.op_type in ("Reshape", "Transpose"))
     for tensor in (*data_inputs(graph, node), *made):
@@ -141,7 +141,7 @@ def _pool(graph: Graph, node: Node) -> str:
 
 
 def _last_windows_in_pads(graph: Graph, node: Node, pads: Sequence[int]) -> bool:
-    """Whether rounding up gives a window that begins behind the image: ONNX leaves it out, ncnn does not."""
+    """Whether rounding up adds a window that begins behind the image: ONNX drops it, ncnn does not."""
     strides = node.attributes.get("strides", [1, 1])
     sizes = graph.tensors[node.inputs[0]].shape[2:]
     for size, before, after, width, step in zip(

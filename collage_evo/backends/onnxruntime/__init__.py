@@ -1,4 +1,4 @@
-"""ONNX Runtime as a backend."""
+"""The ONNX Runtime backend."""
 
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime: takes a region's model, gives a session bound to the caller's buffers. GPUs are in ``cuda.py``."""
+"""The ONNX Runtime backend: sessions bound to the caller's buffers. ``cuda.py`` has the providers for GPUs."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
 class OnnxRuntimeBackend(Backend):
     """Sessions with all graph optimisations, sequential, with ``target.threads`` threads inside an operator.
 
-    The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at
-    the border of a piece. The variant ``nchw`` stops one level before it, ``unoptimised`` changes nothing, for models
+    The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at the
+    border of a piece. The variant ``nchw`` stops one level before it; ``unoptimised`` disables all levels, for models
     on which an optimisation is wrong (as the fusion of a layer normalisation written out with ``keepdims=0`` is in
-    ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and
-    products run in int8; the variant ``int8-dynamic`` is for products whose ranges are found at run time,
-    ``int8-blocks`` for those that are bounded by reading their weights.
+    ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and products run in int8; the variant
+    ``int8-dynamic`` is for products whose ranges are found at run time, ``int8-blocks`` for those that are bounded by
+    reading their weights.
 
-    ONNX Runtime pins its threads only when it chooses their number itself; here it is always given, so the
-    process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no
-    core from the next region, which may be another library's. By default they spin for 33 ms more (ONNX Runtime 1.32,
-    an EPYC), which made runs of 60 microseconds, one after the other, some 6 shorter.
+    ONNX Runtime pins its threads only when it chooses their number itself; this backend always sets it, so the
+    process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no core from
+    the next region, which may be another library's. By default they spin for 33 ms more (ONNX Runtime 1.32, an EPYC),
+    which made runs of 60 microseconds, one after the other, some 6 shorter.
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -108,13 +108,13 @@ class OnnxRuntimeBackend(Backend):
         return found if found.available or not with_gpu.available else with_gpu
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does without
+        from collage_evo.patterns.common import general_patterns  # serving does not need it
 
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.domain not in ("", "ai.onnx"):
-            return YES  # composites, contrib and custom operators: the reference ran them here already
+            return YES  # composites, contrib and custom operators: the reference has run them already
         verdict = repeatable(graph, node)
         if not verdict:
             return verdict
@@ -138,7 +138,7 @@ class OnnxRuntimeBackend(Backend):
         return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """A convolution alone, or with its epilogue, may not win back what converting the layout costs.
+        """A single convolution, with its epilogue or without, may not win back the cost of the layout conversion.
 
         Measured on AVX-512, one thread: 1x1 with few channels on large images take 0.74 to 0.95 times as long
         in ``nchw``, others and all blocks of several convolutions up to 5 times. Grouped ones keep their
@@ -237,19 +237,19 @@ class _Loaded:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         feeds = dict(zip(self._inputs, inputs, strict=True))
-        if self._usual:  # found once: the library makes a list of its outputs anew each time that it is asked
+        if self._usual:  # found once: the library makes a new list of its outputs on each access
             return list(self._session.run(None, feeds))
         return run_session(self._session, feeds)
 
 
 def _type_of(value: Any) -> tuple[str, list[int] | None]:
-    """Dtype and shape that a session tells; it tells an open rank and none at all alike."""
+    """Dtype and shape of a session's input or output; the session does not distinguish an open rank from rank 0."""
     dtype = dtype_named(value.type.removeprefix("tensor(").removesuffix(")"))
     return dtype, [size if isinstance(size, int) else -1 for size in value.shape] or None
 
 
 def _held(array: np.ndarray) -> np.ndarray:
-    """The buffer that the library uses: the caller's, or one of its own for elements that it holds packed."""
+    """The buffer that the library uses: the caller's, or its own for elements that it holds packed."""
     return np.zeros(packed_bytes(array.dtype, array.size), np.uint8) if is_packed(array.dtype) else array
 
 
@@ -266,7 +266,7 @@ def _run_packed(
 
 
 def _element(dtype: np.dtype) -> Any:
-    """The element type as the library's bindings take it: NumPy's, else ONNX's number."""
+    """The element type for the library's bindings: NumPy's, else ONNX's number."""
     return EXTENDED[dtype.name].number if dtype.name in EXTENDED else dtype.type
 
 
@@ -289,9 +289,9 @@ def _session(
     cores: Sequence[int] = (),
     profile: Path | None = None,
 ) -> Any:
-    """A session; with ``optimised``, the graph that it runs is written there, with ``profile`` what its kernels take.
+    """A session that writes its optimised graph to ``optimised`` and its kernel times to ``profile``, if given.
 
-    ``cores``: its threads', if any.
+    ``cores``: of its threads, if they are fixed.
     """
     import onnxruntime as ort
 
@@ -305,14 +305,14 @@ def _session(
         options.optimized_model_filepath = str(optimised)
     if profile is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile)
-    if cores[1:]:  # the library counts from 1, and the caller is none of its threads
+    if cores[1:]:  # the library numbers cores from 1, and the caller is none of its threads
         own = ";".join(str(core + 1) for core in cores[1:])
         options.add_session_config_entry("session.intra_op_thread_affinities", own)
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
 
 def _may_be_blocked(graph: Graph, convolution: Node) -> bool:
-    """Whether the layout pass may change it: 2-D, in one group."""
+    """Whether the layout pass may change ``convolution``: 2-D, in one group."""
     planar = len(graph.tensors[convolution.inputs[0]].shape) == 4
     return planar and convolution.attributes.get("group", 1) == 1
 

@@ -1,6 +1,6 @@
-"""ONNX Runtime's providers for NVIDIA GPUs: takes a region's model, gives a session bound to the device's arrays.
+"""ONNX Runtime's execution providers for NVIDIA GPUs: sessions bound to the device's arrays.
 
-Nothing may run on the CPU instead: sessions for which the library would do so are refused.
+No node may fall back to the CPU: sessions in which the library would do so are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
 VARIANTS = (
     Variant("cuda", device="cuda"),
     Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
-    # This provider has no switch for TF32, and TensorRT rounds to it unless it is told not to.
+    # This provider has no switch for TF32, and TensorRT rounds to it by default.
     Variant("tensorrt", Arithmetic.TF32, "cuda"),
 )
 _LEAST = (6, 0)
@@ -57,12 +57,12 @@ def _wanted(variant: Variant) -> str:
 
 
 def compiles(variant: Variant) -> bool:
-    """Whether the provider compiles what it is given, which takes long."""
+    """Whether the provider compiles its nodes, which takes long."""
     return _wanted(variant) == TENSORRT
 
 
 def open_sizes(model: onnx.ModelProto) -> str:
-    """Why a model cannot have arrays of the device: an input or output has no static shape. Empty if none is so."""
+    """Why a model cannot use arrays of the device: an input or output without a static shape. Empty if it can."""
     for value in (*model.graph.input, *model.graph.output):
         kind = value.type.tensor_type
         if not kind.HasField("shape") or not all(size.HasField("dim_value") for size in kind.shape.dim):
@@ -71,7 +71,7 @@ def open_sizes(model: onnx.ModelProto) -> str:
 
 
 def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
-    """A session whose work goes to ``stream``, or to one of its own where it is None.
+    """A session whose work goes to ``stream``, or to its own where it is None.
 
     Raises:
         InputError: the library did not take the provider, or a part of the model would run on the CPU.
@@ -79,10 +79,10 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
-        onnxruntime.preload_dlls()  # CUDA's libraries where pip put them
+        onnxruntime.preload_dlls()  # loads CUDA's libraries from pip's folders
     if compiles(variant):
         with suppress(ImportError, OSError):
-            import_module("tensorrt")  # loads TensorRT's from there
+            import_module("tensorrt")  # loads TensorRT's from pip's folder
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -96,24 +96,24 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
 
 
 def providers_of(variant: Variant, folder: Path, stream: int | None) -> list[tuple[str, Mapping[str, str]]]:
-    """The providers in order of preference with their options; TensorRT leaves to CUDA what it does not take."""
+    """The providers in order of preference with their options; CUDA gets the nodes that TensorRT does not take."""
     common = {"device_id": "0", **({} if stream is None else {"user_compute_stream": str(stream)})}
     cuda = {
         **common,
         "use_tf32": str(int(variant.arithmetic is Arithmetic.TF32)),
-        # Shapes are static, so that each convolution is tried once, in its first run, and stays as it was best.
+        # Shapes are static: each convolution tries its algorithms once, in its first run, and then uses the best.
         "cudnn_conv_algo_search": "EXHAUSTIVE",
         "cudnn_conv_use_max_workspace": "1",
     }
     if _wanted(variant) == CUDA:
         return [(CUDA, cuda)]
-    # What TensorRT compiles lies beside the model, so that loading does not compile again.
+    # TensorRT's engine is cached in the model's folder, so that loading does not compile again.
     engine = {**common, "trt_engine_cache_enable": "True", "trt_engine_cache_path": str(folder)}
     return [(TENSORRT, engine), (CUDA, cuda)]
 
 
 class LoadedOnDevice:
-    """A session on the device. Inside somebody else's capture the library may end the process: it is never in one."""
+    """A session on the device. It is never captured: inside another's capture the library may end the process."""
 
     capturable = False
 
@@ -131,12 +131,12 @@ class LoadedOnDevice:
         for name, array in zip(self._outputs, outputs, strict=True):
             binding.bind_output(name, "cuda", 0, self._element(array), array.shape, array.pointer)
         options = onnxruntime.RunOptions()
-        # Who called waits for the stream, once for all that is on it.
+        # The caller waits for the stream, once for all work on it.
         options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         return partial(self._session.run_with_iobinding, binding, options)
 
     def _element(self, array: DeviceArray) -> Any:
-        """The element type as the library's bindings take it."""
+        """The element type for the library's bindings."""
         if array.stream != self._stream:
             raise InputError("onnxruntime: the arrays are of another stream than the session")
         return EXTENDED[array.dtype].number if array.dtype in EXTENDED else np.dtype(array.dtype).type

@@ -1,4 +1,4 @@
-"""Reads what ONNX Runtime's profiler wrote: takes its file, gives all times of each kernel."""
+"""Reader of ONNX Runtime's profile files: the times of each kernel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What ONNX Runtime's CPU provider computes wrongly: takes a node, gives the reason against it.
+"""Operators that ONNX Runtime's CPU provider computes wrongly, with the reasons.
 
-Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) with ONNX Runtime 1.31: accepted, but
-other numbers than ONNX asks for, or an error when it is run.
+ONNX's backend node tests (``benchmarks/node_tests.py``) found each with ONNX Runtime 1.31: accepted, but with other
+results than ONNX specifies, or an error at run time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCORES = 3
 
 
 def refusal(graph: Graph, node: Node) -> str:
-    """Why the provider must not run ``node``; empty if nothing is known against it."""
+    """Why the provider must not run ``node``; empty if no fault is known."""
     rule = _RULES.get(node.op_type)
     reason = rule(graph, node) if rule else ""
     return f"{node.op_type}: {reason}" if reason else ""
@@ -38,7 +38,7 @@ def _max_unpool(graph: Graph, node: Node) -> str:
 
 
 def _resize(graph: Graph, node: Node) -> str:
-    """Where corners are aligned, ONNX goes by the scaled size, the provider by that size rounded down."""
+    """With aligned corners, ONNX computes with the scaled size, the provider with that size rounded down."""
     if node.attributes.get("coordinate_transformation_mode") != "align_corners" or not present(node, 2):
         return ""
     scales = constant(graph, node, 2)

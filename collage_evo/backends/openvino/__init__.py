@@ -1,4 +1,4 @@
-"""OpenVINO as a backend."""
+"""The OpenVINO backend."""
 
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 

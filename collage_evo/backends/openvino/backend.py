@@ -1,4 +1,4 @@
-"""OpenVINO's CPU plugin: takes a region's model, gives an infer request on the caller's buffers."""
+"""The OpenVINO backend: infer requests of the CPU plugin on the caller's buffers."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ _MAKING = threading.Lock()
 
 
 class OpenVinoBackend(Backend):
-    """One stream, ``target.threads`` threads, float32 arithmetic, no pinning beside the process's own.
+    """One stream, ``target.threads`` threads, float32 arithmetic, no pinning beyond the process's own.
 
     The variants ``bf16`` and ``f16`` let the plugin compute in bfloat16 and float16, on processors that do. It runs
-    in int8 what stands behind quantisers, all else as ``default`` or, in ``bf16-int8``, as ``bf16``. These are hints
-    for a whole piece; ``bf16-cast`` writes bfloat16 into it, so that it stands beside float32 and int8 in one, and
-    ``int8-weights`` keeps weights in int8 that are read for few rows.
+    operators behind quantisers in int8, all others as ``default`` or, in ``bf16-int8``, as ``bf16``. These are hints
+    for a whole piece; ``bf16-cast`` writes bfloat16 into operators, so that one piece can mix it with float32 and
+    int8, and ``int8-weights`` stores weights in int8 that are read for few rows.
 
-    A piece is kept as the compiled model's exported blob. Importing it is quicker than compiling the model
-    again (an operator 3 ms against 12, MobileNet v2 32 against 150, ResNet-50 130 against 190); results
-    are bit for bit the same and so is the speed.
+    A piece is stored as the compiled model's exported blob. Importing it is quicker than compiling the model again
+    (an operator 3 ms against 12, MobileNet v2 32 against 150, ResNet-50 130 against 190); results are bit for bit the
+    same and so is the speed.
     """
 
     name: ClassVar[str] = "openvino"
@@ -89,7 +89,7 @@ class OpenVinoBackend(Backend):
         Variant("bf16-cast", Arithmetic.BFLOAT16, base="default"),
         Variant("int8-weights", Arithmetic.INT8_WEIGHTS, base="default"),
     )
-    # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
+    # The library chooses the precision, so that its outputs may be off by bfloat16's rounding.
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
     open_inputs: ClassVar[bool] = False
 
@@ -97,7 +97,7 @@ class OpenVinoBackend(Backend):
         return probe_distribution("openvino", "openvino")
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does without
+        from collage_evo.patterns.common import general_patterns  # serving does not need it
 
         return general_patterns()
 
@@ -108,7 +108,7 @@ class OpenVinoBackend(Backend):
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
+        """A lower precision differs where there are float32 tensors, int8 where some can be quantised."""
         offered = written_variants(self.variants, graph, nodes)
         offered += tuple(v for v in self.variants if v.base == v.name and _rounds(v, graph, nodes))
         return tuple(v for v in self.variants if v in offered)
@@ -117,13 +117,13 @@ class OpenVinoBackend(Backend):
         return refusal(graph, node)
 
     def bits(self, variant: Variant) -> int:
-        return 32  # whatever the type says, inside of its CPU plugin
+        return 32  # in the CPU plugin, whatever the type
 
     def runs_any_model(self, variant: Variant) -> bool:
         return True
 
     def like_defaults(self, device: str) -> Variant | None:
-        """Its CPU plugin turns to bfloat16 by itself where the processor multiplies in it."""
+        """The CPU plugin chooses bfloat16 by default where the processor multiplies in it."""
         usual, lower = super().like_defaults(device), self.variant("bf16")
         return lower if usual is not None and not self.declines(lower) else usual
 
@@ -164,7 +164,7 @@ class OpenVinoBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
-        # Bytes, not a shared tensor: the library goes on reading a shared one after the import.
+        # Bytes, not a shared tensor, which the library would go on reading after the import.
         blob = (workdir / _FILES[variant.name]).read_bytes()
         compiled = _core().import_model(blob, "CPU", _config(target, variant))
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
@@ -180,7 +180,7 @@ class OpenVinoBackend(Backend):
 
 
 def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
-    """Whether ``variant`` gives other numbers than float32 arithmetic: only where there are such numbers."""
+    """Whether results of ``variant`` differ from float32 arithmetic: only where there are float32 tensors."""
     if variant.arithmetic is Arithmetic.FLOAT32:
         return True
     touched = (name for index in members(nodes) for name in (*graph.nodes[index].inputs, *graph.nodes[index].outputs))
@@ -188,7 +188,7 @@ def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
 
 
 def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
-    """``model`` as the library's own: as it is for what comes with the library's defaults, else mended."""
+    """``model`` as the library's own: unchanged for the variant with the library's defaults, else corrected."""
     read = _read_as_it_is(core, model)
     if variant.name != AS_IT_COMES:
         spread_masks(read)
@@ -196,7 +196,7 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
 
 
 def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
-    """A large one by way of a file, as one message does not hold it."""
+    """Read ``model`` unchanged; a large one through a file, as one message does not hold it."""
     from collage_evo.graph.files import fits_in_a_message, save_model
 
     if fits_in_a_message(model):
@@ -207,19 +207,19 @@ def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the places in the library's source that it went through."""
+    """The error's message without locations in the library's source."""
     lines = [line.strip() for line in str(error).splitlines()]
     messages = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
     return " ".join(messages)[:300] or one_line(error)
 
 
 def _composite(graph: Graph, node: Node) -> Support:
-    """Operators with bodies or open shapes inside are taken where what crosses the border has a known type."""
+    """Whether an operator with a body or inner open shapes is taken: the tensors at its border need known types."""
     for name in (*node.inputs, *node.outputs):
         tensor = graph.tensors[name]
         if tensor.dtype not in _DTYPES:
             return no(f"tensor {name} is {tensor.dtype}; only {', '.join(sorted(_DTYPES))} are taken")
-    from collage_evo.graph.scopes import inner_operators  # serving does without
+    from collage_evo.graph.scopes import inner_operators  # serving does not need it
 
     for inside, inner in inner_operators(graph, node):
         if inner.domain not in ("", "ai.onnx"):
@@ -252,10 +252,10 @@ class _Loaded:
 
 
 def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
-    """Which output has not the static shape that ``model`` declares; empty if all have it."""
+    """The output that lacks the static shape that ``model`` declares; empty if all have it."""
     for port, value in zip(ports, model.graph.output, strict=True):
         dims = value.type.tensor_type.shape.dim
-        # Some exporters write -1 for a size that is open.
+        # Some exporters write -1 for an open size.
         if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
             continue
         declared = tuple(dim.dim_value for dim in dims)
@@ -273,13 +273,13 @@ def _type_of(port: Any) -> tuple[str, list[int] | None]:
 
 
 def _given(model: onnx.ModelProto) -> int:
-    """How many inputs the caller gives: those that are not constants."""
+    """Number of inputs without constants."""
     constants = {tensor.name for tensor in model.graph.initializer}
     return sum(value.name not in constants for value in model.graph.input)
 
 
 def _require_same_type(port: Any, array: np.ndarray) -> None:
-    """A tensor of another type would make the library run on a buffer of its own."""
+    """Refuse a tensor of another type, which would make the library run on its own buffer."""
     expected = (np.dtype(port.element_type.to_dtype()), tuple(port.shape))
     if expected != (array.dtype, array.shape):
         raise ValueError(
@@ -289,7 +289,7 @@ def _require_same_type(port: Any, array: np.ndarray) -> None:
 
 
 def _writeable(array: np.ndarray) -> np.ndarray:
-    """The same memory without numpy's write protection: the library shares no protected array, not even
+    """The same memory without NumPy's write protection: the library shares no protected array, not even
     one that it only reads."""
     if array.flags.writeable:
         return array
@@ -298,10 +298,10 @@ def _writeable(array: np.ndarray) -> np.ndarray:
 
 
 def _core() -> Any:
-    """The library, one for the life of the process.
+    """The library's core, one for the life of the process.
 
-    One that went with its models would free what others use (OpenVINO 2026.4): what a thread that has run a model
-    tidies up as it ends, and the stack on which signals are handled. Either is a crash, the first a rare one.
+    A core that is freed with its models frees what others use (OpenVINO 2026.4): data that a thread that has run a
+    model cleans up at its end, and the stack on which signals are handled. Either is a crash, the first a rare one.
     """
     with _MAKING:
         return _made_core()
@@ -318,7 +318,7 @@ def _made_core() -> Any:
     import openvino
 
     core = openvino.Core()
-    # The end of the interpreter does not free it either: threads end just then.
+    # Not freed at the interpreter's end either: threads end just then.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))
     return core
 
@@ -326,7 +326,7 @@ def _made_core() -> Any:
 def _config(target: Target, variant: Variant) -> dict[str, str]:
     if variant.name == AS_IT_COMES:
         config = {"INFERENCE_NUM_THREADS": str(target.threads)}
-        # The library looks at the processor itself, and so past a level to which it is held.
+        # The library detects the processor itself, and so ignores a level to which it is held.
         held = bool(level()) and not this_machine().computes_in(Arithmetic.BFLOAT16)
         return {**config, "INFERENCE_PRECISION_HINT": "f32"} if held else config
     config = {
@@ -337,6 +337,6 @@ def _config(target: Target, variant: Variant) -> dict[str, str]:
         "ENABLE_CPU_PINNING": "YES" if own_cores(target.threads) else "NO",
     }
     if variant.arithmetic is Arithmetic.FLOAT32:
-        # Otherwise products by weights that the file keeps in int8 round the other side to int8 too, group by group.
+        # Otherwise products by weights that the file has in int8 round the other side to int8 too, group by group.
         config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
     return config

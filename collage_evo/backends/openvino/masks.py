@@ -1,4 +1,4 @@
-"""Masks of attention that the CPU plugin adds wrongly: takes the library's own model, changes it in place."""
+"""Correction of attention masks that OpenVINO's CPU plugin adds wrongly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ _QUANTISERS = frozenset({"Convert", "FakeQuantize", "Multiply", "Subtract"})
 
 
 def spread_masks(model: Any) -> None:
-    """Have masks that are one row for all of attention added as the plugin does it right.
+    """Change masks that are one row for all of attention, in place, into forms that the plugin adds correctly.
 
-    With OpenVINO 2026.4 scores come from nowhere where such a mask is a constant or comes from outside and attention
-    is in bfloat16, or on a processor with AMX in int8; there also behind a Where or a Gather, which the kernel of
-    attention does not compute. A constant gets its rows; others are negated twice in that kernel, which leaves
-    every value as it is.
+    OpenVINO 2026.4 reads scores from outside the mask where such a mask is a constant or an input and attention is in
+    bfloat16, or on a processor with AMX in int8; there also behind a Where or a Gather, which the kernel of attention
+    does not compute. A constant gets all its rows; others are negated twice in that kernel, which changes no value.
     """
     from openvino import opset13
 
@@ -39,7 +38,7 @@ def spread_masks(model: Any) -> None:
 
 
 def _is_multiplied(weights: Any) -> bool:
-    """Whether a product reads them, be it through quantisers. Before a classifier's Softmax is a bias, no mask."""
+    """Whether a product reads ``weights``, also through quantisers. A classifier's Softmax has a bias, no mask."""
     readers = [reader.get_node() for reader in weights.get_target_inputs()]
     through = (reader for reader in readers if reader.get_type_name() in _QUANTISERS)
     return any(reader.get_type_name() == "MatMul" for reader in readers) or any(
@@ -53,7 +52,7 @@ def _is_one_row(mask: Any, columns: int) -> bool:
 
 
 def _before_spreading(value: Any) -> Any:
-    """What was repeated along other axes: the plugin looks through that."""
+    """The value before broadcasts along other axes, which the plugin looks through."""
     while value.get_node().get_type_name() == "Broadcast":
         value = value.get_node().input_value(0)
     return value

@@ -1,4 +1,4 @@
-"""In which precision OpenVINO runs a piece: takes what it compiled and the model, gives what is not as written."""
+"""Check of the precision in which OpenVINO runs a piece against the one written into the model."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _Layer = tuple[str, frozenset[str], str]
 
 
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
-    """Which heavy operators of ``model`` run in another precision than is written for them; empty if none do.
+    """The heavy operators of ``model`` that run in another precision than the written one; empty if none do.
 
-    Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked;
-    attention among these counts where it is in int8.
+    For int8 the check only finds whether any do. It skips the plugin's own kernels for whole blocks, except for
+    attention, which counts where it is in int8.
     """
     written, packed = written_in(model, Arithmetic.BFLOAT16), written_in(model, *PACKED)
     if not heavy_in_int8(model) and not written and not packed:
@@ -44,7 +44,7 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
     products = _products(model)
     for names, precision in kernels:
         low = names & written
-        # A product may be called after what was fused into it alone.
+        # A product may have only the name of an operator that was fused into it.
         expected = any(_is_heavy(name) for name in low) or (low == names and precision == "f32")
         if low and expected and precision != "bf16":
             return f"{min(low)} is written in bfloat16 and runs in {precision}"
@@ -56,7 +56,7 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
 
 
 def _products(model: onnx.ModelProto) -> Mapping[str, frozenset[str]]:
-    """By operator of ``model``: itself where it is heavy, else the heavy ones that it reads by way of none other."""
+    """By operator of ``model``: itself where it is heavy, else the nearest heavy ones before it."""
     made: dict[str, frozenset[str]] = {}
     found: dict[str, frozenset[str]] = {}
     for proto in model.graph.node:
@@ -71,7 +71,7 @@ def _is_heavy(name: str) -> bool:
 
 
 def _is_int8_attention(layer: _Layer) -> bool:
-    """Whether it is a Softmax with the products around it, which may have lost their names to others, in integers."""
+    """Whether ``layer`` is an integer Softmax with the products around it, which may have other operators' names."""
     kind, names, precision = layer
     return kind == _BLOCK and precision in _INTEGER and any(name.endswith("_Softmax") for name in names)
 

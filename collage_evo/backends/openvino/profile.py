@@ -1,4 +1,4 @@
-"""What OpenVINO's kernels take: takes a compiled model with performance counters, gives each kernel's time."""
+"""Profile of OpenVINO's kernels: each kernel's time, from performance counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ORIGINS = "originalLayersNames"
 
 
 def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
-    """Each kernel's ms, called by the nodes that were fused into it where the library tells them."""
+    """Each kernel's ms, named by the nodes that were fused into it where the library lists them."""
     request = compiled.create_infer_request()
     times: dict[str, list[float]] = {}
 

@@ -1,7 +1,7 @@
-"""What OpenVINO's CPU plugin computes wrongly: takes a node, gives the reason against it.
+"""Operators that OpenVINO's CPU plugin computes wrongly, with the reasons.
 
-Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) or by the conformance suite, with
-OpenVINO 2026.4: accepted without complaint, but other numbers than ONNX asks for.
+ONNX's backend node tests (``benchmarks/node_tests.py``) or the conformance suite found each with OpenVINO 2026.4:
+accepted without an error, but with other results than ONNX specifies.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def refusal(graph: Graph, node: Node) -> str:
-    """Why the plugin must not run ``node``; empty if nothing is known against it."""
-    from collage_evo.backends.openvino.whole_numbers import inexact  # serving does without
+    """Why the plugin must not run ``node``; empty if no fault is known."""
+    from collage_evo.backends.openvino.whole_numbers import inexact  # serving does not need it
 
     if node.op_type == "Where" and _mends_softmax(graph, node):
         return "Where: what it puts in place of a Softmax's NaN is lost"
@@ -58,28 +58,28 @@ def refusal(graph: Graph, node: Node) -> str:
 
 
 def _mends_softmax(graph: Graph, node: Node) -> bool:
-    """Rows of attention that are masked altogether are NaN after the Softmax, and set to zero by a Where."""
+    """Whether a Where sets fully masked rows of attention, which are NaN after the Softmax, to zero."""
     makers = (graph.producer.get(name) for name in node.inputs[1:])
     return any(maker is not None and graph.nodes[maker].op_type == "Softmax" for maker in makers)
 
 
 def _mixes_samples(graph: Graph, node: Node) -> bool:
-    """A compiled model that was written to a file no longer knows which axis its steps are on.
+    """Whether a recurrent operator mixes samples: an exported blob loses which axis its steps are on.
 
-    Where a Transpose before it brings the steps to the second axis they come out right, but that may be in
-    another region.
+    Results are correct where a Transpose before it brings the steps to the second axis, but that may be in another
+    region.
     """
-    steps, batch, *_ = (*graph.tensors[node.inputs[0]].shape, -1, -1)  # what is not known may be any
+    steps, batch, *_ = (*graph.tensors[node.inputs[0]].shape, -1, -1)  # an unknown size may be any
     return steps != 1 and batch != 1 and node.attributes.get("direction", "forward") != "bidirectional"
 
 
 def _counts_too_much(graph: Graph, node: Node) -> bool:
-    """Where a last window leads out of the padding, what lies beyond is counted as padding is."""
+    """Whether a last window exceeds the padding: the plugin counts elements beyond it like padding."""
     if not node.attributes.get("ceil_mode", 0) or not node.attributes.get("count_include_pad", 0):
         return False
     kernel, sizes = node.attributes["kernel_shape"], graph.tensors[node.inputs[0]].shape[2:]
     if len(sizes) != len(kernel) or min(sizes) < 0:
-        return True  # not known
+        return True  # unknown
     strides, pads = node.attributes.get("strides", [1] * len(kernel)), spatial_pads(graph, node, kernel)
     axes = zip(sizes, kernel, strides, *pads, strict=True)
     return any((size + before + after - extent) % stride for size, extent, stride, before, after in axes)

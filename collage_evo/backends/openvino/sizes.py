@@ -1,8 +1,8 @@
-"""Whether a model runs whatever sizes its data give: takes one as OpenVINO has read it, gives the reason why not.
+"""Check that a model, as OpenVINO has read it, runs for all sizes that depend on its data.
 
-An operator that cannot take the sizes it meets raises on several threads. On one, OpenVINO 2026.4 leaves the
-outputs as they were, or crashes, and either way requests that follow may fail too. So what meets sizes that depend on
-data has to be total: able to take any. A size that is equal to another whatever the data are has the same mark.
+An operator that cannot take its inputs' sizes raises on several threads. On one, OpenVINO 2026.4 leaves the outputs
+unwritten, or crashes, and either way requests that follow may fail too. So every operator on data-dependent sizes has
+to be total: able to take any. Sizes that are equal whatever the data are have the same mark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANY: Sizes = ()
 
 
 def sizes_not_taken(model: Any) -> str:
-    """Which operator of ``model`` does not take all sizes that it may meet; empty if all do."""
+    """The operator of ``model`` that does not take all sizes of its inputs; empty if all do."""
     return "" if _settled(model) else _not_total(_folded(model))
 
 
@@ -51,8 +51,8 @@ def _not_total(model: Any) -> str:
 
 
 def _settled(model: Any) -> bool:
-    """Whether nothing depends on data, as in most models: a look at each size takes as long as reading one."""
-    if model.is_dynamic():  # which asks for each operator's first output
+    """Whether no size depends on data, as in most models: the full check takes as long as reading the model."""
+    if model.is_dynamic():  # reads each operator's first output
         return False
     ops = ((op, op.get_output_size()) for op in model.get_ops())
     several = (op.get_output_partial_shape(place) for op, size in ops for place in range(1, size))
@@ -62,7 +62,7 @@ def _settled(model: Any) -> bool:
 
 
 def _folded(model: Any) -> Any:
-    """A copy in which sizes that only seem to depend on data are numbers: the library looks through no Identity."""
+    """A copy with numbers for sizes that only seem to depend on data: the library misses those behind Identity."""
     from openvino.passes import ConstantFolding, Manager
 
     copy = model.clone()
@@ -83,13 +83,13 @@ def _bodies(op: Any, kind: str) -> tuple[Any, ...]:
 
 
 def _sizes(shape: Any, made: Sizes) -> Iterator[int | Mark]:
-    """The library's own numbers; where it has none, what a rule has ``made`` of it."""
+    """The library's own sizes; where it has none, those that a rule has ``made``."""
     for size, declared in zip_longest(shape, made if len(made) == len(shape) else ()):
         yield size.get_length() if size.is_static else declared if isinstance(declared, Mark) else Mark()
 
 
 def _constant(op: Any, place: int) -> list[int] | None:
-    """The whole numbers of an input that is written into the model."""
+    """The whole numbers of a constant input."""
     source = op.input_value(place).get_node() if place < op.get_input_size() else None
     if source is None or source.get_type_name() != "Constant":
         return None
@@ -105,7 +105,7 @@ def _any(op: Any, given: Sequence[Sizes]) -> Sizes:
 
 
 def _spread(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """Equal sizes, or one of them 1, from the last axis on."""
+    """Broadcasting: equal sizes, or one of them 1, from the last axis on."""
     made: list[int | Mark] = []
     for column in zip_longest(*map(reversed, given), fillvalue=1):
         wide = {size for size in column if size != 1}
@@ -118,7 +118,7 @@ def _spread(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 def _reduced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
     declared = _constant(op, 1)
     axes = [axis % len(given[0]) for axis in (range(len(given[0])) if declared is None else declared)]
-    # Of nothing at all the greatest is minus infinity, but not here.
+    # The maximum of no elements is minus infinity in ONNX, but not here.
     if op.get_type_name() in ("ReduceMax", "ReduceMin") and any(isinstance(given[0][axis], Mark) for axis in axes):
         return None
     if declared is None:
@@ -151,7 +151,7 @@ def _squeezed(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _reshaped(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """Total where one axis takes all sizes that are not known, and the others divide what is."""
+    """Total where one axis takes all unknown sizes, and the others divide the known ones."""
     target = _constant(op, 1)
     if target is None or target.count(-1) != 1:
         return None
@@ -173,7 +173,7 @@ def _joined(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _gathered(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """Whether indices lie inside is known elsewhere, where the axis has a size of its own."""
+    """Total where the axis has a known size: another check proves that indices are inside."""
     axes = _constant(op, 2)
     if not axes or op.get_attributes()["batch_dims"]:
         return None
@@ -182,7 +182,7 @@ def _gathered(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _sliced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """Bounds are cut to what there is."""
+    """Slice: bounds are clipped to the axis, so it is total."""
     axes = _constant(op, 4)
     if axes is None:
         return ANY
@@ -191,7 +191,7 @@ def _sliced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _along(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """As many are taken of one axis as it has been seen to have."""
+    """Total where the size of one axis is fixed: as many elements of it are taken as it has had before."""
     declared = op.get_attributes().get("axis")
     axes = _constant(op, 1) if declared is None else [declared]
     return None if axes is None or isinstance(given[0][axes[0]], Mark) else given[0]
@@ -209,7 +209,7 @@ def _product(op: Any, given: Sequence[Sizes]) -> Sizes | None:
 
 
 def _by_sample(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    """Only how many samples there are depends on data."""
+    """Total where only the number of samples depends on data."""
     if any(isinstance(size, Mark) for size in (*given[0][1:], *(size for sizes in given[1:] for size in sizes))):
         return None
     return (given[0][0], *(Mark() for _ in given[0][1:]))

@@ -1,6 +1,6 @@
-"""Where OpenVINO's CPU plugin computes other whole numbers than ONNX asks for: takes a node, gives the reason.
+"""Integer operators that OpenVINO's CPU plugin computes inexactly, with the reasons.
 
-It has 32 bits for whole numbers of 64, and computes many operators on them in float32, which is exact to 24 bits.
+The plugin has 32 bits for 64-bit integers, and computes many operators on them in float32, which is exact to 24 bits.
 Found by running each operator on numbers around 2^24 and 2^31 (OpenVINO 2026.4.1; openvino #37766, #35829, #35830).
 """
 
@@ -43,18 +43,18 @@ _DATA_INPUTS: Mapping[str, tuple[int, ...]] = {
 
 
 def inexact(graph: Graph, node: Node) -> str:
-    """Why whole numbers come out wrong, for some inputs of the model; empty where none do."""
+    """Why integer results are wrong for some inputs of the model; empty where none are."""
     if node.op_type in _NOT_COMPUTED:
         return ""
     values = exact_values(graph)
     if values.fixed and all(values.settled(name) for name in node.outputs if name):
-        return ""  # these are the same in every run, and were right in the one that was checked
+        return ""  # these are the same in every run, and were correct in the checked one
     read = tuple(_data(node))
     narrow = next((name for name in read if values.dtype(name) in _NARROW), None)
     if narrow is not None and node.op_type in _WRAPS:
         return f"{narrow} is {values.dtype(narrow)}, which does not wrap around"
     if not any(values.dtype(name) in _WHOLE for name in (*read[:1], *node.outputs[:1])):
-        return ""  # whole numbers that others read are sizes and axes
+        return ""  # integer inputs of other operators are sizes and axes
     whole = [name for name in (*read, *node.outputs[:1]) if name and values.dtype(name) in _WHOLE]
     if node.op_type in _ROUNDED:
         return "a mean or a power of whole numbers is rounded otherwise"
@@ -68,7 +68,7 @@ def inexact(graph: Graph, node: Node) -> str:
 
 
 def _data(node: Node) -> Iterator[str]:
-    """The inputs whose numbers go into what it gives."""
+    """The inputs whose numbers go into the operator's outputs."""
     places = _EXACT_IN_32_BITS.get(node.op_type) or _DATA_INPUTS.get(node.op_type)
     for place, name in enumerate(node.inputs):
         if name and (places is None or place in places):

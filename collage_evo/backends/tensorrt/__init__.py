@@ -1,4 +1,4 @@
-"""TensorRT as a backend."""
+"""The TensorRT backend."""
 
 from collage_evo.backends.tensorrt.backend import TensorRtBackend
 

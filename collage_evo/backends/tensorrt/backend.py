@@ -1,4 +1,4 @@
-"""TensorRT: takes a region's model, gives an engine compiled for this machine's GPU, where TensorRT is installed."""
+"""The TensorRT backend: engines compiled for this machine's GPU, where TensorRT is installed."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class TensorRtBackend(Backend):
         return lacks_arithmetic(variant.arithmetic)
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does without
+        from collage_evo.patterns.common import general_patterns  # serving does not need it
 
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        """TensorRT's parser has the last word on a region; here is what no region of ours may have."""
+        """Exclude operators that no region may have; TensorRT's parser decides about the rest of a region."""
         verdict = plain(graph, node, _DTYPES)
         if verdict and len(node.outputs) > 1 and node.op_type in ("MaxPool", "Dropout"):
             return no(f"{node.op_type}: only one output is taken")

@@ -1,6 +1,6 @@
-"""TensorRT's builder and runtime: takes a model, gives a serialised engine; takes that, gives calls on a stream.
+"""TensorRT's builder and runtime: serialised engines from models, and calls of engines on a stream.
 
-Written for TensorRT 10 and 11, networks with types as the model has them.
+Written for TensorRT 10 and 11, with strongly typed networks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def build_engine(model: bytes, tf32: bool) -> bytes:
     """The model compiled for this machine's GPU.
 
     Raises:
-        CollageError: TensorRT does not take the model; with the reason that it gives.
+        CollageError: TensorRT does not take the model; the message has its reason.
     """
     trt = _library()
-    _logger().last = ""  # what it said of another engine is no reason here
+    _logger().last = ""  # an error about another engine is no reason here
     builder = trt.Builder(_logger())
-    # Version 11 knows typed networks alone, and has no flag for it.
+    # Version 11 has only typed networks, and no flag for them.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = trt.OnnxParser(network, _logger())
@@ -34,7 +34,7 @@ def build_engine(model: bytes, tf32: bool) -> bytes:
         reasons = [str(parser.get_error(index)) for index in range(parser.num_errors)]
         raise CollageError(reasons[0] if reasons else "the parser refuses the model")
     config = builder.create_builder_config()
-    # On from the start, it lets engines round what they multiply.
+    # On by default, it lets engines round the factors of products.
     (config.set_flag if tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
     engine = builder.build_serialized_network(network, config)
     if engine is None:
@@ -43,14 +43,14 @@ def build_engine(model: bytes, tf32: bool) -> bytes:
 
 
 class LoadedEngine:
-    """An engine; each that is bound has a context of its own."""
+    """An engine; each bound call has its own context."""
 
     capturable = True
 
     def __init__(self, data: bytes, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """
         Raises:
-            InputError: it is no engine of this version and GPU, or its inputs and outputs are not these.
+            InputError: ``data`` is no engine of this version and GPU, or has other inputs and outputs.
         """
         trt = _library()
         _logger().last = ""
@@ -80,7 +80,7 @@ class LoadedEngine:
 
 
 def _enqueue(execute: Callable[[int], bool], stream: int) -> None:
-    # Shapes and addresses stay: from the second time on nothing is allocated.
+    # Shapes and addresses stay the same: from the second call on nothing is allocated.
     if not execute(stream):
         raise CollageError(f"tensorrt: {_logger().last or 'the engine could not be enqueued'}")
 
@@ -93,7 +93,7 @@ def _library() -> Any:
 
 @cache
 def _logger() -> Any:
-    """Keeps the last error that the library reports, in place of printing it."""
+    """A logger that stores the library's last error instead of printing it."""
     import tensorrt
 
     class Logger(tensorrt.ILogger):

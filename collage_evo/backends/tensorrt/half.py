@@ -1,6 +1,6 @@
-"""Writes a model in half precision: takes one in float32, gives it with casts at its border and halves inside.
+"""Conversion of a float32 model to half precision, with casts at its border.
 
-TensorRT computes in the types that the model says: since version 11 it knows no other way.
+TensorRT computes in the types of the model: since version 11 it has no other way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 
 
 def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
-    """The same model, with float32 inputs and outputs, and all between them in ``arithmetic``.
+    """The same model, with float32 inputs and outputs, and all other tensors in ``arithmetic``.
 
     Raises:
         CollageError: an operator has a body, or a constant is too large for the type.
@@ -83,7 +83,7 @@ def _rename(names: list[str], renamed: dict[str, str]) -> None:
 
 
 def _retype(node: onnx.NodeProto, kind: int) -> None:
-    """What an attribute says of float32 is said of halves."""
+    """Replace float32 by the half type in a node's attributes."""
     for attribute in node.attribute:
         if attribute.name in ("to", "dtype") and attribute.i == TensorProto.FLOAT:
             attribute.i = kind

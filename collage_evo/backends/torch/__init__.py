@@ -1,4 +1,4 @@
-"""PyTorch as a backend."""
+"""The PyTorch backend."""
 
 from collage_evo.backends.torch.backend import TorchBackend
 

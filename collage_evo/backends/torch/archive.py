@@ -1,8 +1,8 @@
-"""Files of torch.export: takes the path of one, refuses it if PyTorch would unpickle anything in it.
+"""Check of torch.export archives: refuses one if PyTorch would unpickle anything in it.
 
-PyTorch 2.13 writes tensors as plain bytes, but reads back whatever an archive declares as pickled: tensors
-of other classes, objects, example inputs, and all weights in the formats of older versions. Unpickling runs
-code that the archive brings along.
+PyTorch 2.13 writes tensors as plain bytes, but reads back whatever an archive declares as pickled: tensors of other
+classes, objects, example inputs, and all weights in the formats of older versions. Unpickling runs code from the
+archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def require_unpickled(path: Path) -> None:
     """Check an archive before it is loaded.
 
     Raises:
-        InputError: it holds something pickled, or is no archive.
+        InputError: the file holds pickled data, or is no archive.
     """
     with (
         reading(path, "make the artifact again", wrong="is no archive of torch.export"),

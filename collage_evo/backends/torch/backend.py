@@ -1,4 +1,4 @@
-"""PyTorch: takes a region's model, gives a program compiled ahead of time, or one that runs eagerly."""
+"""The PyTorch backend: programs compiled ahead of time by Inductor, or run eagerly."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _CUDA_EAGER, _CUDA_AOTI = (
 
 
 class TorchBackend(Backend):
-    """Regions exported by ``torch.export`` and compiled by Inductor ahead of time; ``eager`` leaves that out.
+    """Regions exported by ``torch.export`` and compiled by Inductor ahead of time; ``eager`` skips compilation.
 
-    Compiling takes about ten seconds a region, most of it in the C++ compiler. Weights are laid out for
-    oneDNN at compile time.
+    Compiling takes about ten seconds a region, most of it in the C++ compiler. Inductor lays out weights for oneDNN
+    at compile time.
 
-    On CUDA, ``cuda-eager`` calls cuDNN, cuBLAS and fused attention; ``cuda-aoti`` is compiled by Inductor into Triton
-    kernels, which takes the GPU itself. Both come in TF32, bfloat16 and float16 too.
+    On CUDA, ``cuda-eager`` calls cuDNN, cuBLAS and fused attention; for ``cuda-aoti`` Inductor compiles Triton
+    kernels, which needs the GPU itself. Both exist in TF32, bfloat16 and float16 too.
     """
 
     name: ClassVar[str] = "torch"
@@ -89,11 +89,11 @@ class TorchBackend(Backend):
         return cuda.unusable(variant.arithmetic) if variant.device == "cuda" else ""
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """What differs on ``nodes``.
+        """The variants that differ on ``nodes``.
 
-        A light operator alone has nothing to be fused with: compiling it would take long and win little. Lower
-        precisions pay where something heavy is multiplied: elsewhere they round for nothing, and half precision
-        would have to be converted to and back.
+        A single light operator has nothing to fuse with: compiling it would take long and win little. Lower
+        precisions pay only for heavy products: elsewhere they round without gain, and half precision needs
+        conversions.
         """
         chosen = [graph.nodes[index] for index in members(nodes)]
         heavy = any(node.op_type in HEAVY for node in chosen)
@@ -129,7 +129,7 @@ class TorchBackend(Backend):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                # Pieces come normalised, the person's own model does not.
+                # Pieces are normalised, the user's own model is not.
                 graph = build_graph(normalise(model))
                 write_region(graph, variant, workdir / name, place, target.threads)
                 return Built((name,))
@@ -159,7 +159,7 @@ class TorchBackend(Backend):
             return Loaded(torch._inductor.aoti_load_package(str(path)))
 
     def compiled_for(self, variant: Variant) -> str:
-        """The device, as PyTorch calls it, that pieces are compiled for ahead of time: it has to be there."""
+        """PyTorch's name of the device that pieces are compiled for ahead of time; it has to be there."""
         return variant.device
 
 
@@ -173,7 +173,7 @@ def _on_device(path: Path, variant: Variant) -> Callable[[Any], Program]:
     from torch.export import passes
 
     if not _is_eager(variant):
-        # Otherwise each run waits for an event of the one before, which a capture does not allow.
+        # Otherwise each run waits for an event of the previous one, which a capture does not allow.
         compiled: Program = torch._inductor.aoti_load_package(str(path), run_single_threaded=True)
         return lambda place: compiled
     exported = torch.export.load(str(path))

@@ -1,4 +1,4 @@
-"""Why PyTorch cannot compute, or compile, for the GPU here: takes an arithmetic, gives the reason, or nothing."""
+"""Requirements of PyTorch for the GPU here: arithmetic, toolkit and architecture, each with the reason if unmet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collage_evo.target.gpu import gpu_capability
 
 
 def unusable(arithmetic: Arithmetic) -> str:
-    """Why PyTorch does not compute in ``arithmetic`` on the first GPU, with what to do about it; empty if it does."""
+    """Why PyTorch does not compute in ``arithmetic`` on the first GPU, with the remedy; empty if it does."""
     return _without_gpu() or lacks_arithmetic(arithmetic)
 
 
@@ -35,7 +35,7 @@ def _without_gpu() -> str:
 
 
 def require_toolkit() -> None:
-    """Make sure, before anything takes long, that Inductor can compile and link its C++ for the GPU.
+    """Make sure, before any long work, that Inductor can compile and link its C++ for the GPU.
 
     Raises:
         UnavailableError: CUDA's headers are not here.
@@ -44,12 +44,12 @@ def require_toolkit() -> None:
 
     if not cpp_extension.CUDA_HOME:
         raise UnavailableError("Inductor compiles C++ with CUDA's headers: install a CUDA toolkit and set CUDA_HOME")
-    # From there alone it takes the toolkit's stub of the driver: the driver itself may come without what is linked.
+    # Only there it finds the toolkit's stub of the driver: the driver itself may lack the file to link.
     os.environ.setdefault("CUDA_HOME", cpp_extension.CUDA_HOME)
 
 
 def built_for() -> str:
-    """The version of CUDA that the installed PyTorch was built for; empty if for none.
+    """The version of CUDA that the installed PyTorch was built for; empty if none.
 
     PyTorch itself is not imported: that takes seconds, and most machines have no GPU.
     """
@@ -62,8 +62,8 @@ def built_for() -> str:
 def without_code(architectures: Sequence[str], capability: tuple[int, int], version: str) -> str:
     """Why a build of PyTorch with code for ``architectures`` does not run on a GPU; empty if it does.
 
-    Binaries (``sm_80``) run on later GPUs of the same major number, PTX (``compute_80``) on all later ones; those
-    of one GPU alone (``sm_90a``) are not counted.
+    Binaries (``sm_80``) run on later GPUs of the same major number, PTX (``compute_80``) on all later ones; binaries
+    of a single GPU (``sm_90a``) do not count.
     """
     for name in architectures:
         kind, _, number = name.partition("_")

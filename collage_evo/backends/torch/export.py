@@ -1,4 +1,4 @@
-"""A region as a file of PyTorch: takes its graph and a variant, writes an exported or a compiled program."""
+"""Export of a region as a PyTorch file: an exported or a compiled program."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LARGEST_FLOAT16 = 65504.0
 
 
 def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str = "", threads: int = 1) -> None:
-    """Export the region, and compile it ahead of time if it is told for which device of PyTorch's.
+    """Export the region, and compile it ahead of time if ``compiled_for`` names a device of PyTorch's.
 
-    In half precision all is computed that is float32 outside: inputs are rounded as they come in, outputs leave in
-    half. Sums inside an operator (products, softmax, means, statistics of normalisations) stay in float32, as do the
-    statistics that a BatchNormalization brings along.
+    Half precision applies to all tensors that are float32 outside: inputs are rounded on entry, outputs are in half.
+    Sums inside an operator (products, softmax, means, statistics of normalisations) stay in float32, as do the stored
+    statistics of a BatchNormalization.
 
     Raises:
-        UnavailableError: what compiling for the GPU takes is not here.
+        UnavailableError: requirements for compiling for the GPU are missing.
     """
     import torch
 
@@ -45,15 +45,15 @@ def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str =
         if compiled_for:
             _compile(exported, variant, path, compiled_for, threads)
             return
-    # PyTorch pickles the examples, and has no need of them.
+    # PyTorch pickles the examples, and does not need them.
     exported.example_inputs = None
     torch.export.save(exported, path)
 
 
 def as_module(graph: Graph, fused: bool, place: str) -> Any:
-    """The graph in float32 as a module of PyTorch on a device, without any work in Python but the calls themselves.
+    """The graph in float32 as a module of PyTorch on a device, whose only work in Python is the calls themselves.
 
-    Attention is one call; if ``fused``, products with their bias and activation are too, which Inductor finds itself.
+    Attention is one call; if ``fused``, so are products with their bias and activation, which Inductor fuses itself.
     """
     from torch.export import passes
 
@@ -62,10 +62,10 @@ def as_module(graph: Graph, fused: bool, place: str) -> Any:
 
 
 def _for_gpu(graph: Graph, variant: Variant, fused: bool) -> Any:
-    """The region for a GPU, exported on the CPU. Inductor fuses for itself (not ``fused``), and orders the channels.
+    """The region for a GPU, exported on the CPU. Without ``fused``, Inductor fuses and orders the channels.
 
-    Matrix instructions, which all but exact float32 uses, take convolutions with their channels last; what stands
-    around them follows.
+    Matrix instructions, which every arithmetic but exact float32 uses, take convolutions with their channels last;
+    the operators around them follow.
     """
     half = HALVES.get(variant.arithmetic, "")
     region = _halved(graph, half) if half else graph
@@ -79,15 +79,15 @@ def _compile(exported: Any, variant: Variant, path: Path, compiled_for: str, thr
     import torch._inductor
     from torch.export import passes
 
-    # By default in TMPDIR, which a measuring process has to itself: compiling headers anew there takes ten seconds.
+    # By default in TMPDIR, which is private to a measuring process: compiling headers anew there takes ten seconds.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own_temporary() / "torchinductor"))
     options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
     if variant.device == "cpu":
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
         return
-    # Triton's products have TF32, or not, compiled into them.
+    # Triton compiles the choice of TF32 into its products.
     with computing_in(variant.arithmetic):
-        # With its number: the program holds checks that tensors are where they are said to be.
+        # With its number: the program checks its tensors' devices.
         place = str(torch.empty(0, device=compiled_for).device)
         moved = passes.move_to_device_pass(exported, place)
         torch._inductor.aoti_compile_and_package(moved, package_path=str(path), inductor_configs=options)
@@ -97,7 +97,7 @@ def _exported(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], h
     import torch
 
     given = [graph.tensors[name] for name in graph.inputs]
-    # Borders between regions are float32, whatever is computed in.
+    # Borders between regions are float32, whatever the arithmetic.
     types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in given)
     examples = tuple(
         torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(given, types, strict=True)
@@ -106,7 +106,7 @@ def _exported(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], h
 
 
 def _halved(graph: Graph, half: str) -> Graph:
-    """The graph with tensors of the type ``half`` where they are float32; its constants are as they were."""
+    """The graph with tensors of the type ``half`` where they are float32; its constants do not change."""
     tensors = {
         name: replace(tensor, dtype=half) if tensor.dtype == "float32" else tensor
         for name, tensor in graph.tensors.items()
@@ -115,7 +115,7 @@ def _halved(graph: Graph, half: str) -> Graph:
 
 
 def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[str, Any]:
-    """The region's constants as tensors; filters of convolutions with their channels last if asked for."""
+    """The region's constants as tensors; filters of convolutions have their channels last if ``channels_last``."""
     import torch
 
     statistics = {name for node in graph.nodes if node.op_type == "BatchNormalization" for name in node.inputs[1:]}
@@ -127,7 +127,7 @@ def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[
         if half and tensor.dtype == torch.float32 and name not in statistics:
             tensor = _rounded(tensor, half)
         if name in filters and tensor.ndim in orders:
-            # Anew: filters of one point are in both orders at once, and would be taken for the other one.
+            # A new tensor: 1x1 filters are in both orders at once, and would pass for the other one.
             tensor = torch.empty_like(tensor, memory_format=orders[tensor.ndim]).copy_(tensor)
         found[name] = tensor
     return found
@@ -137,13 +137,13 @@ def _rounded(tensor: Any, half: str) -> Any:
     import torch
 
     if half == "float16":
-        # Masks hold the least float32, which is to stay a number.
+        # Masks hold the least float32, which must stay finite.
         tensor = torch.where(tensor.isfinite(), tensor.clamp(-_LARGEST_FLOAT16, _LARGEST_FLOAT16), tensor)
     return tensor.to(getattr(torch, half))
 
 
 def _module(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], half: str) -> Any:
-    """The region as a module that runs one step after the other; its class needs PyTorch to be made."""
+    """The region as a module that runs its steps in order; defined here because its base class needs PyTorch."""
     import torch
 
     class Region(torch.nn.Module):

@@ -1,7 +1,7 @@
-"""Groups of operators that PyTorch has as one: takes a region, gives the steps that compute it.
+"""Fusions: groups of operators that PyTorch has as one, and the steps that compute a region.
 
-Eagerly every operator is a kernel of its own that reads and writes memory. Attention, products with their bias and
-activation, and the Gelu that older operator sets spell out are one kernel or two instead.
+In eager mode every operator is a separate kernel that reads and writes memory. Attention, products with their bias
+and activation, and the Gelu that older operator sets write out become one kernel or two instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """What gives the tensors ``outputs`` from those before them."""
+    """A computation of the tensors ``outputs`` from earlier ones."""
 
     outputs: tuple[str, ...]
     run: Callable[[Values], Sequence[Any]]
@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A pattern, and how PyTorch computes its last output; None where it does not."""
+    """A pattern, and PyTorch's computation of its last output; None where it has none."""
 
     pattern: GraphPattern
     kernel: Callable[[Graph, Sequence[Node]], Callable[[Values], Any] | None]
@@ -46,7 +46,7 @@ def steps(graph: Graph, fusions: Sequence[Fusion] = ()) -> tuple[Step, ...]:
     found = []
     for node in graph.nodes:
         if node.index in groups:
-            # Nothing but the last of a group reads what the others make.
+            # Only the last node of a group reads the outputs of the others.
             found.append(Step(node.outputs, partial(_single_result, groups[node.index][1])))
         elif not inside >> node.index & 1:
             found.append(Step(node.outputs, partial(_operator, graph, node)))
@@ -114,7 +114,7 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
         if mask:
             found.append(values[mask].expand(scores))
         if len(scores) == 3:
-            # Fused kernels want a batch of heads.
+            # Fused kernels take a batch of heads.
             found = [tensor.unsqueeze(0) for tensor in found]
         mixed = torch.nn.functional.scaled_dot_product_attention(*found, scale=scale)
         return mixed.squeeze(0) if len(scores) == 3 else mixed
@@ -170,7 +170,7 @@ def _gemm_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any]
 def _addmm(rectified: bool) -> Callable[..., Any]:
     """A product with a bias of one axis, which cuBLASLt adds, and rectifies, before it writes the result.
 
-    Its Gelu is that by tanh, whatever was asked for: that is left to a kernel of its own.
+    Its Gelu is always the tanh form, so that Gelu remains a separate kernel.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Loaded regions: takes a program of PyTorch, gives calls on buffers of the caller's, on the host or on a device."""
+"""Loaded regions of PyTorch: programs bound to the caller's buffers, on the host or on a device."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Loaded:
 
 
 class LoadedOnDevice:
-    """A program that computes where the arrays are that it is bound to, on their stream.
+    """A program that computes on the device and stream of the arrays that it is bound to.
 
-    A call may be captured by whoever owns the stream, on a thread that has called it before. What only a program's
-    first run does (loading kernels, creating cuBLAS's handle, timing cuDNN's algorithms) no capture would allow: it
-    is done when ``bind`` returns, on the thread that called it. Handles and chosen algorithms are a thread's own:
-    another one creates its handles in its first call, and cuDNN's heuristics choose for it.
+    The owner of the stream may capture a call, on a thread that has called it before. A capture would not allow the
+    work of a program's first run (loading kernels, creating cuBLAS's handle, timing cuDNN's algorithms), so ``bind``
+    does it, on the thread that called it. Handles and chosen algorithms belong to a thread: another one creates its
+    handles in its first call, and cuDNN's heuristics choose for it.
 
     Args:
         program_at: the program for a device of PyTorch's, with its weights there.
-        arithmetic: what it computes in.
+        arithmetic: of the program.
     """
 
     def __init__(self, program_at: Callable[[Any], Program], arithmetic: Arithmetic) -> None:
@@ -55,18 +55,18 @@ class LoadedOnDevice:
         stream = partial(_on_stream, outputs[0].stream, place) if on_gpu else nullcontext
         with torch.no_grad(), computing_in(self._arithmetic, search=True), stream():
             program = self._program_at(place)
-            # On numbers of its own: what the arrays hold may be no indices. Outside of the pool below, in which
-            # weights and cuBLAS's workspace, which outlive it, have no place, and where timing cuDNN's algorithms
-            # fails: it empties the cache, which PyTorch refuses while a pool is in use.
+            # On zeros, since the arrays may hold invalid indices. Outside the pool below: weights and cuBLAS's
+            # workspace outlive it, and timing cuDNN's algorithms fails in it, because that empties the cache, which
+            # PyTorch refuses while a pool is in use.
             program(*(torch.zeros_like(tensor) for tensor in given))
         if on_gpu:
-            # What the algorithms were tried in is free again, for other libraries too.
+            # Frees the memory of the algorithms' trials, for other libraries too.
             torch.cuda.synchronize(place)
             torch.cuda.empty_cache()
             self._pool = self._pool or torch.cuda.MemPool()
         self.capturable = on_gpu
-        # Captured calls write to the addresses that they had, so nobody else may get these. And what a run before
-        # left in the pool is enough for the next: PyTorch asks the driver for nothing, as a capture demands.
+        # Captured calls write to the same addresses again, so no other allocation may get these. The pool's memory
+        # from an earlier run is enough for the next: PyTorch requests none from the driver, as a capture demands.
         memory = partial(torch.cuda.use_mem_pool, self._pool, place) if on_gpu else nullcontext
         scopes = (torch.no_grad, partial(computing_in, self._arithmetic), stream, memory)
         return partial(_enqueue, scopes, program, given, taken)
@@ -88,6 +88,6 @@ def _enqueue(
 ) -> None:
     no_grad, arithmetic, stream, memory = scopes
     with no_grad(), arithmetic(), stream(), memory():
-        # Half precision becomes float32 while it is copied.
+        # The copy converts half precision to float32.
         for target, tensor in zip(outputs, program(*inputs), strict=True):
             target.copy_(tensor, non_blocking=True)

@@ -1,7 +1,7 @@
-"""ONNX operators in PyTorch: takes a node with its tensors and constants, gives the same computation by torch.
+"""ONNX operators in PyTorch: for each operator the same computation by torch.
 
-Shapes are static, so that whatever only rearranges goes by the result's shape. Each function takes a
-:class:`Call`; constants that an operator needs as numbers are read when the module is traced.
+Shapes are static, so that operators that only rearrange use the result's shape. Each function takes a :class:`Call`;
+constants that an operator needs as numbers are read when the module is traced.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Call:
         return self.tensors[position] if position < len(self.tensors) else None
 
     def constant(self, position: int) -> np.ndarray:
-        """The input number ``position``, which the rules say is constant."""
+        """The input number ``position``, constant by the rules."""
         return self.graph.constants[self.node.inputs[position]]
 
     def operands(self) -> tuple[Any, Any]:
-        """Both inputs, a one-element constant as a plain number: Inductor knows attention's scale only so."""
+        """Both inputs, a one-element constant as a plain number: Inductor recognises attention's scale only so."""
         (left, right), constants = self.tensors, [self.graph.constants.get(name) for name in self.node.inputs]
         match constants:
             case (None, np.ndarray() as value) if value.size == 1 and value.ndim <= left.ndim:
@@ -198,7 +198,7 @@ def _hard_sigmoid(call: Call) -> Any:
 
 
 def _clip(call: Call) -> Any:
-    """Constant bounds are plain numbers: behind a convolution Inductor fails on tensors, and elsewhere reads them."""
+    """Clip by plain numbers where bounds are constant: Inductor fails on tensors behind a convolution."""
     bounds = [call.given(1), call.given(2)]
     if all(name in call.graph.constants for name in call.node.inputs[1:] if name):
         bounds = [None if bound is None else call.constant(at).item() for at, bound in enumerate(bounds, 1)]
@@ -256,8 +256,8 @@ def _cast(call: Call) -> Any:
 def _transpose(call: Call) -> Any:
     order = tuple(call.attribute("perm", range(len(call.given_shape))[::-1]))
     if order == (0, 2, 3, 1):
-        # Inductor takes attention for its own only if heads and keys are moved in two steps, and with one step
-        # it replaces the wrong part ("Attempting to broadcast a dimension").
+        # Inductor replaces attention correctly only if heads and keys are moved in two steps; with one step it
+        # replaces the wrong part ("Attempting to broadcast a dimension").
         return call.tensors[0].permute(0, 2, 1, 3).transpose(2, 3)
     return call.tensors[0].permute(order)
 
@@ -303,4 +303,4 @@ OPERATORS: Mapping[str, Callable[[Call], Any]] = {
     "Cast": _cast,
     "Transpose": _transpose,
 }
-"""What is taken, after the conditions in ``torch_rules``."""
+"""Translations of the operators that pass the conditions in ``rules.py``."""

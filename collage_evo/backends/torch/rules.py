@@ -1,4 +1,4 @@
-"""Which operators the PyTorch backend takes: takes a node, gives yes or the reason against."""
+"""Operators that the PyTorch backend takes, with the reasons against others."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NUMBERS: Mapping[str, tuple[int, ...]] = {
 """Inputs that must be constant, because the traced program has them built in."""
 
 _FLOATS_ON_CUDA = frozenset({"MatMul", "MaxPool", "GlobalMaxPool"})
-"""Operators that PyTorch has for integers on the CPU alone."""
+"""Operators that PyTorch has for integers only on the CPU."""
 
 
 def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
-    """Whether ``node`` is taken, ``operators`` being those that can be translated."""
+    """Whether ``node`` is taken; ``operators`` are those with a translation."""
     verdict = plain(graph, node, _DTYPES)
     if not verdict:
         return verdict
@@ -38,7 +38,7 @@ def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
 
 
 def refused_by_cuda(graph: Graph, node: Node) -> str:
-    """Why PyTorch has ``node``, which it takes, on the CPU alone; empty if on a GPU too."""
+    """Why PyTorch has ``node``, which it takes, only on the CPU; empty if on a GPU too."""
     if node.op_type in _FLOATS_ON_CUDA and graph.tensors[node.inputs[0]].dtype != "float32":
         return f"{node.op_type} of {graph.tensors[node.inputs[0]].dtype} is computed on the CPU alone"
     return ""

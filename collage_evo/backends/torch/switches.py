@@ -1,6 +1,6 @@
-"""PyTorch's switches of the whole process for what a GPU multiplies and adds in: takes an arithmetic, sets them.
+"""PyTorch's process-wide precision switches for GPUs.
 
-Without them PyTorch's convolutions compute in TF32, and sums of products that are split among blocks of a GPU are
+By default PyTorch's convolutions compute in TF32, and sums of products that are split among blocks of a GPU are
 rounded to half precision.
 """
 
@@ -15,13 +15,13 @@ from collage_evo.backends.variants import Arithmetic
 
 @contextmanager
 def computing_in(arithmetic: Arithmetic, search: bool = False) -> Iterator[None]:
-    """Float32 is multiplied in TF32 if that is the ``arithmetic``, else exactly; sums are in float32.
+    """Multiply float32 in TF32 if that is the ``arithmetic``, else exactly, with sums in float32.
 
-    What PyTorch computes by, and what Inductor compiles meanwhile, is as asked for; all is as it was afterwards.
+    The switches hold for computation and for Inductor's compilation within the context, which restores them.
 
     Args:
-        arithmetic: of what runs meanwhile.
-        search: whether cuDNN times its algorithms for convolutions that this thread has not met yet.
+        arithmetic: of the computation within.
+        search: whether cuDNN times its algorithms for convolutions that are new to this thread.
     """
     wanted = _switches(arithmetic, search)
     before = [(holder, name, _value(holder, name)) for holder, name, _ in wanted]
@@ -53,11 +53,11 @@ def _switches(arithmetic: Arithmetic, search: bool) -> list[tuple[Any, str, Any]
 
 
 def _value(holder: Any, name: str) -> Any:
-    """What a switch is at, as it is set."""
+    """The present value of a switch, in the form for setting it."""
     try:
         found = getattr(holder, name)
     except RuntimeError:
-        # The older switch disagrees with the newer one: it is at the other of two values.
+        # The older switch disagrees with the newer one: it has the other of two values.
         return getattr(holder, "conv", holder).fp32_precision != "tf32"
     split = getattr(holder, f"{name}_split_k", None)
     return found if split is None else (found, split)

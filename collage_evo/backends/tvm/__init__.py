@@ -1,4 +1,4 @@
-"""TVM as a backend."""
+"""The TVM backend."""
 
 from collage_evo.backends.tvm.backend import TvmBackend
 

@@ -1,4 +1,4 @@
-"""TVM: takes a region's model, gives LLVM code for the CPU run by the Relax machine, or CUDA kernels."""
+"""The TVM backend: LLVM code for the CPU run by the Relax virtual machine, or CUDA kernels."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _OPERATORS = frozenset(
         *("Concat", "Split", "Slice", "Flatten", "Reshape", "Transpose", "Pad", "Resize", "Gather"),
     }
 )
-"""What the tests have shown to be right. Sum is not there: its import defeats the layout pass. Nor is ArgMax:
-of nothing but minus infinity it gives -1."""
+"""Operators that tests have shown to be correct. Not Sum: its import defeats the layout pass. Nor ArgMax: of nothing
+but minus infinity it returns -1."""
 _ALIGNMENT = 64
 """Bytes: generated code takes for granted that tensors begin at a multiple of this."""
 
 
 class TvmBackend(Backend):
-    """Whole regions fused and scheduled by a fixed rule, or as tuning found; images are laid out NHWC inside."""
+    """Whole regions, fused, and scheduled by a fixed rule or by tuning; images are laid out NHWC inside."""
 
     name: ClassVar[str] = "tvm"
     title: ClassVar[str] = "TVM"
@@ -108,7 +108,7 @@ class TvmBackend(Backend):
         return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}
 
     def variant(self, name: str) -> Variant:
-        """Tuned ones are named after the digest of their records, and are not listed."""
+        """The variant of that name. Tuned ones have names with the digest of their records, and are not listed."""
         if plain_name(name) in {variant.name for variant in self.variants}:
             return super().variant(name)
         return Variant(name, device="cuda" if name.startswith(TUNED["cuda"]) else "cpu")
@@ -153,7 +153,7 @@ class TvmBackend(Backend):
     ) -> Executable | DeviceExecutable:
         if variant.device == "cuda":
             return CudaExecutable(workdir)
-        # By the rule, code for one core needs no pool; that of the calling thread is left to pieces that do.
+        # By the rule, code for one core needs no pool, so the calling thread's pool is left to pieces that need it.
         if target.threads > 1 or variant not in self.variants:
             set_threads(target.threads)
         return _Loaded(workdir / _FILE)
@@ -182,7 +182,7 @@ class _Loaded:
         return partial(_run, function, arguments, copied, targets)
 
     def _tensor(self, array: np.ndarray) -> tuple[Any, np.ndarray, bool]:
-        """A TVM tensor on the array's own memory if it is aligned for that, else one to copy to or from."""
+        """A TVM tensor on the array's own memory if it is aligned, else one to copy to or from."""
         if array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable and array.ndim:
             return self._tvm.runtime.from_dlpack(array), array, True
         return self._tvm.runtime.empty(array.shape, array.dtype.name), array, False

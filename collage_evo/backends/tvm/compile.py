@@ -1,4 +1,4 @@
-"""From a model to TVM's fused loop functions, and from scheduled ones to machine code."""
+"""Compilation by TVM: from a model to fused loop functions, and from scheduled ones to machine code."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _SHARE_ALL_CORES = -3
 
 
 def tvm_target(target: Target) -> Any:
-    """``target`` as TVM says it.
+    """``target`` as TVM's target.
 
     Raises:
-        InputError: it is a GPU of which the compute capability is not told.
+        InputError: it is a GPU without a known compute capability.
     """
     return compile_target(target.threads) if target.device == "cpu" else gpu_target(capability_of(target))
 
 
 def capability_of(target: Target) -> tuple[int, int]:
-    """Compute capability of the GPU that ``target`` is, which need not be here.
+    """Compute capability of the GPU ``target``, which need not be here.
 
     Raises:
-        InputError: the description of the target does not tell.
+        InputError: the target's description does not contain it.
     """
     match = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
     if match is None:
@@ -44,7 +44,7 @@ def capability_of(target: Target) -> tuple[int, int]:
 
 
 def compile_target(threads: int) -> Any:
-    """This machine's own processor, or the level it is held to, ``threads`` of its cores, as TVM's target."""
+    """This machine's processor, or the level it is held to, with ``threads`` of its cores, as TVM's target."""
     import tvm
     from tvm.target.codegen import llvm_get_system_cpu
 
@@ -73,7 +73,7 @@ def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:
     Args:
         model: with tensors of fixed shapes.
         target: TVM's.
-        half: whether heavy operators take float16; they add up in float32, and give float32 where they can.
+        half: whether heavy operators take float16; they accumulate in float32, and return float32 where they can.
     """
     import tvm
     from tvm import relax
@@ -93,7 +93,7 @@ def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:
                 *pipeline.legalize_passes(target),
             ]
         )
-        # Also before the layout, so that biases are constants that it can turn.
+        # Also before the layout pass, so that biases are constants that it can transpose.
         return passes(tidy(module))
 
 
@@ -109,7 +109,7 @@ def compile_module(module: Any, target: Any) -> Any:
 
 
 def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model with each Sum as a chain of Adds: its own import defeats TVM's layout pass."""
+    """The same model with each Sum as a chain of Adds: TVM's import of Sum defeats its layout pass."""
     import onnx
 
     plain = onnx.ModelProto()
@@ -128,12 +128,12 @@ def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def set_threads(threads: int) -> None:
-    """Give TVM's pool ``threads`` threads that the system places, before or after it has started.
+    """Set TVM's pool to ``threads`` threads that the system places, before or after it has started.
 
     Raises:
         RuntimeError: the pool was started with fewer.
     """
-    # A pool belongs to the thread that calls it; the environment is for pools of threads to come.
+    # A pool belongs to the thread that calls it; the environment applies to pools of later threads.
     os.environ["TVM_NUM_THREADS"] = str(threads)
     os.environ["TVM_BIND_THREADS"] = "0"
     import tvm

@@ -1,4 +1,4 @@
-"""MetaSchedule's tuning records on disk: takes a directory, gives what was timed, or a copy of the best.
+"""MetaSchedule's tuning records on disk: reading of times, and copies of the best ones.
 
 Two files of JSON lines, as TVM's ``JSONDatabase`` writes them: workloads ``[hash, module]`` and records
 ``[workload, [trace, seconds, target, arguments]]``. TVM itself is not needed to read them. A kernel's first record is
@@ -24,7 +24,7 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 TUNED = {"llvm": "tuned-", "cuda": "cuda-tuned-"}
 """How names of tuned variants begin, by the kind of target that was tuned for."""
 FAILED_S = 1e10
-"""Seconds that MetaSchedule records for what did not run."""
+"""Seconds that MetaSchedule records for a failed schedule."""
 _MEND = "delete its folder, and kernels are tuned again"
 BETTER = 0.99
 """A record must take less than this share of the untuned time to be used: timing varies by as much."""
@@ -32,7 +32,7 @@ BETTER = 0.99
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the directory alone, made if need be, with the torn ends that a kill may have left cut off."""
+    """Hold an exclusive lock on the directory, made if missing, and cut off torn ends that a kill may have left."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,24 +43,24 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def write_pending(path: Path, key: str, record: Any) -> None:
-    """Note the record to be made if this process does not come back from the trial that it is about to begin."""
+    """Save the record to write if this process does not survive the trial that it is about to begin."""
     write_whole(path, json.dumps([key, record], default=_plain))
 
 
 def read_kernels(directory: Path) -> dict[str, Kernel]:
-    """Everything on record by the workload's hash."""
+    """All records by the workload's hash."""
     return {key: _kernel([_mean_ms(r) for r in records]) for key, (_, records) in _read(directory).items() if records}
 
 
 def untuned_and_best(times_ms: list[float]) -> tuple[float, float]:
-    """The first of a kernel's times and the least."""
+    """The first of a kernel's times, and the least."""
     return times_ms[0], min(times_ms)
 
 
 def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
     """Write the best record of each of ``keys`` to ``into``.
 
-    Gives a tuned variant's name: 8 hexadecimal digits behind what tells the device; empty if none is better.
+    Returns a tuned variant's name: a prefix for the device and 8 hexadecimal digits; empty if none is better.
     """
     chosen: list[tuple[str, Any]] = []
     for key, (workload, records) in sorted(_read(directory).items()):
@@ -96,7 +96,7 @@ def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The file's whole lines: the last one may be in the making."""
+    """The file's complete lines: the last one may be unfinished."""
     try:
         return path.read_text().split("\n")[:-1]
     except FileNotFoundError:

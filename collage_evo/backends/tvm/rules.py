@@ -1,6 +1,6 @@
-"""What TVM's ONNX front end gets wrong: takes a node of an operator that TVM is trusted with, gives the reason.
+"""Operators that TVM's ONNX front end gets wrong, with the reasons.
 
-Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) or by the conformance suite, with TVM 0.27.
+ONNX's backend node tests (``benchmarks/node_tests.py``) or the conformance suite found each with TVM 0.27.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collage_evo.graph.ir import Graph, Node
 Rule = Callable[[Graph, Node], str]
 """Why the node is not taken, or nothing."""
 _VANISHING = ("Sigmoid", "Softplus", "Softmax")
-"""Operators that give zero for the smallest numbers."""
+"""Operators that return zero for the smallest numbers."""
 
 
 def refusal(graph: Graph, node: Node) -> str:
-    """Why TVM must not compile ``node``; empty if nothing is known against it."""
+    """Why TVM must not compile ``node``; empty if no fault is known."""
     if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",)):
         return reason
     rule = _RULES.get(node.op_type)

@@ -1,11 +1,11 @@
-"""Loop schedules: takes a lowered, fused function, gives it tiled, vectorised and parallel, by a rule or a choice.
+"""CPU schedules: tiling, vectorisation and parallel loops of a fused function, by a rule or a plan.
 
 Every reduction (convolution, matrix product, pooling) gets the same schedule: the last axis of the result is
-vectorised, a few elements of the axis before it are kept in registers beside it, and what follows the
-reduction is computed on that tile while it is there. With images laid out NHWC this brings ResNet-50 on one
-AVX-512 core from 7,200 ms, as TVM leaves it, to 44 (ONNX Runtime: 37); scheduling takes a tenth of a second.
-A transposition goes tile by tile too, each row of a tile gathered as one vector: a fifth of the time of its plain
-loops. The rule takes the tile from the processor's registers; tuning (``tune.py``) tries the others.
+vectorised, a few elements of the axis before it stay in registers with it, and the epilogue is computed on that tile
+while it is there. With images laid out NHWC this brings ResNet-50 on one AVX-512 core from 7,200 ms, TVM's default,
+to 44 (ONNX Runtime: 37); scheduling takes a tenth of a second. A transposition goes tile by tile too, each row of a
+tile gathered as one vector: a fifth of the time of its plain loops. The rule derives the tile from the processor's
+registers; tuning (``tune.py``) tries the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 REVISION = 3
-"""Goes up when the rule or the choices change: part of the backend's version, so that no older cost is taken."""
+"""Increases when the rule or the choices change: part of the backend's version, so that older costs are not used."""
 _VECTOR_BITS_WIDE = 512
 _FLOAT_BITS = 32
 _LINE = 16
@@ -27,14 +27,14 @@ _NARROW = 4
 
 @dataclass(frozen=True)
 class Registers:
-    """What a processor keeps at hand: floats in a vector, and rows of two vectors each that its registers hold."""
+    """A processor's registers: floats in a vector, and rows of two vectors each that fit."""
 
     lanes: int
     rows: int
 
     @classmethod
     def of(cls, target: Any) -> Registers:
-        """Of TVM's ``target``: 32 registers with vectors of 512 bits, else 16."""
+        """The registers of TVM's ``target``: 32 with vectors of 512 bits, else 16."""
         from tvm.target.codegen import llvm_get_vector_width
 
         bits = llvm_get_vector_width(target)
@@ -56,16 +56,16 @@ class Plan:
     columns_first: bool = True
 
     def distance(self, other: Plan) -> tuple[int, float]:
-        """In how many choices they differ, and by how many powers of two."""
+        """The number of choices that differ, and by how many powers of two."""
         powers = abs(math.log2(self.rows / other.rows)) + abs(math.log2(self.width / other.width))
         return sum(a != b for a, b in zip(astuple(self), astuple(other), strict=True)), powers
 
 
 def schedule_module(module: Any, target: Any) -> Any:
-    """Schedule every loop function of ``module`` by the rule, but for those that a tuned record has scheduled.
+    """Schedule every loop function of ``module`` by the rule, except those that a tuned record has scheduled.
 
-    One that the rule does not fit keeps its plain loops. For one core no loop is parallel: such code needs no pool,
-    of which each thread that calls has its own, with as many threads for all that it calls.
+    A function that the rule does not fit retains its plain loops. For one core no loop is parallel: such code needs
+    no pool, of which each calling thread has its own, with one number of threads for all code that it calls.
     """
     from tvm import tirx
     from tvm.s_tir.schedule import ScheduleError
@@ -87,10 +87,10 @@ class UnfitError(Exception):
 def scheduled(function: Any, registers: Registers, plan: Plan | None = None, parallel: bool = True) -> Any:
     """``function`` scheduled by ``plan``, or by the rule: a TVM ``Schedule`` with its trace.
 
-    ``parallel``: whether the outermost loop is given to the pool's threads.
+    ``parallel``: whether the pool's threads share the outermost loop.
 
     Raises:
-        UnfitError, ScheduleError: it does not fit.
+        UnfitError, ScheduleError: the plan or the rule does not fit.
     """
     from tvm import IRModule
     from tvm.s_tir import Schedule
@@ -113,7 +113,7 @@ def scheduled(function: Any, registers: Registers, plan: Plan | None = None, par
 
 
 def _fuse(schedule: Any, outer: Sequence[Any], parallel: bool) -> None:
-    """Make one of the outermost loops, and share it among threads if it is to be ``parallel``."""
+    """Fuse the outermost loops into one, and share it among threads if ``parallel``."""
     fused = schedule.fuse(*outer)
     if parallel:
         schedule.parallel(fused)
@@ -145,7 +145,7 @@ def plans(function: Any, registers: Registers) -> tuple[Plan, ...]:
 
 
 def _inline(schedule: Any, blocks: Any) -> tuple[Any, list[Any], Any]:
-    """The one reduction if there is one, blocks to be kept apart, and the last block; all others are inlined."""
+    """The single reduction if any, blocks that must stay separate, and the last block; inlines all others."""
     reductions = [block for block in blocks if any(_axes(schedule, block)[1])]
     if len(reductions) > 1:
         raise UnfitError
@@ -155,7 +155,7 @@ def _inline(schedule: Any, blocks: Any) -> tuple[Any, list[Any], Any]:
         if block is reduction:
             continue
         if reduction is not None and _resizes(schedule, block):
-            # Padding costs a branch at every use if it is computed inside the reduction.
+            # Padding inside the reduction would cost a branch at every use.
             separate.append(block)
         else:
             schedule.compute_inline(block)
@@ -163,7 +163,7 @@ def _inline(schedule: Any, blocks: Any) -> tuple[Any, list[Any], Any]:
 
 
 def _axes(schedule: Any, block: Any) -> tuple[list[int], list[bool]]:
-    """Extents of the block's data-parallel axes, and for every axis whether it is reduced."""
+    """Extents of the block's data-parallel axes, and for every axis whether the block reduces it."""
     from tvm.tirx import IterVar
 
     axes = schedule.get(block).iter_vars
@@ -187,7 +187,7 @@ def _rule(schedule: Any, reduction: Any, registers: Registers) -> Plan:
 
 
 def _tiles(schedule: Any, reduction: Any, registers: Registers) -> Iterable[Plan]:
-    """Tiles that the registers hold, or hold but for a few."""
+    """Tiles that fit the registers, or nearly fit."""
     extents = _tileable(schedule, reduction)
     run, vectors = _run_of_columns(schedule, reduction, extents[-1]), 2 * registers.rows + 2
     for rows in _divisors(extents[-2], vectors):
@@ -208,7 +208,7 @@ def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan, parallel: bo
     """Compute ``reduction`` one register tile at a time, inside the loops of ``epilogue``."""
     extents, _ = _axes(schedule, reduction)
     if epilogue is None:
-        # A copy out of the tile takes the epilogue's place.
+        # A copy out of the tile replaces the epilogue.
         epilogue = schedule.cache_write(reduction, 0, "global")
     loops = schedule.get_loops(epilogue)
     if [int(schedule.get(loop).extent) for loop in loops] != extents:
@@ -217,7 +217,7 @@ def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan, parallel: bo
     column_outer, column = schedule.split(loops[-1], [None, plan.width])
     first, between = (loops[:1], loops[1:-2]) if len(loops) > 2 else ((), ())
     if plan.columns_first:
-        # The tile's weights are reused over all rows before the next columns are begun.
+        # All rows reuse the tile's weights before the next columns begin.
         outer, inner_outer = [*first, column_outer, *between], row_outer
     else:
         outer, inner_outer = [*first, *between, row_outer], column_outer
@@ -230,12 +230,12 @@ def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan, parallel: bo
         schedule.vectorize(vector)
         schedule.unroll(unrolled)
     _fuse(schedule, outer, parallel)
-    # Last: the two halves that this leaves are no longer blocks that loops can be changed around.
+    # Last: loops around the two resulting halves can no longer be changed.
     schedule.decompose_reduction(reduction, sums[0])
 
 
 def _turned_axis(schedule: Any, block: Any) -> int | None:
-    """Which axis of the result lies along memory in what the block reads, if it is not the last one."""
+    """The axis of the result that is contiguous in the block's input, if it is not the last one."""
     body = schedule.get(block)
     axes = [axis.var for axis in body.iter_vars]
     extents, _ = _axes(schedule, block)
@@ -261,7 +261,7 @@ def _turns(schedule: Any, block: Any, axis: int, registers: Registers) -> Iterab
 
 
 def _turn(schedule: Any, block: Any, axis: int, plan: Plan, parallel: bool) -> None:
-    """Copy tile by tile: a tile's reads stay in the nearest cache until all of each line is used."""
+    """Transpose tile by tile: a tile's reads stay in the nearest cache until all of each line is used."""
     loops = list(schedule.get_loops(block))
     row_outer, row = schedule.split(loops[axis], [None, plan.rows])
     column_outer, column = schedule.split(loops[-1], [None, plan.width])
@@ -273,9 +273,9 @@ def _turn(schedule: Any, block: Any, axis: int, plan: Plan, parallel: bool) -> N
 
 
 def _run_of_columns(schedule: Any, reduction: Any, columns: int) -> int:
-    """How many neighbouring columns read the same inputs: in a grouped convolution one group's.
+    """Number of neighbouring columns that read the same inputs: in a grouped convolution those of one group.
 
-    A depthwise one has neighbouring inputs for neighbouring columns, which is as good.
+    In a depthwise one neighbouring columns read neighbouring inputs, which is as good.
     """
     shapes = [[int(extent) for extent in read.source.shape] for read in schedule.get(reduction).reads]
     if len(shapes) != 2 or any(len(shape) != 4 for shape in shapes):
@@ -285,7 +285,7 @@ def _run_of_columns(schedule: Any, reduction: Any, columns: int) -> int:
 
 
 def _vector(extent: int, lanes: int) -> int:
-    """Two vectors of the axis if it divides so, else one, else a part of one."""
+    """Two vectors of the axis if they divide it, else one, else a part of one."""
     return next((width for width in (2 * lanes, lanes) if extent % width == 0), _divisor(extent, lanes))
 
 

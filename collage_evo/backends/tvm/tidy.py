@@ -1,8 +1,8 @@
-"""Tidies what TVM's ONNX front end makes: takes a Relax module, gives one whose constants and bounds are plain.
+"""Clean-up of the Relax modules that TVM's ONNX front end makes: folded constants, and clips as clips.
 
-TVM's own constant folding compiles a loop for every weight that it turns, which is two thirds of the time to
-build a network; numpy turns them at once. A Clip arrives as loops that the layout pass cannot see through,
-so that each one costs two transpositions; as Relax's own clip it costs none.
+TVM's own constant folding compiles a loop for every weight that it transposes, which is two thirds of the time to
+build a network; NumPy transposes them at once. The front end imports a Clip as loops that the layout pass cannot see
+through, so that each one costs two transpositions; as Relax's own clip it costs none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOUNDS = {"maximum": "min", "minimum": "max"}
 
 
 def tidy(module: Any) -> Any:
-    """Fold constants that are only turned, reshaped or compared; say clip for what is one."""
+    """Fold constants that are only transposed, reshaped or compared, and write clips as clip."""
     from tvm import relax
 
     mutator = _mutator_class()(module)
@@ -29,7 +29,7 @@ def tidy(module: Any) -> Any:
 
 
 def _mutator_class() -> Any:
-    """The class is made here because its base needs TVM, which nothing imports before it is used."""
+    """The mutator, defined here because its base class needs TVM, which is imported only on use."""
     import tvm
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator

@@ -1,10 +1,9 @@
-"""Tunes TVM's kernels: takes a piece's model, adds MetaSchedule records of schedules that were tried and timed.
+"""Tuning of TVM's kernels: trials of schedules, recorded as MetaSchedule records.
 
-Where the fixed rule of ``schedule.py`` fits, its own choices are varied, nearest to the best so far first. Where
-it does not (softmax, layer normalisation; all on a GPU), MetaSchedule's evolutionary search over its general space
-proposes. For
-convolutions that space does worse than the rule after 32 trials, one to three times as slow; a softmax gains nothing
-from it, a layer normalisation becomes four times as fast in 16.
+Where the fixed rule of ``schedule.py`` fits, tuning varies its choices, nearest to the best so far first. Where it
+does not (softmax, layer normalisation; all on a GPU), MetaSchedule's evolutionary search proposes from its general
+space. For convolutions that space does worse than the rule after 32 trials, one to three times as slow; a softmax
+gains nothing from it, a layer normalisation becomes four times as fast in 16.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import onnx
 
 BATCH = 8
-"""Trials of one kernel before the best so far is asked for its neighbours again."""
+"""Trials of one kernel between two proposals around the best so far."""
 STALLED = 32
 """A kernel whose last so many trials brought nothing better is finished."""
 _REPEATS, _REPEAT_MS = 5, 10
@@ -39,7 +38,7 @@ _POPULATION = 128
 
 
 class TvmTuner(Tuner):
-    """See the module."""
+    """The tuner of TVM's kernels; the module describes its two ways of proposing schedules."""
 
     def tune(self, model: onnx.ModelProto, target: Target, records: Path, trials: int) -> tuple[str, ...]:
         from tvm.s_tir.meta_schedule.database import JSONDatabase
@@ -65,7 +64,7 @@ def apply_records(module: Any, target: Any, records: Path) -> Any:
     """``module`` with every function scheduled whose workload is in ``records``.
 
     Raises:
-        ValueError: none is: this would be the untuned piece under another name.
+        ValueError: no workload is: this would be the untuned piece under another name.
     """
     from tvm import relax, tirx
     from tvm.s_tir.meta_schedule.database import JSONDatabase
@@ -80,7 +79,7 @@ def apply_records(module: Any, target: Any, records: Path) -> Any:
 
 @dataclass
 class _Task:
-    """One kernel: its workload, the plans it may take (none: MetaSchedule proposes), its trials by trace."""
+    """One kernel: its workload, its possible plans (none: MetaSchedule proposes), its trials by trace."""
 
     key: str
     workload: Any
@@ -99,7 +98,7 @@ class _Task:
         return self.exhausted or len(times) - times.index(min(times)) > STALLED
 
     def untuned(self) -> Any:
-        """As the backend schedules it without records."""
+        """The backend's schedule without records."""
         if self.plans:
             return scheduled(self.workload.mod["main"], Registers.of(self.target))
         if _on_gpu(self.target):
@@ -109,7 +108,7 @@ class _Task:
         return Schedule(self.workload.mod)
 
     def more(self, wanted: int, database: Any) -> list[Any]:
-        """At most ``wanted`` schedules that were not tried yet."""
+        """At most ``wanted`` untried schedules."""
         found = self._varied(wanted) if self.plans else self._proposed(wanted, database)
         self.exhausted = not found
         return found
@@ -150,7 +149,7 @@ class _Task:
 
 
 def _task(module: Any, target: Any, database: Any) -> _Task | None:
-    """The kernel with what is on record of it; None where there is nothing to choose."""
+    """The kernel with its records; None where there is nothing to choose."""
     possible: tuple[Plan, ...] = ()
     if not _on_gpu(target):
         with contextlib.suppress(UnfitError):
@@ -166,7 +165,7 @@ def _task(module: Any, target: Any, database: Any) -> _Task | None:
 
 
 def _spend(tasks: Sequence[_Task], trials: int, bench: _Bench, database: Any) -> None:
-    """Time every new kernel untuned, then try the slowest, until ``trials`` are spent or nothing is left."""
+    """Time every new kernel untuned, then tune the slowest, until ``trials`` are spent or nothing is left."""
     fresh = [task for task in tasks if not task.seconds][:trials]
     for task in fresh:
         bench.time(task, task.untuned())
@@ -180,9 +179,9 @@ def _spend(tasks: Sequence[_Task], trials: int, bench: _Bench, database: Any) ->
 
 
 class _Bench:
-    """Builds and times schedules, and records the outcome: a failure, too, as what must not be tried again.
+    """Builds and times schedules, and records the outcome, also of a failure, which must not be tried again.
 
-    What brings the process down is found in the file ``pending`` by the next one, which records it as failed.
+    The next process finds a schedule that crashed this one in the file ``pending`` and records it as failed.
     """
 
     def __init__(self, target: Any, threads: int, database: Any, records: Path) -> None:
@@ -195,12 +194,12 @@ class _Bench:
             set_threads(threads)
 
     def time(self, task: _Task, schedule: Any) -> None:
-        """Time one way of running a kernel."""
+        """Time one schedule of a kernel."""
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm.s_tir.meta_schedule.database import TuningRecord
 
         arguments = ArgInfo.from_prim_func(task.workload.mod["main"])
-        if task.seconds:  # the first is as the backend builds it anyway
+        if task.seconds:  # the first trial is the backend's own schedule
             failed = TuningRecord(schedule.trace, task.workload, [FAILED_S], self._target, arguments)
             write_pending(self._pending, task.key, failed.as_json())
         seconds = self._seconds(schedule.mod, arguments)
@@ -216,8 +215,8 @@ class _Bench:
             with self._compiling():
                 library = tvm.compile(module, target=self._target)
         except Exception:
-            # Schedules come from a random search. TVM's passes raise RuntimeError, ValueError, TypeError and whatever
-            # else its C++ has a name for, NVRTC's complaints are ValueError: each is recorded as failed.
+            # Schedules come from a random search. TVM's passes raise RuntimeError, ValueError, TypeError and any
+            # other error that its C++ maps, NVRTC's errors are ValueError: each is recorded as failed.
             return FAILED_S
         random = np.random.default_rng(0)
         device = tvm.device(self._target.kind.name if _on_gpu(self._target) else "cpu")
@@ -227,7 +226,7 @@ class _Bench:
         return float(np.median(timer(*tensors).results))
 
     def _compiling(self) -> contextlib.AbstractContextManager[None]:
-        """Kernels for a GPU are compiled as those of pieces are."""
+        """Compile kernels for a GPU as those of pieces within the context."""
         if not _on_gpu(self._target):
             return contextlib.nullcontext()
         return kernels_compiled_by(lambda source: compile_kernels(source, str(self._target.attrs["arch"])))

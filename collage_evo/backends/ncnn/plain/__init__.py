@@ -1,4 +1,4 @@
-"""Pieces of ncnn as plain files: its .param and .bin, and which axes its tensors have there."""
+"""Plain files of ncnn's pieces: .param and .bin, and the axes of their tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_evo.backends.plain import CompiledPiece, PlainPiece
 
 @dataclass(frozen=True)
 class NcnnPlain:
-    """``plan_of`` reads how a piece is called."""
+    """``plan_of`` reads a piece's plan of calls."""
 
     param: str
     weights: str

@@ -1,4 +1,4 @@
-"""One network in ncnn: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+"""Loader of one ncnn network, from a folder and the piece's entry in pipeline.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Network:
-    """A network in float32, with pools that keep what a run has freed: taken anew, memory costs page faults."""
+    """A network in float32, with pools that retain freed memory: new memory would cost page faults."""
 
     def __init__(self, param: Path, weights: Path, threads: int, winograd: bool) -> None:
         import ncnn
@@ -33,13 +33,13 @@ class Network:
             raise RuntimeError(f"ncnn cannot load {param}")
 
     def __del__(self) -> None:
-        # The network's weights lie in the pools, which crash when they go first.
+        # The pools hold the network's weights, and crash when they are freed first.
         net = getattr(self, "net", None)
         if net is not None:
             net.clear()
 
     def run(self, given: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
-        """Run on Mats by name, and copy what is asked for into arrays. A Mat that layers would write on is cloned."""
+        """Run on Mats by name, and copy the ``results`` into arrays. A Mat that layers would write on is cloned."""
         extractor = self.net.create_extractor()
         made = found = None
         try:
@@ -52,7 +52,7 @@ class Network:
                     raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
                 np.copyto(array, found)
         finally:
-            # An error keeps this frame. What lies in the network's pools would be freed after them, in other memory.
+            # An error holds this frame, and Mats in the network's pools would be freed after the pools.
             extractor = made = found = None
 
 
@@ -68,7 +68,7 @@ class Piece:
         )
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
-        """A call that reads and writes these arrays, which must stay: a Mat keeps no reference to its array."""
+        """A call that reads and writes these arrays, which must stay alive: a Mat holds no reference to its array."""
         return bound(self._network, inputs, outputs, self._inputs, self._outputs, self._shared)
 
 
@@ -80,10 +80,10 @@ def bound(
     batched_outputs: Sequence[bool],
     shared: Sequence[bool],
 ) -> Callable[[], None]:
-    """A call of ``network``, which sees tensors without their batch axis where they are ``batched``.
+    """A call of ``network``, which gets tensors without their batch axis where they are ``batched``.
 
     Raises:
-        ValueError: such a tensor is a batch of more than one sample: ncnn would run the first one only.
+        ValueError: such a tensor is a batch of more than one sample: ncnn would run only the first one.
     """
     import ncnn
 
@@ -102,7 +102,7 @@ def bound(
 
 
 def cpp_flags(links: Path) -> list[str]:
-    """The wheel has no headers: ncnn comes from its source, as its build guide says (cmake, make install)."""
+    """The wheel has no headers: install ncnn from source by its build guide (cmake, make install)."""
     home = Path(os.environ.get("NCNN_HOME", "/usr/local"))
     library = next((path for path in home.glob("lib*/**/libncnn.*") if path.suffix in (".a", ".so")), None)
     if library is None or not (home / "include" / "ncnn" / "net.h").exists():

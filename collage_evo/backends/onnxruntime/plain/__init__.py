@@ -1,4 +1,4 @@
-"""Pieces of ONNX Runtime as plain files: the ONNX model itself, and the options of its session."""
+"""Plain files of ONNX Runtime's pieces: the ONNX model itself, and the options of its session."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collage_evo.target.target import CPU
 
 UNOPTIMISED = Variant("unoptimised", last_resort=True)
 _LEVELS = {"nchw": "ORT_ENABLE_EXTENDED", UNOPTIMISED.name: "ORT_DISABLE_ALL"}
-"""How far a variant's graph is optimised, where not as far as the library can."""
+"""Optimisation level of a variant's graph, where it is not the library's highest."""
 
 
 @dataclass(frozen=True)
 class OnnxRuntimePlain:
-    """``files``: what a variant's model is called in a piece's directory."""
+    """``files``: the name of a variant's model in a piece's directory."""
 
     files: Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""One ONNX file in ONNX Runtime: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+"""Loader of one ONNX file in ONNX Runtime, from a folder and the piece's entry in pipeline.json."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Piece:
 
 
 def session_options(settings: Mapping[str, str]) -> Any:
-    """Options of a session by their names; those with a point are entries of its configuration."""
+    """Session options by name; names with a dot are configuration entries."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -52,9 +52,9 @@ def session_options(settings: Mapping[str, str]) -> Any:
 
 
 def cpp_flags(links: Path) -> list[str]:
-    """Headers come with a release: the wheel has none. It has the library, under a name with all of its version.
+    """Headers come with a release: the wheel has only the library, under a name with its full version.
 
-    ``links``: a folder where the library may get the name that programs look for.
+    ``links``: a folder for a link of the name that programs look for.
     """
     import onnxruntime as ort
 

@@ -1,4 +1,4 @@
-"""Pieces of OpenVINO as plain files: what was compiled as IR, and the properties that it is compiled with."""
+"""Plain files of OpenVINO's pieces: the model as IR, and the properties for compiling it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenVinoPlain:
-    """``read`` gives a model as the library's own, ``properties`` what it is compiled with."""
+    """``read`` converts a model to the library's own, ``properties`` are for compiling it."""
 
     read: Callable[[onnx.ModelProto], Any]
     properties: Callable[[Target, Variant], Mapping[str, str]]
@@ -26,7 +26,7 @@ class OpenVinoPlain:
     code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
-        """The blob that a piece is kept as fits one version of the library; IR is read by later ones too."""
+        """Write IR, which later versions of the library read too; a piece's blob fits only one version."""
         import openvino
 
         model = self.read(piece.model())
@@ -36,5 +36,5 @@ class OpenVinoPlain:
         files = (f"{stem}.xml", f"{stem}.bin")
         # Not save_model, which would make weights float16.
         openvino.serialize(model, *(str(folder / name) for name in files))
-        pinned = "YES" if piece.target.threads > 1 else "NO"  # as where it was measured: on cores of its own
+        pinned = "YES" if piece.target.threads > 1 else "NO"  # as measured: on exclusive cores
         return PlainPiece(files, {**self.properties(piece.target, piece.variant), "ENABLE_CPU_PINNING": pinned})

@@ -1,4 +1,4 @@
-"""One IR file in OpenVINO: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+"""Loader of one IR file in OpenVINO, from a folder and the piece's entry in pipeline.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Piece:
         import openvino
 
         self._tensor = openvino.Tensor
-        # Without the properties it would compute in bfloat16 where the processor can, and on all cores.
+        # By default OpenVINO computes in bfloat16 where the processor can, and on all cores.
         self._model = openvino.Core().compile_model(str(folder / manifest["files"][0]), "CPU", manifest["settings"])
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Pieces of PyTorch as plain files: the archive that Inductor compiled, or the one that torch.export wrote."""
+"""Plain files of PyTorch's pieces: Inductor's compiled archive, or torch.export's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collage_evo.target.target import CPU
 
 @dataclass(frozen=True)
 class TorchPlain:
-    """``file_of``: what a variant's archive is called in a piece's directory, and whether Inductor compiled it."""
+    """``file_of``: the name of a variant's archive in a piece's directory, and whether Inductor compiled it."""
 
     file_of: Callable[[Variant], tuple[str, bool]]
 

@@ -1,4 +1,4 @@
-"""One archive of PyTorch's: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+"""Loader of one PyTorch archive, from a folder and the piece's entry in pipeline.json."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Piece:
 def bound(
     program: Callable[..., Any], inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
 ) -> Callable[[], None]:
-    """A call of ``program`` on these arrays, which it does not keep."""
+    """A call of ``program`` on these arrays, to which it holds no reference."""
     import torch
 
     with warnings.catch_warnings():
-        # Of write-protected arrays. The program does not write on its inputs.
+        # PyTorch warns of write-protected arrays. The program does not write on its inputs.
         warnings.simplefilter("ignore")
         given = [torch.from_numpy(array) for array in inputs]
     return partial(_run, torch.no_grad, program, given, [torch.from_numpy(array) for array in outputs])

@@ -1,1 +1,1 @@
-"""TVM on NVIDIA GPUs: kernels scheduled by TVM's own GPU rules, compiled ahead, called one after the other."""
+"""TVM on NVIDIA GPUs: kernels scheduled by TVM's own GPU rules, compiled ahead of time, called in order."""

@@ -1,4 +1,4 @@
-"""Builds a piece for a GPU: takes scheduled kernels and the calls of them, gives the files that ``load`` reads."""
+"""Building of a piece for a GPU: the files that ``load`` reads, from scheduled kernels and their calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def build_files(module: Any, target: Any, workdir: Path, linker: str | None) -> 
     """Compile ``module``, lowered and scheduled for ``target``, into :data:`FILES` in ``workdir``.
 
     Raises:
-        UnavailableError, ValueError: it cannot be compiled.
+        UnavailableError, ValueError: ``module`` cannot be compiled.
     """
     host, made = generate(module, target)
     (workdir / KERNELS).write_bytes(compile_kernels(kernel_source(host), str(target.attrs["arch"])))
@@ -34,7 +34,7 @@ def build_files(module: Any, target: Any, workdir: Path, linker: str | None) -> 
 
 
 def generate(module: Any, target: Any) -> tuple[Any, Made]:
-    """The functions that launch kernels, which hold the kernels as CUDA C, and the calls of them."""
+    """The host functions that launch kernels, which hold the kernels as CUDA C, and the calls of them."""
     import tvm
     from tvm import relax, tirx
     from tvm.relax.backend.cuda import pipeline

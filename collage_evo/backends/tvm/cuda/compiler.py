@@ -1,7 +1,7 @@
-"""CUDA C to machine code (cubin): takes generated kernels, gives what the driver loads. Needs no GPU.
+"""Compilation of CUDA C to machine code (cubin) for the driver. Needs no GPU.
 
-By NVRTC, which pip installs (``nvidia-cuda-nvrtc`` and headers, the extra ``cuda``), or an installed toolkit's NVRTC
-or nvcc. TVM's own way always asks for fast approximations of division, exp and tanh; a float32 variant must not.
+Uses NVRTC from pip (``nvidia-cuda-nvrtc`` and headers, the extra ``cuda``), or an installed toolkit's NVRTC or nvcc.
+TVM's own compilation always enables fast approximations of division, exp and tanh; a float32 variant must not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIBRARY_FOLDERS = ("lib64", "lib")
 
 
 def mend() -> str:
-    """What brings a compiler of CUDA C, in words."""
+    """Text on how to install a compiler of CUDA C."""
     return f"{install('cuda')}, or install a CUDA 13 toolkit and set CUDA_PATH"
 
 
@@ -38,7 +38,7 @@ class Nvrtc:
 
     Attributes:
         library: its file.
-        includes: folders of the headers that generated code may name.
+        includes: folders of the headers that generated code may include.
     """
 
     library: Path
@@ -48,7 +48,7 @@ class Nvrtc:
         """Machine code for ``arch``, such as ``sm_90``.
 
         Raises:
-            ValueError: it does not compile; the message is the compiler's first complaint.
+            ValueError: ``source`` does not compile; the message is the compiler's first error.
         """
         nvrtc = ctypes.CDLL(str(self.library))
         program = ctypes.c_void_p()
@@ -103,7 +103,7 @@ def compile_kernels(source: str, arch: str) -> bytes:
 
     Raises:
         UnavailableError: there is no compiler; the message says what to install.
-        ValueError: it does not compile.
+        ValueError: ``source`` does not compile.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -112,7 +112,7 @@ def compile_kernels(source: str, arch: str) -> bytes:
 
 
 def unusable() -> str:
-    """Why kernels can be neither compiled nor loaded here, whatever GPU there is; empty if they can."""
+    """Why kernels can be neither compiled nor loaded here, whatever the GPU; empty if they can."""
     if find_compiler() is None:
         return f"TVM needs a CUDA compiler: {mend()}"
     if find_runtime() is None and not _loads(_RUNTIME):
@@ -122,7 +122,7 @@ def unusable() -> str:
 
 @cache
 def oldest_served() -> tuple[int, int]:
-    """The lowest compute capability that the compiler makes code for; (0, 0) where only compiling would tell."""
+    """The lowest compute capability that the compiler supports; (0, 0) where only compiling would show it."""
     compiler = find_compiler()
     if not isinstance(compiler, Nvrtc):
         return 0, 0
@@ -136,7 +136,7 @@ def oldest_served() -> tuple[int, int]:
 
 @cache
 def find_runtime() -> Path | None:
-    """CUDA's runtime library where pip or a toolkit has put it; the system's loader may know of another."""
+    """CUDA's runtime library in the folders of pip or a toolkit; the system's loader may find another."""
     return next(filter(None, (_library(folder, _RUNTIME) for folder in _toolkits())), None)
 
 

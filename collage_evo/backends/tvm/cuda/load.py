@@ -1,4 +1,4 @@
-"""Runs what was built for a GPU: takes the files, gives calls that only launch kernels on tensors of fixed places."""
+"""Loading of a piece built for a GPU: calls that only launch kernels on tensors with fixed addresses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from collage_evo.files import BUILD_ANEW, read_json, reading
 class CudaExecutable:
     """A piece on TVM's CUDA runtime, which works in the device's primary context."""
 
-    capturable = True  # a call is launches on fixed addresses: nothing is allocated, copied by the host or waited for
+    capturable = True  # a call only launches on fixed addresses: it does not allocate, copy on the host or wait
 
     def __init__(self, folder: Path) -> None:
         """Load the files in ``folder``.
 
         Raises:
             UnavailableError: TVM's CUDA runtime cannot be loaded.
-            InputError: they are not what was built.
+            InputError: the files are not those of ``build``.
         """
         self._tvm = load_runtime()
         self._program = read_json(folder / PROGRAM, Program, BUILD_ANEW)
@@ -40,7 +40,7 @@ class CudaExecutable:
         self._kernels = self._load_kernels(folder)
 
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
-        """A call that launches every kernel in turn on the arrays' stream. What lies between has its own memory."""
+        """A call that launches the kernels in order on the arrays' stream, with private memory between them."""
         from tvm_ffi import use_raw_stream
 
         arrays = (*inputs, *outputs)
@@ -65,7 +65,7 @@ class CudaExecutable:
             return self._tvm.runtime.from_dlpack(DeviceArray(pointer, view.shape, view.dtype, place, stream, owner))
 
         calls = [(self._kernels[step.function], [tensor(v) for v in step.tensors]) for step in self._program.steps]
-        here = use_raw_stream(device, stream)  # where launches go, for the time of a call
+        here = use_raw_stream(device, stream)  # the stream of launches during a call
 
         def run() -> None:
             with here:
@@ -75,16 +75,16 @@ class CudaExecutable:
         return run
 
     def _load_kernels(self, folder: Path) -> Any:
-        """TVM asks for its kernels to be compiled as it loads them: it is given what was compiled ahead."""
+        """Load the kernels: TVM requests their compilation on loading, and gets the code compiled ahead of time."""
         with kernels_compiled_by(lambda source: (folder / KERNELS).read_bytes()):
             return load_library(folder / HOST)
 
 
 def load_runtime() -> Any:
-    """TVM with its CUDA runtime, which needs CUDA's own: that of pip lies where the system does not look.
+    """TVM with its CUDA runtime, which needs CUDA's own, also from pip's folder, where the system does not look.
 
     Raises:
-        UnavailableError: it does not load; the message says which library is missing.
+        UnavailableError: it does not load; the message names the missing library.
     """
     runtime = find_runtime()
     if runtime is not None:
@@ -92,7 +92,7 @@ def load_runtime() -> Any:
     import tvm
 
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-        # TVM tried when it was imported, perhaps for the processor and before CUDA's runtime was here.
+        # TVM tried on import, perhaps for the processor and before CUDA's runtime was loaded.
         try:
             ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"))
         except OSError as error:
@@ -106,7 +106,7 @@ _LOCK = Lock()
 
 @contextlib.contextmanager
 def kernels_compiled_by(compiler: Callable[[str], bytes]) -> Iterator[None]:
-    """Have TVM get machine code for CUDA C from ``compiler``."""
+    """Let TVM compile CUDA C by ``compiler`` within the context."""
     import tvm_ffi
     from tvm.support import nvcc
 

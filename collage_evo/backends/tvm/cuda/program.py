@@ -1,8 +1,8 @@
-"""A lowered model as a list of kernel calls: takes Relax's ``main``, gives plain data that a loader reads.
+"""A lowered model as a list of kernel calls, plain data for the loader, from Relax's ``main``.
 
 TVM's virtual machine takes its buffers from a pool at every call, which other models use too, and copies its outputs.
-Here every tensor has a place for good: an input, an output, a weight, or a range of one private piece of memory. So
-a call allocates nothing, and its launches can be captured once and replayed.
+Here every tensor has a fixed place: an input, an output, a weight, or a range of one private piece of memory. So a
+call allocates nothing, and its launches can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOSE = "loose"
 
 @dataclass(frozen=True)
 class View:
-    """A tensor: what it lies in, which one of these or from which byte on, its shape and its type."""
+    """A tensor: the kind of its memory, the number or first byte there, its shape and its type."""
 
     kind: str
     index: int
@@ -31,13 +31,13 @@ class View:
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """Its size in bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel function and the tensors that it is called with, those that it writes last."""
+    """One kernel function and its arguments, with the tensors that it writes at the end."""
 
     function: str
     tensors: tuple[View, ...]
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """Steps in their order, and the bytes of memory that intermediate tensors need together."""
+    """Steps in order, and the bytes that all intermediate tensors need together."""
 
     steps: tuple[Step, ...]
     scratch_bytes: int
@@ -53,7 +53,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Made:
-    """A program, its weights in the order of their numbers, and the copies that its kernels do not yet do."""
+    """A program, its weights in the order of their numbers, and the copies that its kernels do not do yet."""
 
     program: Program
     weights: tuple[np.ndarray, ...]
@@ -64,13 +64,13 @@ def make_program(module: Any) -> Made:
     """The steps of ``module``'s main, whose storage TVM has planned.
 
     Raises:
-        ValueError: it does something other than calling kernels on tensors of fixed shapes.
+        ValueError: ``main`` does something else than call kernels on tensors of fixed shapes.
     """
     return _Walk(module["main"]).made()
 
 
 class _Walk:
-    """Goes through the bindings of ``main`` and notes what each name stands for."""
+    """Walks the bindings of ``main`` and records the meaning of each name."""
 
     def __init__(self, main: Any) -> None:
         from tvm import relax
@@ -120,7 +120,7 @@ class _Walk:
             storage, offset, shape, dtype = call.args[:4]
             return View(SCRATCH, self._value(storage) + int(offset.value), _sizes(shape), str(dtype.value))
         if name == "relax.builtin.alloc_tensor":
-            # What TVM does not plan is given out: its place is known when the outputs are.
+            # TVM plans no storage for outputs: their place is known when the outputs are.
             self._loose += 1
             return View(_LOOSE, self._loose, _sizes(call.args[0]), str(call.args[1].value))
         if name == "relax.reshape":
@@ -137,7 +137,7 @@ class _Walk:
         return _sizes(kind.shape), str(kind.dtype)
 
     def _with_outputs(self, results: tuple[View, ...]) -> Made:
-        """What is given out lies in the caller's buffers; what is given out twice, or came in, is copied."""
+        """Put outputs into the caller's buffers; an output that is returned twice, or is an input, is copied."""
         homes: dict[int, tuple[str, int]] = {}
         copied = []
         for position, view in enumerate(results):

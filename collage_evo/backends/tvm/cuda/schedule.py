@@ -1,4 +1,4 @@
-"""Schedules for GPUs: takes a module of lowered functions, gives it with every loop nest on blocks and threads.
+"""GPU schedules: every loop nest of a lowered module on blocks and threads.
 
 Most rules are TVM's own. Convolutions, laid out NHWC with weights OHWI, become matrix products whose operands are
 gathered into shared memory (implicit GEMM); in float16 with both sides over 64, products run on tensor cores. TVM's
@@ -23,7 +23,7 @@ _SHORT = 64
 
 
 def schedule_kernels(module: Any, target: Any) -> Any:
-    """``module`` with every loop function scheduled by the first rule that fits, but for those that already are.
+    """``module`` with every unscheduled loop function scheduled by the first rule that fits.
 
     Raises:
         ValueError: no rule fits one.
@@ -51,7 +51,7 @@ def default_schedule(function: Any, target: Any) -> Any:
 
 
 def _rules() -> Iterator[Callable[[Any, Any], Any]]:
-    """From the most particular to the one that fits everything."""
+    """Rules, from the most specific to the one that fits everything."""
     from tvm.s_tir.dlight import gpu
 
     yield partial(_of_tvm, gpu.Matmul())
@@ -61,17 +61,17 @@ def _rules() -> Iterator[Callable[[Any, Any], Any]]:
 
 
 def _of_tvm(rule: Any, function: Any, target: Any) -> Any:
-    """What a rule of TVM's gives; None where it does not fit, which not every rule finds out before it stumbles."""
+    """The schedule of a TVM rule; None where it does not fit, which some rules report only by an exception."""
     try:
         return rule.apply(function, target, False)
     except (RuntimeError, ValueError, AssertionError, IndexError):
-        # RuntimeError is ScheduleError too, and what TVM's C++ checks raise. The others are of the rules' own Python:
-        # truth of a symbolic comparison, unmet assertions, fewer loops or blocks than were counted on.
+        # RuntimeError is also ScheduleError, and what TVM's C++ checks raise. The others are from the rules' Python:
+        # truth of a symbolic comparison, failed assertions, fewer loops or blocks than expected.
         return None
 
 
 def thread_for_each_sum(function: Any, target: Any) -> Any:
-    """A schedule in which one thread adds up one sum in a register and finishes it; None where that is no choice."""
+    """A schedule in which one thread computes one sum in a register and its epilogue; None if not applicable."""
     from tvm.s_tir import Schedule
     from tvm.s_tir.dlight.analysis import normalize_prim_func
     from tvm.s_tir.dlight.base import try_inline
@@ -91,8 +91,8 @@ def thread_for_each_sum(function: Any, target: Any) -> Any:
         last = blocks[1].block_rv
         schedule.set_scope(reduction, 0, "local")
     each = [loop for loop, axis in zip(schedule.get_loops(reduction), sums[0].iters, strict=True) if axis.kind == "S"]
-    # The sum's own loops are bound, and what follows is moved in: moved the other way, where 128 sums are no whole
-    # rows, the sum's indices would be none that TVM can take apart.
+    # The sum's own loops are bound, and the epilogue moves in. The other way round TVM cannot decompose the sum's
+    # indices where 128 sums are no whole rows.
     outer, thread = schedule.split(schedule.fuse(*each), [None, _THREADS])
     schedule.bind(outer, "blockIdx.x")
     schedule.bind(thread, "threadIdx.x")
@@ -107,5 +107,5 @@ def _worth_it(block: Any) -> bool:
 
 
 def _keeps_global(function: Any) -> bool:
-    """Whether it would take memory of the device for itself at each call, which a captured call must not."""
+    """Whether it would allocate device memory at each call, which a captured call must not."""
     return any(buffer.scope() == "global" for buffer in function.body.block.alloc_buffers)

@@ -1,4 +1,4 @@
-"""Pieces of TVM as plain files: the shared library that it compiled, and how many threads its pool has."""
+"""Plain files of TVM's pieces: the compiled shared library, and the number of threads of its pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_evo.target.target import CPU
 
 @dataclass(frozen=True)
 class TvmPlain:
-    """``file``: what the library is called in a piece's directory."""
+    """``file``: the name of the library in a piece's directory."""
 
     file: str
 

@@ -1,4 +1,4 @@
-"""One shared library of TVM's: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+"""Loader of one TVM shared library, from a folder and the piece's entry in pipeline.json."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 SHARE_ALL_CORES = -3
-"""Thread-pool mode in which the choice of cores is left to the system."""
+"""Thread-pool mode in which the system chooses the cores."""
 
 
 class Piece:
-    """Arrays begin at a multiple of 64 bytes, which the compiled code takes for granted."""
+    """A piece whose arrays begin at a multiple of 64 bytes, as the compiled code assumes."""
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         threads = int(manifest["settings"]["threads"])
@@ -41,8 +41,8 @@ class Piece:
 def load_library(path: Path) -> Any:
     """The module in a shared library.
 
-    The system gives whoever loads a path again what it loaded first, though another file may have replaced it, and
-    what is written into a loaded file changes the code that runs. So a copy is loaded, whose name nothing else gets.
+    The system returns the first library again for a path that it has loaded, though another file may have replaced
+    it, and writing into a loaded file changes the running code. So a copy with a unique name is loaded.
     """
     import tvm
 
