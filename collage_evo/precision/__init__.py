@@ -1,1 +1,1 @@
-"""Lower precisions: transforms of regions, int8 quantisation, sensitivity of the error to each operator."""
+"""Lower precisions: transforms of regions, int8 quantisation, and the sensitivity of the error to each operator."""

@@ -1,4 +1,4 @@
-"""Which numbers are multiplied and added, and how coarsely they are rounded."""
+"""Arithmetics of operators, and their roundoff."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Arithmetic(StrEnum):
-    """What numbers are multiplied and added in; the value is its name in reports."""
+    """The number types of products and sums; the value is the arithmetic's name in reports."""
 
     FLOAT32 = "float32"
     TF32 = "tf32"
@@ -15,9 +15,9 @@ class Arithmetic(StrEnum):
     FLOAT16 = "float16"
     INT8 = "int8"
     INT8_WEIGHTS = "int8-weights"
-    """float32 by weights that are kept in int8, with a scale for each output."""
+    """float32 by weights stored in int8, with a scale for each output."""
     INT8_BLOCKS = "int8-blocks"
-    """int8, with a scale for each block of 128 numbers of a sum, that of activations found at run time."""
+    """int8, with a scale for each block of 128 numbers of a sum; activations' scales are found at run time."""
 
     @property
     def roundoff(self) -> float:
@@ -26,12 +26,12 @@ class Arithmetic(StrEnum):
 
     @property
     def weight_bytes(self) -> int:
-        """What a heavy operator's weight takes in it, of the 4 bytes of a number of float32."""
+        """Bytes of a heavy operator's weight in this arithmetic; 4 in float32."""
         return _FACTS[self].weight_bytes
 
     @property
     def number_bytes(self) -> int:
-        """What any other number takes."""
+        """Bytes of any other number."""
         return _FACTS[self].number_bytes
 
 
@@ -42,7 +42,7 @@ class _Facts(NamedTuple):
 
 
 PACKED = (Arithmetic.INT8_WEIGHTS, Arithmetic.INT8_BLOCKS)
-"""Of products by constant weights that few rows are multiplied by: what is won is that less is read."""
+"""Arithmetics for products of few rows by constant weights, which gain by reading fewer bytes."""
 _FACTS = {
     Arithmetic.FLOAT32: _Facts(2.0**-24),
     Arithmetic.TF32: _Facts(2.0**-11),

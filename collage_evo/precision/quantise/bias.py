@@ -1,8 +1,8 @@
-"""Bias correction: takes what rounding changed in weights and the mean input, gives the bias that undoes its mean.
+"""Bias correction: a bias that undoes the mean error of rounded weights.
 
 Rounded weights move the mean of an operator's output, and later operators pass that on, whereas errors without a mean
 partly cancel out (Nagel et al., *Data-Free Quantization through Weight Equalization and Bias Correction*, ICCV 2019;
-here with means that were measured).
+here with measured means).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ def mean_shift(
     means: np.ndarray,
     inside: np.ndarray,
 ) -> np.ndarray:
-    """float64 [output channels]: how far the mean of outputs falls where weights are ``numbers`` times ``scales``.
+    """float64 [output channels]: the decrease of the outputs' mean where weights are ``numbers`` times ``scales``.
 
     Args:
         weights: float32 of a convolution, [outputs, inputs of a group, kernel...], or of a Gemm, in either order.
         numbers: int8 in the shape of ``weights``.
         scales: float32 [output channels].
-        axis: that of the output channels in ``weights``.
-        means: float32 [input channels] of all groups: means of the operator's input, which are taken to be the same
-            everywhere on it.
-        inside: in the shape of the kernel, in which share of the outputs each of its places is not on padding.
+        axis: of the output channels in ``weights``.
+        means: float32 [input channels] of all groups: means of the operator's input, assumed to be equal at all of
+            its positions.
+        inside: in the shape of the kernel, the share of the outputs for which each element is not on padding.
     """
     exact, rounded = (np.moveaxis(array, axis, 0).astype(np.float64) for array in (weights, numbers))
     outputs = len(exact)
@@ -40,7 +40,7 @@ def mean_shift(
 
 
 def corrected_bias(bias: np.ndarray | None, shift: np.ndarray) -> np.ndarray:
-    """float32 [output channels]: what to add instead of ``bias``, which is broadcast to them, or None for none."""
+    """float32 [output channels]: the corrected ``bias``, which is broadcast to them; None stands for no bias."""
     before = np.zeros(len(shift)) if bias is None else np.broadcast_to(bias, len(shift)).astype(np.float64)
     corrected: np.ndarray = (before + shift).astype(np.float32)
     return corrected

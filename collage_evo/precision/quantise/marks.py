@@ -1,4 +1,4 @@
-"""Marks a model in which operators are to run in a lower precision, so that a backend can tell whether they do."""
+"""Marks in a model of the operators to run in a lower precision, by which a backend checks that they do."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _INT8 = _WRITTEN.format(Arithmetic.INT8)
 
 
 def mark_int8(model: onnx.ModelProto, heavy: int) -> None:
-    """Write down how many heavy operators of ``model`` stand between quantisers that we wrote."""
+    """Record in ``model`` how many heavy operators have quantisers that this package wrote."""
     model.metadata_props.add(key=_INT8, value=str(heavy))
 
 
 def heavy_in_int8(model: onnx.ModelProto) -> int:
-    """How many heavy operators are to run in int8; 0 for a model that brought its quantisers with it."""
+    """Number of heavy operators to run in int8; 0 for a model with only its own quantisers."""
     return int(_metadata(model, _INT8) or 0)
 
 
 def mark_written(model: onnx.ModelProto, arithmetic: Arithmetic, names: Iterable[str]) -> None:
-    """Write down the names of the operators of ``model`` into which we wrote ``arithmetic``."""
+    """Record in ``model`` the names of the operators into which this package wrote ``arithmetic``."""
     model.metadata_props.add(key=_WRITTEN.format(arithmetic), value=" ".join(names))
 
 
 def written_in(model: onnx.ModelProto, *arithmetics: Arithmetic) -> frozenset[str]:
-    """Names of the operators that are to run in one of ``arithmetics``; none for a model that came so."""
+    """Names of the operators to run in one of ``arithmetics``; none for a model that has it in its own file."""
     return frozenset(name for one in arithmetics for name in _metadata(model, _WRITTEN.format(one)).split())
 
 

@@ -1,6 +1,6 @@
-"""Observers: take a graph, give a model that shows of its activations what ranges and biases are chosen by.
+"""Observers: a model whose outputs show the extremes and means of a graph's activations.
 
-All is computed inside the model, so that a run keeps no tensor longer than it would.
+The model computes them itself, so that a run holds no tensor longer than it would otherwise.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _AXES_READ = 18
 
 
 class Observation:
-    """What samples showed of activations: extremes, and means over the channels of those that an operator with a bias
-    reads."""
+    """Observed extremes of activations, and means over the channels of those that an operator with a bias reads."""
 
     def __init__(self, graph: Graph) -> None:
         self._names = names = _activations(graph)
@@ -34,9 +33,9 @@ class Observation:
         self._means: list[list[np.ndarray]] = [[] for _ in self._averaged]
 
     def add(self, found: Sequence[Any]) -> None:
-        """What :attr:`model` gave for a sample."""
+        """Add the outputs of :attr:`model` for a sample."""
         parts, count = iter(found), len(self._names)
-        # A nan stays one: np.minimum and np.maximum pass it on.
+        # np.minimum and np.maximum propagate nan.
         self._least = np.minimum(self._least, np.array(list(islice(parts, count)), np.float32))
         self._greatest = np.maximum(self._greatest, np.array(list(islice(parts, count)), np.float32))
         for means in self._means:
@@ -45,11 +44,11 @@ class Observation:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to see: a model of integers."""
+        """Whether there is nothing to observe: a model of integers."""
         return not self._names
 
     def ranges(self) -> Ranges:
-        """Of all whose values were finite."""
+        """Ranges of all activations with finite values."""
         extremes = zip(self._names, self._least, self._greatest, strict=True)
         finite = (one for one in extremes if np.isfinite(one[1:]).all())
         found = {name: Range(float(low), float(high)) for name, low, high in finite}
@@ -59,7 +58,7 @@ class Observation:
         return found
 
     def _observing(self, graph: Graph) -> onnx.ModelProto:
-        """The model with what is to be seen as its outputs, in the order in which :meth:`add` takes them."""
+        """The model with the observed values as its outputs, in the order of :meth:`add`."""
         model = onnx.ModelProto()
         model.CopyFrom(graph.model)
         del model.graph.output[:]
@@ -80,14 +79,14 @@ class Observation:
 def _show(
     graph: onnx.GraphProto, op_type: str, inputs: Sequence[str], shape: Sequence[int | None], **attributes: Any
 ) -> None:
-    """Add a reduction to ``graph``; what it makes, float32 of ``shape``, is one of the outputs."""
+    """Add a reduction to ``graph`` whose result, float32 of ``shape``, is one of the outputs."""
     made = f"{op_type} of {inputs[0]}"
     graph.node.append(helper.make_node(op_type, inputs, [made], keepdims=0, **attributes))
     graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, shape))
 
 
 def _activations(graph: Graph) -> list[str]:
-    """Float32 tensors with elements that operators read or make; those inside composites are nobody's business."""
+    """Non-empty float32 tensors that operators read or make, without those inside composites."""
     made = (name for node in graph.nodes for name in node.outputs if name)
     return [name for name in dict.fromkeys((*graph.inputs, *made)) if _has_range(graph, name)]
 
@@ -98,9 +97,9 @@ def _has_range(graph: Graph, name: str) -> bool:
 
 
 def _averaged(graph: Graph, names: Collection[str]) -> dict[str, int]:
-    """Those of ``names`` that an operator reads whose bias can be corrected, with the axis of its channels.
+    """Those of ``names`` that an operator with a correctable bias reads, with the axis of its channels.
 
-    None where those that read it do not agree on that."""
+    Excludes tensors whose readers differ in the axis."""
     axes: dict[str, set[int]] = {}
     for node in graph.nodes:
         if (axis := corrected_axis(graph, node)) is not None:

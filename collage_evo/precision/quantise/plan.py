@@ -1,4 +1,4 @@
-"""Where quantisers stand in a region: takes its nodes and those to run in int8, gives tensors and their scales."""
+"""The plan of a quantised region: which tensors have quantisers, and their scales."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FLOAT_RESULT = frozenset({"Gemm", "MatMul"})
 
 @dataclass(frozen=True)
 class Plan:
-    """What a quantised region has.
+    """Quantisers and scales of a region.
 
     Attributes:
         reads: for each operator in int8 the positions of inputs that it reads through a quantiser.
-        behind: the tensors with a quantiser right behind what makes them: all readers see the rounded values.
+        behind: the tensors with a quantiser directly behind their maker: all readers get the rounded values.
         scales: of every tensor that has a quantiser.
         means: of each input channel, for operators in int8 whose bias is corrected.
     """
@@ -41,7 +41,7 @@ class Plan:
 
 
 def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> Plan:
-    """Where quantisers stand if ``quantised`` of ``nodes`` run in int8.
+    """The plan of quantisers if ``quantised`` of ``nodes`` run in int8.
 
     Raises:
         InputError: a tensor has no range.
@@ -67,10 +67,10 @@ def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, 
 
 
 def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: NodeSet) -> tuple[int, ...]:
-    """``positions`` without what is rounded already, and without a sum that a heavy operator starts."""
+    """``positions`` without inputs that are rounded already, and without the first operand of a fused sum."""
     remaining = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
     if node.op_type == "Add":
-        # Libraries add to what a convolution gives in the convolution itself; of two, to the first.
+        # Libraries fuse a sum into the convolution of its operand; of two, into the first.
         begun = [place for place in remaining if _begins_sum(graph, node.inputs[place], quantised)]
         remaining = [place for place in remaining if place not in begun[:1]]
     return tuple(remaining)
@@ -87,7 +87,7 @@ def _begins_sum(graph: Graph, tensor: str, quantised: NodeSet) -> bool:
 
 
 def _read_signed(graph: Graph, quantised: Iterable[Node]) -> frozenset[str]:
-    """By what gives them their scales, the tensors that a product of two activations reads.
+    """The tensors that a product of two activations reads, by the tensors that determine their scales.
 
     OpenVINO has a kernel for integers of both where neither has a zero point.
     """

@@ -1,4 +1,4 @@
-"""Calibration: takes a graph and samples, gives the range of every activation, and means to correct biases by."""
+"""Calibration: the range of every activation over samples, and means for bias correction."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def calibrate(
 ) -> Ranges:
     """The range of every float32 activation of ``graph`` over ``samples``.
 
-    It goes from the least to the greatest value. What is not finite in some sample has no range; a model of integers
-    has none at all.
+    A range is the least and the greatest value. An activation that is not finite in some sample has none; a model of
+    integers has none at all.
 
     Args:
         graph: the normalised model.
-        samples: arrays by input name; at least one is run.
-        threads: that ONNX Runtime may use.
-        seconds: no further sample is begun after so long.
+        samples: arrays by input name; at least one runs.
+        threads: of ONNX Runtime.
+        seconds: no further sample begins after this time.
 
     Raises:
         InputError: there are no samples, or the model does not run on one.
@@ -48,7 +48,7 @@ def calibrate(
 
 
 def write_ranges(path: Path, ranges: Ranges) -> None:
-    """Write ``ranges`` as JSON, every number to the bit."""
+    """Write ``ranges`` as JSON with exact numbers."""
     write_json(path, dict[str, Range], {name: ranges[name] for name in sorted(ranges)})
 
 
@@ -56,6 +56,6 @@ def read_ranges(path: Path) -> Ranges:
     """What :func:`write_ranges` wrote.
 
     Raises:
-        DamagedFile: it holds no ranges.
+        DamagedFile: the file holds no ranges.
     """
     return read_json(path, dict[str, Range])

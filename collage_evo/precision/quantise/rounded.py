@@ -1,7 +1,7 @@
-"""Weights in int8: takes a constant of a graph, gives its integers and how far rounding moves a mean.
+"""Weights in int8: a constant's integers and scales, and the shift of the mean that rounding causes.
 
-Both are kept as long as the graph is: a search writes the same weights into each of its placements, and a recurrence
-that was unrolled multiplies by them in every step.
+Both are cached with the graph: a search writes the same weights into each of its placements, and an unrolled
+recurrence multiplies by them in every step.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class RoundedWeights:
 
     @cached_property
     def sums(self) -> np.ndarray:
-        """float64 [channels]: what each channel gives for an input of ones."""
+        """float64 [channels]: each channel's output for an input of ones."""
         others = tuple(place for place in range(self.numbers.ndim) if place != self._axis)
         found: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
         return found
 
     def shift(self, graph: Graph, node: Node, means: tuple[float, ...]) -> np.ndarray:
-        """What :func:`mean_shift` gives for ``node``, whose weights these are, and whose input has ``means``."""
+        """:func:`mean_shift` for ``node``, whose weights these are, and whose input has ``means``."""
         inside = kernel_inside(graph, node)
         key = means, inside.tobytes()
         if key not in self._shifts:
@@ -58,7 +58,7 @@ class RoundedWeights:
 
 
 def usual_scales(graph: Graph, node: Node) -> np.ndarray:
-    """float32 [output channels]: the scales of the weights of a heavy ``node``, where nothing asks for larger ones.
+    """float32 [output channels]: the default scales of the weights of a heavy ``node``.
 
     On a processor that saturates they are larger, unless the node is computed without sums of pairs.
     """
@@ -74,15 +74,15 @@ def usual_scales(graph: Graph, node: Node) -> np.ndarray:
 
 
 def _fitting_scales(node: Node, weights: np.ndarray, axis: int) -> np.ndarray:
-    """Scales by which no pair of weights leaves 16 bits."""
+    """Scales by which no pair of products exceeds 16 bits."""
     outputs_first = np.moveaxis(weights, axis, 0)
-    # In which order libraries add the products of a transposed convolution is not known.
+    # The order in which libraries add the products of a transposed convolution is unknown.
     return scales_of((largest_two if node.op_type == "ConvTranspose" else largest_pairs)(outputs_first))
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether it is a convolution with one input and one output channel in each group: libraries widen its numbers
-    before they multiply (``tests/precision/test_saturation.py``)."""
+    """Whether ``node`` is a convolution with one input and one output channel in each group: libraries widen its
+    numbers before they multiply (``tests/precision/test_saturation.py``)."""
     group = node.attributes.get("group", 1)
     return node.op_type == "Conv" and graph.constants[node.inputs[1]].shape[:2] == (group, 1)
 
@@ -97,11 +97,11 @@ def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> R
 
 
 def share_rounded(graph: Graph, other: Graph) -> None:
-    """Let ``other``, which is made of parts of ``graph``, have what is known of constants in both."""
+    """Share the cached constants of ``graph`` with ``other``, which consists of parts of it."""
     other.memo[_MEMO] = _known(graph)
 
 
 def _known(graph: Graph) -> dict[tuple[Any, ...], Any]:
-    """By the constant's content: pieces of a graph that were rewritten call it otherwise."""
+    """The cache by the constant's content: rewritten pieces of a graph have other names for it."""
     known: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
     return known

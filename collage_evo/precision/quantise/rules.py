@@ -1,4 +1,4 @@
-"""What may run in int8: takes a graph and nodes, gives those around which quantisers may stand.
+"""Eligibility for int8: the nodes that may have quantisers around them.
 
 Activations are uint8 with a zero point, one scale a tensor; weights are int8, symmetric, one scale an output channel.
 """
@@ -17,8 +17,8 @@ from collage_evo.target.processor import this_machine
 
 
 class Range(NamedTuple):
-    """What calibration saw of a tensor: the least and the greatest value, and the mean of each input channel of the
-    operators that read it, where a bias can be corrected by these (else empty)."""
+    """A calibrated tensor: the least and the greatest value, and the mean of each input channel of the operators that
+    read it, where these can correct a bias (else empty)."""
 
     low: float
     high: float
@@ -30,12 +30,12 @@ Ranges = Mapping[str, Range]
 
 
 class Quantisers(StrEnum):
-    """Where quantisers stand; each library runs int8 for its own way only."""
+    """The placing of quantisers; each library runs int8 only for its own."""
 
     INPUTS = "inputs"
-    """Before what quantised operators read."""
+    """Before the inputs of quantised operators."""
     BOTH = "both"
-    """There, and behind each quantised operator or the activation that is fused into it."""
+    """Before the inputs, and behind each quantised operator or the activation that is fused into it."""
     DYNAMIC = "dynamic"
     """Before products, with ranges found at run time."""
 
@@ -55,15 +55,15 @@ def quantisable(
     everything: bool = False,
     ranges: Ranges | None = None,
 ) -> NodeSet:
-    """Which of ``nodes`` a match of an int8 variant runs in int8; none where the operator set is too old for it.
+    """The ``nodes`` that a match of an int8 variant runs in int8; none where the operator set is too old.
 
     Args:
         graph: the normalised model.
         nodes: the match.
-        quantisers: where the library wants quantisers.
-        everything: also pooling, joins and moves whose result goes into something that runs in int8, or leaves
-            ``nodes``; else heavy operators alone.
-        ranges: given, what needs the range of a tensor that has none, or another than it has, is left out.
+        quantisers: the library's placing.
+        everything: include pooling, joins and moves whose result goes into an operator in int8, or leaves ``nodes``;
+            else only heavy operators.
+        ranges: if given, excludes nodes that need a missing range, or another one than calibrated.
     """
     if graph.opset < _MIN_OPSET:
         return 0
@@ -96,8 +96,8 @@ def weight_axis(graph: Graph, node: Node) -> int | None:
 
 
 def corrected_axis(graph: Graph, node: Node) -> int | None:
-    """The axis of input channels in the first input of ``node``, where it has, or may be given, a bias in which the
-    mean error of its int8 weights can be undone; else None."""
+    """The axis of input channels in the first input of ``node``, where it has, or may get, a bias that can undo the
+    mean error of its int8 weights; else None."""
     if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain not in ("", "ai.onnx"):
         return None
     rank = len(graph.tensors[node.inputs[0]].shape)
@@ -107,7 +107,7 @@ def corrected_axis(graph: Graph, node: Node) -> int | None:
 
 
 def correcting_means(graph: Graph, node: Node, ranges: Ranges) -> tuple[float, ...]:
-    """Of the input channels of ``node``, by which its bias is corrected; empty where it is not."""
+    """Means of the input channels of ``node``, for the correction of its bias; empty where there is none."""
     known = ranges.get(node.inputs[0]) if corrected_axis(graph, node) is not None else None
     return known.means if known else ()
 
@@ -122,7 +122,7 @@ def fused_activation(graph: Graph, node: Node, nodes: NodeSet) -> Node | None:
 
 
 def scale_source(graph: Graph, tensor: str) -> str:
-    """The tensor whose range gives ``tensor`` its scale: what stands before operators that only pass values on."""
+    """The tensor whose range sets the scale of ``tensor``: the one before operators that only pass values on."""
     while (maker := graph.producer.get(tensor)) is not None and graph.nodes[maker].op_type in PASSING:
         before = graph.nodes[maker].inputs[0]
         if before in graph.constants or graph.nodes[maker].domain not in ("", "ai.onnx"):
@@ -136,7 +136,7 @@ def _float32(graph: Graph, *names: str) -> bool:
 
 
 def _fits(graph: Graph, node: Node, quantisers: Quantisers) -> bool:
-    """Whether the heavy ``node`` has a form that libraries run in int8 with such quantisers."""
+    """Whether the heavy ``node`` has a form that libraries run in int8 with these ``quantisers``."""
     rule = _FORMS.get((node.op_type, quantisers))
     activation = node.inputs[0] not in graph.constants
     standard = node.domain in ("", "ai.onnx") and _float32(graph, *node.inputs, *node.outputs)
@@ -148,7 +148,7 @@ def _constant_weights(graph: Graph, node: Node) -> bool:
 
 
 def _safe_convolution(graph: Graph, node: Node) -> bool:
-    """Dilated over three axes OpenVINO's writes past the end of its memory (2026.4, with AMX, on two threads)."""
+    """Exclude dilation over three axes: OpenVINO writes past the end of its memory (2026.4, AMX, two threads)."""
     over_three = len(graph.tensors[node.inputs[0]].shape) == 5
     dilated = any(step > 1 for step in node.attributes.get("dilations", ()))
     return _constant_weights(graph, node) and not (over_three and dilated)
@@ -161,12 +161,12 @@ def _product(graph: Graph, node: Node) -> bool:
 
 
 def _fused_product(graph: Graph, node: Node) -> bool:
-    """Also of two activations, as in attention; without VNNI OpenVINO's kernel for these is wrong (2026.4: 99 %)."""
+    """Products, also of two activations as in attention; for these OpenVINO is wrong without VNNI (2026.4: 99 %)."""
     return _product(graph, node) if this_machine().saturates_int8 else _any_product(graph, node)
 
 
 def _any_product(graph: Graph, node: Node) -> bool:
-    """Also of two activations, as in attention."""
+    """Products, also of two activations, as in attention."""
     shapes = [graph.tensors[name].shape for name in node.inputs]
     return _product(graph, node) or (_activations(graph, node) and len(shapes[0]) == len(shapes[1]) > 1)
 
@@ -202,7 +202,7 @@ def _light(graph: Graph, node: Node) -> bool:
     if len([name for name in node.outputs if name]) != 1:
         return False  # indices of the maxima
     if node.op_type == "AveragePool" and (any(node.attributes.get("pads", ())) or "auto_pad" in node.attributes):
-        return False  # OpenVINO's padding in u8 is another number than zero
+        return False  # OpenVINO pads u8 with another number than zero
     read = [node.inputs[position] for position in quantised_inputs(graph, node)]
     return _float32(graph, *read, node.outputs[0]) and not any(name in graph.constants for name in read)
 
@@ -213,12 +213,12 @@ def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     touched = [scale_source(graph, node.inputs[position]) for position in quantised_inputs(graph, node)]
     if not all(name in ranges for name in (*touched, scale_source(graph, node.outputs[0]))):
         return False
-    # OpenVINO has no kernel of this one for a zero point.
+    # OpenVINO's kernel of this one takes no zero point.
     return node.op_type != "ConvTranspose" or ranges[touched[0]].low >= 0.0
 
 
 def _pays(graph: Graph, node: Node, nodes: NodeSet, found: NodeSet) -> bool:
-    """Whether something reads ``node`` in int8, itself or behind an activation, or may do so outside ``nodes``."""
+    """Whether an operator reads ``node`` in int8, directly or behind an activation, or may outside ``nodes``."""
     last = fused_activation(graph, node, nodes) or node
     readers = graph.consumers.get(last.outputs[0], ())
     outside = last.outputs[0] in graph.outputs or any(not nodes >> reader & 1 for reader in readers)

@@ -1,4 +1,4 @@
-"""Scales: takes ranges and weights, gives what QuantizeLinear and DequantizeLinear need."""
+"""Scales and zero points of QuantizeLinear and DequantizeLinear, from ranges and weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIAS_ROOM = 2.0**30
 
 @dataclass(frozen=True)
 class Scale:
-    """``value = scale * (number - zero_point)``, numbers being of the type of ``zero_point``: uint8 or int8."""
+    """``value = scale * (number - zero_point)``; numbers have the type of ``zero_point``: uint8 or int8."""
 
     scale: np.float32
     zero_point: np.uint8 | np.int8
@@ -23,7 +23,7 @@ class Scale:
 def activation_scale(least: float, greatest: float) -> Scale:
     """uint8 over a range, widened so that zero is in it and is represented exactly.
 
-    A range without width, that is of a tensor that is all zero, has scale 1.
+    An empty range, of a tensor that is all zero, has scale 1.
     """
     low, high = min(least, 0.0), max(greatest, 0.0)
     scale = np.float32((high - low) / _LEVELS)
@@ -33,7 +33,7 @@ def activation_scale(least: float, greatest: float) -> Scale:
 
 
 def symmetric_scale(least: float, greatest: float) -> Scale:
-    """int8 over a range with zero in its middle; that of :func:`activation_scale` where nothing is below zero."""
+    """int8 over a range centred on zero; :func:`activation_scale` where nothing is below zero."""
     scale = np.float32(max(-least, greatest) / _LARGEST)
     if least >= 0 or not scale >= np.finfo(np.float32).tiny:
         return activation_scale(least, greatest)
@@ -49,9 +49,9 @@ def weight_scales(weights: np.ndarray, axis: int) -> np.ndarray:
 def largest_pairs(weights: np.ndarray) -> np.ndarray:
     """float64 [outputs]: the largest sum of two weights of like sign that a saturating instruction may add together.
 
-    Scales by these instead of the largest weight keep each pair within 128, so that with activations of 255 it fits
-    16 bits (``Machine.saturates_int8``). Libraries pair neighbours along the sum: oneDNN input channels at the same
-    place of the kernel, MLAS all inputs with the channels last. The orders differ where channels are odd in number.
+    Scales by these instead of the largest weight bound each pair by 128, so that with activations of 255 it fits 16
+    bits (``Machine.saturates_int8``). Libraries pair neighbours along the sum: oneDNN input channels at the same
+    kernel element, MLAS all inputs with the channels last. The orders differ for an odd number of channels.
 
     Args:
         weights: [outputs, inputs of a group, kernel...].
@@ -63,7 +63,7 @@ def largest_pairs(weights: np.ndarray) -> np.ndarray:
 
 
 def largest_two(weights: np.ndarray) -> np.ndarray:
-    """The same whatever two weights are added together; ``weights``: [outputs, inputs...]."""
+    """:func:`largest_pairs` for pairs in any order; ``weights``: [outputs, inputs...]."""
     flat = weights.reshape(len(weights), -1).astype(np.float64)
     best = [np.sort(np.maximum(sign * flat, 0.0))[:, -2:].sum(1) for sign in (1.0, -1.0)]
     largest: np.ndarray = np.maximum(*best)
@@ -71,7 +71,7 @@ def largest_two(weights: np.ndarray) -> np.ndarray:
 
 
 def _paired(weights: np.ndarray) -> np.ndarray:
-    """float64 [outputs]: the largest sum of like sign of neighbours along the last axis, from its first on."""
+    """float64 [outputs]: the largest sum of like sign of pairs along the last axis, from its first element on."""
     odd = weights.shape[-1] % 2
     padded = np.pad(weights.astype(np.float64), [(0, 0)] * (weights.ndim - 1) + [(0, odd)])
     pairs = padded.reshape(len(weights), -1, 2)
@@ -81,14 +81,14 @@ def _paired(weights: np.ndarray) -> np.ndarray:
 
 
 def scales_of(largest: np.ndarray) -> np.ndarray:
-    """float32: what makes ``largest`` of each channel the largest integer; 1 where that is zero."""
+    """float32: the scale that maps ``largest`` of each channel to the largest integer; 1 where that is zero."""
     scales = (largest / _LARGEST).astype(np.float32)
     usable: np.ndarray = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
     return usable
 
 
 def with_room_for(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> np.ndarray:
-    """``scales`` of weights, larger where ``bias`` in units of input scale times weight scale would leave int32."""
+    """``scales`` of weights, larger where ``bias`` in units of input times weight scale would overflow int32."""
     needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * _BIAS_ROOM)
     roomy: np.ndarray = np.maximum(scales, needed.astype(np.float32))
     return roomy

@@ -1,9 +1,9 @@
-"""How a convolution in int8 is written so that OpenVINO takes its fast kernel: takes one, gives what goes before it.
+"""Layout of int8 convolutions for OpenVINO's fast kernel: padding before them, and columns in place of rows.
 
-It pads with the zero point. Unless that is zero, its convolutions take a slower way at the borders: along a signal,
-which is an image of one row, up to 15 times as slow (1.70 and 0.12 ms: 128 channels, 128 places, a kernel of 64; Xeon
-with AMX), along others a little. A Pad of bytes costs hardly anything but where channels are few. Where nothing is
-padded, or a Pad does it, a long kernel along a row is 10 to 20 times as slow as the same along a column.
+OpenVINO pads with the zero point. Unless that is zero, its convolutions use a slower path at the borders: along a
+signal, which is an image of one row, up to 15 times as slow (1.70 and 0.12 ms: 128 channels, 128 pixels, a kernel of
+64; Xeon with AMX), along others a little. A Pad of bytes costs hardly anything but where channels are few. Where
+nothing is padded, or a Pad does it, a long kernel along a row is 10 to 20 times as slow as the same along a column.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ many."""
 
 
 def pads_to_write(graph: Graph, node: Node) -> tuple[int, ...]:
-    """What an ONNX Pad adds to the input of a convolution, whose zero point is not zero, in its place; empty where
-    that does not pay."""
+    """Pads of an ONNX Pad before a convolution, whose zero point is not zero, in place of its own; empty where that
+    does not pay."""
     before, after = _padding(graph, node)
     channels = graph.tensors[node.inputs[0]].shape[1]
     pays = any((*before, *after)) and (_is_row(graph, node) or channels >= _FEWEST_CHANNELS)
@@ -30,8 +30,8 @@ def pads_to_write(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def column_to_write(graph: Graph, node: Node, pads: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which the input of a convolution is a column, once ``pads`` are around it; empty where that does
-    not pay."""
+    """The shape in which the input of a convolution, with ``pads`` around it, is a column; empty where that does not
+    pay."""
     before, after = _padding(graph, node)
     still_padded = any((*before, *after)) and not pads
     long = math.prod(graph.constants[node.inputs[1]].shape[1:]) > _LONGEST_SUM
@@ -46,6 +46,6 @@ def _padding(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
 
 
 def _is_row(graph: Graph, node: Node) -> bool:
-    """Whether a kernel of one row goes over an image of one row, or over what has one spatial axis."""
+    """Whether a kernel of one row slides over an image of one row, or over a single spatial axis."""
     shapes = graph.tensors[node.inputs[0]].shape, graph.constants[node.inputs[1]].shape
     return all(len(shape) <= 4 and math.prod(shape[2:-1]) == 1 for shape in shapes)

@@ -1,6 +1,6 @@
-"""A quantised region while it is written: its nodes and constants, and the tensors in every form that operators read.
+"""Tensors of a quantised region under construction, in every form that its operators read.
 
-A tensor has a canonical name, and with it one for each form: ``t_q`` are its integers, of ``t_scale`` and ``t_zero``,
+A tensor has a canonical name, and from it one for each form: ``t_q`` are its integers, of ``t_scale`` and ``t_zero``,
 and ``t_dq`` are the numbers behind both quantisers. Each form is written once, when the first operator reads it.
 """
 
@@ -17,7 +17,7 @@ from collage_evo.precision.quantise.scales import Scale
 
 
 class Tensors:
-    """Takes scales of tensors by canonical names; gives names of forms, and writes what makes them."""
+    """Names of the forms of tensors, with canonical names and scales; writes the operators and constants for them."""
 
     def __init__(self, scales: Mapping[str, Scale]) -> None:
         self.written: list[onnx.NodeProto] = []
@@ -33,25 +33,25 @@ class Tensors:
         return self._scales[name]
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """``array`` as the constant ``name``, which always has the same numbers."""
+        """Add ``array`` as the constant ``name``, which always has the same numbers."""
         self._constants.setdefault(name, array)
         return name
 
     def integers(self, name: str, given: str = "") -> tuple[str, str, str]:
-        """The tensor ``name`` as integers, their scale and zero point; its operator calls it ``given``."""
+        """The tensor ``name`` as integers, with scale and zero point; ``given`` is its name in its operator."""
         scale = self._scales[name]
         factor = self.constant(f"{name}_scale", np.array(scale.scale, np.float32))
         zero = self.constant(f"{name}_zero", np.array(scale.zero_point))
         return self._once("QuantizeLinear", [given or name, factor, zero], f"{name}_q"), factor, zero
 
     def dynamic_integers(self, name: str) -> tuple[str, str, str]:
-        """The same with the range that the tensor has in each run."""
+        """The same with the range of each run."""
         parts = f"{name}_q", f"{name}_scale", f"{name}_zero"
         self._once("DynamicQuantizeLinear", [name], *parts)
         return parts
 
     def rounded(self, name: str, given: str = "") -> str:
-        """The tensor behind both quantisers. It keeps its name where its operator gives it another, ``given``."""
+        """The tensor behind both quantisers. It has its own name where its operator has another for it, ``given``."""
         usual = name if given not in ("", name) else f"{name}_dq"
         made = self.behind.setdefault(name, usual)
         return self._once("DequantizeLinear", self.integers(name, given), made)
@@ -62,7 +62,7 @@ class Tensors:
         return self._once("DequantizeLinear", [integers, factor], f"{name}_from_zero")
 
     def laid_out(self, name: str, pads: Sequence[int], shape: Sequence[int]) -> str:
-        """The tensor behind both quantisers, with ``pads`` around it, in ``shape``; its integers are moved."""
+        """The tensor behind both quantisers, its integers padded by ``pads`` and reshaped to ``shape``."""
         given, factor, zero = self.integers(name)
         if pads:
             given = self._moved("Pad", given, pads, zero)
@@ -105,7 +105,7 @@ class Tensors:
         return self._once(op_type, [given, self.constant(f"{made}_by", np.array(by, np.int64)), *parameters], made)
 
     def _once(self, op_type: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """The first of ``outputs``, which an operator gives."""
+        """The first of ``outputs`` of an operator, which is written once."""
         if outputs[0] not in self._there:
             self._there.update(outputs)
             self.written.append(helper.make_node(op_type, list(inputs), list(outputs), **attributes))

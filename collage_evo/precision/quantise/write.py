@@ -1,4 +1,4 @@
-"""Writes quantisers into a region: takes a graph, nodes and ranges, gives a standalone model, or its keys.
+"""Writing of quantisers into a region: a standalone model, and its keys.
 
 Names are canonical as in ``graph/extract.py``: equal regions with equal scales give equal models.
 """
@@ -32,7 +32,7 @@ CONTRIBUTED = "com.microsoft"
 def quantised_region(
     graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
 ) -> onnx.ModelProto:
-    """The region ``nodes`` as a model of its own in which ``quantised`` of them stand between quantisers.
+    """The region ``nodes`` as a standalone model in which ``quantised`` of them have quantisers around them.
 
     Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, in their own types.
 
@@ -47,7 +47,7 @@ def quantised_region(
 
 
 def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> str:
-    """What a content hash must cover besides the region: which nodes run in int8, and what calibration saw."""
+    """Text that a content hash must cover besides the region: the nodes in int8, and their calibration."""
     plan = make_plan(graph, nodes, quantised, ranges, quantisers)
     names = canonical_names(graph, nodes)
     scales = sorted(f"{names[name]} {_scale_text(scale)}" for name, scale in plan.scales.items())
@@ -56,7 +56,7 @@ def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: R
 
 
 def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
-    """What a structural hash must cover besides the region: which nodes run in int8."""
+    """Text that a structural hash must cover besides the region: the nodes in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
     saturating = ["weights fit sums of pairs"] if this_machine().saturates_int8 else []
     return _digest([_FORM, *saturating, quantisers.value, *places])
@@ -72,11 +72,11 @@ def _digest(parts: Sequence[str]) -> str:
 
 
 _FORM = "products read numbers from zero, corrected biases know of padding, convolutions read what is padded"
-"""Changes where the same is written in another way: pieces and their costs are others then."""
+"""Changes when the written form does, so that older pieces and costs are not used."""
 
 
 class _Writer:
-    """Takes the region's operators in order, and writes each with the quantisers that stand around it."""
+    """Writes the region's operators in order, each with the quantisers around it."""
 
     def __init__(self, graph: Graph, nodes: NodeSet, plan: Plan, quantisers: Quantisers) -> None:
         self._graph, self._plan, self._quantisers = graph, plan, quantisers
@@ -87,7 +87,7 @@ class _Writer:
         self._behind = {self._names[name] for name in plan.behind}
 
     def node(self, node: Node) -> None:
-        """Write ``node``; those before it are written."""
+        """Write ``node``, after those before it."""
         tensors = self._tensors
         for proto in [next(self._given) for _ in node.protos]:
             for position, name in enumerate(proto.input):
@@ -104,7 +104,7 @@ class _Writer:
                     tensors.rounded(name, proto.output[position])
 
     def finished(self) -> onnx.ModelProto:
-        """The model, without the constants that nothing reads any more."""
+        """The model, without unread constants."""
         self._tensors.finish(self._model)
         put_operators(self._model, self._tensors.written)
         heavy = sum(self._graph.nodes[index].op_type in HEAVY for index in self._plan.reads)
@@ -112,12 +112,12 @@ class _Writer:
         return self._model
 
     def _by_integers(self, node: Node) -> bool:
-        """Whether it is written with integers, not between quantisers that the library has to recognise."""
+        """Whether ``node`` is written on integers, not between quantisers that the library has to recognise."""
         return self._quantisers is not Quantisers.INPUTS and node.op_type in ("Gemm", "MatMul")
 
     def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> Sequence[onnx.NodeProto]:
-        """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers; gives
-        what stands behind it."""
+        """Let ``proto`` read its activations, weights and, where the library needs that, its bias as integers;
+        returns the operators behind it."""
         pads, column = self._layout(node)
         for position in self._plan.reads[node.index]:
             name = self._names[node.inputs[position]]
@@ -138,8 +138,8 @@ class _Writer:
         return [_on_result(proto, "column", "Reshape", self._tensors.constant(f"{proto.output[0]}_shape", shape))]
 
     def _layout(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What is added around the input of a convolution before it, and the shape that makes a column of that; empty
-        where its library is no faster so."""
+        """Padding to write before a convolution, and the shape that makes its input a column; empty where its library
+        is no faster so."""
         if self._quantisers is not Quantisers.INPUTS or node.op_type != "Conv":
             return (), ()
         if 0 not in self._plan.reads[node.index] or node.inputs[1] not in self._graph.constants:
@@ -149,8 +149,8 @@ class _Writer:
         return pads, column_to_write(self._graph, node, pads)
 
     def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int, column: bool) -> str | None:
-        """Let ``proto`` read its weights, as a ``column`` or as they are, and, where the library wants that, its bias
-        as integers; gives the name of what is to be added to the result of an operator that takes no bias."""
+        """Let ``proto`` read its weights, as a ``column`` or unchanged, and, where the library needs that, its bias
+        as integers; returns the name of the addend for the result of an operator that takes no bias."""
         scales = usual_scales(self._graph, node)
         bias, unit = self._bias(node), None
         if self._quantisers is Quantisers.BOTH:
@@ -188,7 +188,7 @@ class _Writer:
             weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
             sides.append(tensors.matrix(self._names[node.inputs[1]], weights.numbers, scales, axis))
             corrected = self._corrected(node, weights)
-        # Numbers of both sides, scales of both, zero points of both.
+        # Inputs: integers of both sides, scales of both, zero points of both.
         inputs = [side[part] for part in range(3) for side in sides]
         bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []
         if corrected is not None:
@@ -199,12 +199,12 @@ class _Writer:
         import_domains(self._model, {CONTRIBUTED: 1})
 
     def _scale(self, node: Node) -> Scale:
-        """That of the activation that ``node`` reads first."""
+        """The scale of the first activation that ``node`` reads."""
         return self._tensors.scale(self._names[node.inputs[0]])
 
     def _offset(self, node: Node) -> float:
-        """By how much ``node`` reads its activation too large: a product as if the least of its numbers were zero,
-        since OpenVINO undoes a zero point of a product's input in a loop of its own. Else 0.0."""
+        """The offset with which ``node`` reads its activation: a product reads it as if its least number were zero,
+        since OpenVINO subtracts a zero point of a product's input in a separate loop. Else 0.0."""
         product = node.op_type in ("Gemm", "MatMul") and node.inputs[1] in self._graph.constants
         if self._quantisers is not Quantisers.INPUTS or not product or 0 not in self._plan.reads[node.index]:
             return 0.0
@@ -215,14 +215,14 @@ class _Writer:
         return self._graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
 
     def _corrected(self, node: Node, weights: RoundedWeights) -> np.ndarray | None:
-        """The bias that undoes the mean of what rounding its weights does to ``node``; None where that is unknown."""
+        """The bias that undoes the mean error of ``node`` by rounded weights; None where that is unknown."""
         if (means := self._plan.means.get(node.index)) is None:
             return None
         return corrected_bias(self._bias(node), weights.shift(self._graph, node, means))
 
 
 def _read_laid_out(proto: onnx.NodeProto, column: bool) -> None:
-    """Let a convolution read what is padded already, or is a ``column``, of which nothing is left to pad."""
+    """Let a convolution read an input that is padded already, or is a ``column``, without padding of its own."""
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute
                   if one.name not in ("auto_pad", "pads")}  # fmt: skip
     along = ("kernel_shape", "strides", "dilations") if column else ()
@@ -232,6 +232,6 @@ def _read_laid_out(proto: onnx.NodeProto, column: bool) -> None:
 
 
 def _on_result(proto: onnx.NodeProto, form: str, op_type: str, other: str) -> onnx.NodeProto:
-    """What makes the result of ``proto`` from its ``form``, which ``proto`` gives, and ``other``."""
+    """The operator that makes the result of ``proto`` from its ``form``, which ``proto`` makes, and ``other``."""
     name, proto.output[0] = proto.output[0], f"{proto.output[0]}_{form}"
     return helper.make_node(op_type, [proto.output[0], other], [name])

@@ -1,7 +1,7 @@
-"""A smaller floating type written into a region, between Casts around stretches of operators, as a transform.
+"""Casts: a transform that writes a smaller floating type around stretches of operators.
 
-The operators' own types say what they compute in, so that they and operators in float32 stand in one piece. ONNX has
-convolutions in bfloat16 from operator set 22 on; importers that take types as they come do not ask for it.
+Operators compute in their own types, so that one piece can mix them with operators in float32. ONNX has convolutions
+in bfloat16 from operator set 22 on; importers that accept any types do not require it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collage_evo.precision.quantise.rules import PASSING, Ranges, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Transform, Trial
 
 AS = "_as_"
-"""Stands between a tensor's name and the smaller type, in which it is called so."""
+"""Between a tensor's name and the smaller type in the name of its rounded form."""
 _MIN_OPSET = 13
 """From here on Cast has bfloat16."""
 _OTHERS = frozenset(
@@ -45,7 +45,7 @@ Transposed convolutions are slower so than in float32 (2026.4), and its hint lea
 class Casts(Transform):
     """A floating type, ``onnx_type`` in ONNX and ``dtype`` in numpy.
 
-    Weights and outputs are rounded, and what is read of the model's inputs, which no other operator rounds.
+    Weights and outputs are rounded, and inputs from the model's own inputs, which no other operator rounds.
     """
 
     onnx_type: int
@@ -55,7 +55,7 @@ class Casts(Transform):
         if graph.opset < _MIN_OPSET:
             return 0
         memo = f"fit for {self.arithmetic}"
-        if memo not in graph.memo:  # all constants are looked at, and each node stands in many matches
+        if memo not in graph.memo:  # the check reads all constants, and each node is in many matches
             graph.memo[memo] = node_set(node.index for node in graph.nodes if self._fits(graph, node))
         return nodes & int(graph.memo[memo])
 
@@ -69,7 +69,7 @@ class Casts(Transform):
         return all(self._holds(graph.constants[name]) for name in read if name in graph.constants)
 
     def _holds(self, array: np.ndarray) -> bool:
-        """Whether none of these numbers becomes an infinity, as those of masks do."""
+        """Whether the type holds these numbers without infinities, unlike those of masks."""
         with np.errstate(over="ignore"):
             return bool(np.isfinite(array.astype(self.dtype)).all())
 
@@ -77,7 +77,7 @@ class Casts(Transform):
         _Casts(draft.model, draft.made_by(nodes), self).write()
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
-        """Also what is never written so, but runs so where a library's setting is for all that it compiles."""
+        """Includes operators that are never written so, but run so by a library's setting for a whole piece."""
         if graph.opset < _MIN_OPSET:
             return 0
         some = (graph.nodes[index] for index in members(nodes))
@@ -95,7 +95,7 @@ class Casts(Transform):
         return Trial(dict.fromkeys(given, self.onnx_type), self.onnx_type)
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
-        """Weights as they are rounded."""
+        """Rounded weights."""
         axis = weight_axis(graph, node) if node.op_type in HEAVY else None
         if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
             return {}
@@ -103,7 +103,7 @@ class Casts(Transform):
 
 
 def _moves_what_others_make(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` hands on values of other operators, by whom they are rounded."""
+    """Whether ``node`` passes on values of other operators, which round them."""
     if node.op_type not in _MOVING or node.domain not in ("", "ai.onnx"):
         return False
     moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
@@ -111,10 +111,10 @@ def _moves_what_others_make(graph: Graph, node: Node) -> bool:
 
 
 class _Casts:
-    """Writes a type into a model, in place: takes operators in order, those that make ``ends`` compute in it.
+    """Writes a type into a model, in place, operator by operator; those that make ``ends`` compute in it.
 
-    A tensor that one of them makes and another reads is in that type. A Cast stands where others read it, where it
-    leaves the model, and where it came in float32. ``_low`` says what a tensor is called in that type.
+    A tensor that one of them makes and another reads is in that type. A Cast is inserted where other operators read
+    it, where it leaves the model, and where it enters in float32. ``_low``: a tensor's name in that type.
     """
 
     def __init__(self, model: onnx.ModelProto, ends: Collection[str], of: Casts) -> None:
@@ -125,7 +125,7 @@ class _Casts:
         self._made: list[onnx.NodeProto] = []
         self._low: dict[str, str] = {}
         self._waiting: set[str] = set()
-        """Tensors that are there in the smaller type alone."""
+        """Tensors that exist only in the smaller type."""
         self._rounded: dict[str, onnx.TensorProto] = {}
 
     def write(self) -> None:
@@ -145,7 +145,7 @@ class _Casts:
         put_operators(self._model, self._made)
 
     def _reduce(self, proto: onnx.NodeProto) -> None:
-        """Write ``proto``, which reads and makes the smaller type where it read and made float32."""
+        """Write ``proto`` with the smaller type in place of float32."""
         for position, name in enumerate(proto.input):
             if name in self._constants:
                 proto.input[position] = self._constant(name)
@@ -174,7 +174,7 @@ class _Casts:
         return low
 
     def _restored(self, names: Iterable[str]) -> Iterator[onnx.NodeProto]:
-        """What gives back in float32 those of ``names`` that are there in the smaller type alone."""
+        """Casts to float32 of those of ``names`` that exist only in the smaller type."""
         for name in names:
             if name in self._waiting:
                 self._waiting.discard(name)
@@ -197,7 +197,7 @@ def _cast(given: str, made: str, to: int) -> onnx.NodeProto:
 
 
 def _floats(model: onnx.ModelProto) -> frozenset[str]:
-    """Activations in float32. Of tensors without a declared type there are only what a quantiser gives back."""
+    """Activations in float32. Only the output of a DequantizeLinear has no declared type."""
     declared: Mapping[str, int] = {
         value.name: value.type.tensor_type.elem_type
         for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)

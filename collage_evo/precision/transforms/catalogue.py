@@ -1,4 +1,4 @@
-"""The lower precisions that are written into regions: takes an arithmetic, gives what writes it."""
+"""Catalogue of the lower precisions that are written into regions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TRANSFORMS: tuple[Transform, ...] = (
 
 
 def transform_of(arithmetic: Arithmetic) -> Transform | None:
-    """What writes ``arithmetic`` into regions; None for one that only a library's setting turns on."""
+    """The transform that writes ``arithmetic`` into regions; None for one that only a library's setting enables."""
     return next((one for one in TRANSFORMS if one.arithmetic is arithmetic), None)
 
 
 def in_turn(numerics: Numerics) -> list[tuple[Transform, NodeSet]]:
-    """What writes ``numerics``, and into which nodes, in the order in which that is done.
+    """The transforms that write ``numerics``, each with its nodes, in the order of application.
 
     Raises:
-        InputError: nothing writes one of them.
+        InputError: no transform writes one of them.
     """
     wanted = dict(numerics)
     found = [(one, wanted.pop(one.arithmetic)) for one in TRANSFORMS if one.arithmetic in wanted]

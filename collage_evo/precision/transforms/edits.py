@@ -1,4 +1,4 @@
-"""Edits: which transforms are written into which nodes of a piece; values that compare, join and travel as text."""
+"""Edits: which transforms are written into which nodes of a piece, as values with a text form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRECISIONS = frozenset(map(str, Arithmetic))
 
 
 def edits_of(*parts: tuple[str, NodeSet]) -> Edits:
-    """``parts`` as one value; a node that several precisions name has the first one's."""
+    """``parts`` as one value; of several precisions of a node the first counts."""
     return (*precisions_in(parts), *sorted(sites_in(parts))) if parts else ()
 
 
@@ -37,7 +37,7 @@ def sites_in(edits: Edits) -> Sites:
 
 
 def numerics_of(*parts: tuple[str, NodeSet]) -> Numerics:
-    """Node sets by arithmetic; a node that several name has the first one's."""
+    """Node sets by arithmetic; of several arithmetics of a node the first counts."""
     found: dict[str, NodeSet] = {}
     taken = 0
     for name, nodes in parts:
@@ -53,21 +53,21 @@ def nodes_in(edits: Edits, arithmetic: Arithmetic) -> NodeSet:
 
 
 def joined(some: Iterable[Edits]) -> Edits:
-    """All of them; where precisions differ over a node, the first counts."""
+    """The union; of several precisions of a node the first counts."""
     return edits_of(*(part for edits in some for part in edits))
 
 
 def within(numerics: Numerics, nodes: NodeSet) -> Numerics:
-    """What ``numerics`` say of ``nodes``."""
+    """``numerics`` restricted to ``nodes``."""
     return numerics_of(*((arithmetic, own & nodes) for arithmetic, own in numerics))
 
 
 def edits_text(edits: Edits, between: str = ",") -> str:
-    """``edits`` as text, node sets in hexadecimal; empty for none. ``between`` stands before rewrites.
+    """``edits`` as text, node sets in hexadecimal; empty for none. ``between`` precedes rewrites.
 
-    int8 as the only precision is a number without its name.
+    int8 as the only precision is a number without a name.
     """
-    if not edits:  # the usual case, and placements are named often
+    if not edits:  # a fast path: placements are named often
         return ""
     numerics = precisions_in(edits)
     only_int8 = [name for name, _ in numerics] == [Arithmetic.INT8]
@@ -77,10 +77,10 @@ def edits_text(edits: Edits, between: str = ",") -> str:
 
 
 def edits_from(text: str) -> Edits:
-    """The edits that :func:`edits_text` described.
+    """Parse the text of :func:`edits_text`.
 
     Raises:
-        ValueError: it described none.
+        ValueError: ``text`` describes no edits.
     """
     pairs = (part.rpartition(":") for part in text.split(",") if part)
     return edits_of(*((name or Arithmetic.INT8.value, nodes_from(nodes)) for name, _, nodes in pairs))

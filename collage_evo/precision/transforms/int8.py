@@ -1,4 +1,4 @@
-"""int8 between quantisers, by calibrated ranges or by those found at run time, as a transform."""
+"""The int8 transform: quantisers with calibrated ranges, or with ranges found at run time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from collage_evo.precision.transforms.transform import Data, Draft, Operators, T
 
 
 class Int8(Transform):
-    """QuantizeLinear and DequantizeLinear where the library wants them (``precision/quantise/``)."""
+    """QuantizeLinear and DequantizeLinear in the library's placing (``precision/quantise/``)."""
 
     def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
         if data.quantisers is None:
@@ -45,10 +45,10 @@ class Int8(Transform):
         return quantisation_key(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
-        """What only passes values on rounds nothing that its readers would not."""
+        """Excludes operators that only pass values on: they round nothing that their readers would not."""
         found = quantisable(graph, nodes, Quantisers.DYNAMIC)
         for quantisers in (Quantisers.INPUTS, Quantisers.BOTH):
-            for index in members(nodes):  # each alone: whether it pays beside others is no matter here
+            for index in members(nodes):  # each by itself: whether it pays next to others does not matter here
                 found |= quantisable(graph, 1 << index, quantisers, True, ranges)
         some = (graph.nodes[index] for index in members(found))
         return node_set(n.index for n in some if n.op_type not in PASSING and _known(graph, n, ranges))
@@ -63,7 +63,7 @@ class Int8(Transform):
         return Trial(scales, instead=partial(_and_sum, bias=shift))
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
-        """Weights as they are rounded, and the bias for these."""
+        """Rounded weights, and the bias for these."""
         if (weights := _rounded(graph, node)) is None:
             return {}
         axis, exact = weight_axis(graph, node), graph.constants[node.inputs[1]]
@@ -84,7 +84,7 @@ def _rounded(graph: Graph, node: Node) -> RoundedWeights | None:
 
 
 def _and_sum(plain: onnx.NodeProto, bias: np.ndarray) -> Operators:
-    """``plain`` and a sum of its result with ``bias``, of numbers for the last axis."""
+    """``plain`` and a sum of its result with ``bias`` along the last axis."""
     (name,), product = plain.output, copy.deepcopy(plain)
     product.output[0], added = f"{name} before its bias", f"bias of {name}"
     return [product, helper.make_node("Add", [product.output[0], added], [name])], {added: bias}

@@ -1,7 +1,7 @@
-"""A region with its edits: takes a graph, nodes and edits, gives the model that is compiled, and what keys cover.
+"""A region with its edits: the model that a backend compiles, and the text for its keys.
 
-It is rewritten first; into which of its operators precisions are written, and the ranges of tensors, are then looked
-up under the names there.
+The region is rewritten first; nodes for precisions and ranges of tensors are then looked up by the names in the
+result.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class EditedRegion:
 
     @property
     def key(self) -> str:
-        """What a content hash must cover besides the region; empty for nothing. Raises as :meth:`model`."""
+        """Text that a content hash must cover besides the region; empty without edits. Raises as :meth:`model`."""
         sites = sites_in(self.edits)
         parts = [rewriting_key(self.graph, self.nodes, sites)] if sites else []
         draft, writing = self._drafted()
         return " ".join([*parts, *(transform.key(draft, own) for transform, own in writing)])
 
     def model(self) -> onnx.ModelProto:
-        """The region as a model of its own, its borders as :func:`collage_evo.graph.extract.extract` has them.
+        """The region as a standalone model, with the borders of :func:`collage_evo.graph.extract.extract`.
 
         Raises:
             InputError: a rewrite does not fit; there is int8 without quantisers, or a tensor that needs a range has
-                none; or both are written into the same nodes, and nothing of what stands there can be in the
-                precision of its site.
+                none; or a site has both a rewrite and a precision, and no operator of its replacement can be in that
+                precision.
         """
         draft, writing = self._drafted()
         sites = sites_in(self.edits)
@@ -60,7 +60,7 @@ class EditedRegion:
         return draft.model
 
     def _drafted(self) -> tuple[Draft, list[tuple[Transform, NodeSet]]]:
-        """The region before precisions are written into it, and into which of its nodes they are to be."""
+        """The region before precisions are written into it, and the nodes for each precision."""
         numerics, rewritten = precisions_in(self.edits), self._rewritten
         if rewritten is None:
             return Draft(self.graph, self.nodes, self.data), in_turn(numerics)
@@ -70,15 +70,15 @@ class EditedRegion:
 
     @cached_property
     def _rewritten(self) -> Rewritten | None:
-        """The rewritten region as a graph; None where nothing is rewritten, or nothing else written."""
+        """The rewritten region as a graph; None without rewrites or without precisions."""
         if (sites := sites_in(self.edits)) and precisions_in(self.edits):
             return Rewritten.of(self.graph, self.nodes, sites, self.data.ranges or {})
         return None
 
 
 def structure_text(graph: Graph, nodes: NodeSet, edits: Edits) -> str:
-    """What a structural hash must cover besides the region: which of its nodes, counted in their order, are written
-    in what, and what is rewritten where; empty for neither."""
+    """Text that a structural hash must cover besides the region: the precision of its nodes, numbered in order, and
+    its rewritten sites; empty without edits."""
     found = []
     for arithmetic, own in precisions_in(edits):
         places = [str(place) for place, index in enumerate(members(nodes)) if own >> index & 1]

@@ -1,7 +1,6 @@
-"""A rewritten piece as a graph, into which precisions are written: takes a graph, nodes and sites, gives which of the
-nodes there each rewrite wrote, the ranges of its tensors, and where its precisions are.
+"""Precisions of a rewritten piece: the nodes that each rewrite wrote, the ranges of tensors, the nodes of precisions.
 
-What stands in place of a site is in the site's precision as far as it can be.
+The replacement of a site has the site's precision as far as it can.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from collage_evo.rewrites.rewrite import Sites
 from collage_evo.rewrites.write import write_rewrites, written_names, written_tensors
 
 _MOVES = PASSING - {"MaxPool"} | {"Split"}
-"""Operators that keep all values: what goes in has the range of what comes out."""
+"""Operators that preserve all values: inputs have the range of outputs."""
 _WITHIN = PASSING | {"AveragePool", "Concat", "GlobalAveragePool", "Slice", "Split"}
-"""Operators whose results lie within the range of what goes in."""
+"""Operators whose outputs are within the range of their inputs."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Rewritten:
 
     graph: Graph
     names: Mapping[str, str]
-    """Of the tensors that the piece had before."""
+    """Names of the tensors that the piece had before."""
     wrote: tuple[NodeSet, ...]
     ranges: Ranges
 
@@ -60,8 +59,8 @@ class Rewritten:
         return cls(inner, names, tuple(wrote), known)
 
     def makers(self, graph: Graph, sites: Sites) -> Iterator[tuple[str, NodeSet]]:
-        """Each tensor, by its name in what is written of the piece, and the nodes of ``graph`` that it comes from: of
-        what a rewrite wrote, all of its site."""
+        """Each tensor, by its name in the written piece, with the nodes of ``graph`` that it comes from: for a
+        replacement, all of its site."""
         before = {inner: graph.producer.get(name, 0) for name, inner in self.names.items()}
         now = canonical_names(self.graph, self.graph.all_nodes)
         for name, maker in self.graph.producer.items():
@@ -70,10 +69,10 @@ class Rewritten:
             yield now[name], site or 1 << before[name]
 
     def able(self, arithmetic: Arithmetic, nodes: NodeSet, quantisers: Quantisers | None) -> NodeSet:
-        """Which of its ``nodes``, which a rewrite wrote, ``arithmetic`` is written into.
+        """The ``nodes``, all written by a rewrite, into which ``arithmetic`` can be written.
 
-        Also what moves the numbers that they read: of what no rewrite wrote integers are moved, which are smaller.
-        Between what two rewrites wrote, moves that undo one another stand side by side, for the library to leave out.
+        Includes moves of their inputs from operators that no rewrite wrote, which then move the smaller integers.
+        Between two replacements, moves that undo one another stay adjacent, so that the library can remove them.
         """
         transform = transform_of(arithmetic)
         if transform is None or not transform.into_rewritten:
@@ -84,7 +83,7 @@ class Rewritten:
         return found | self._moves_before(found, moves & nodes)
 
     def _moves_before(self, found: NodeSet, moves: NodeSet) -> NodeSet:
-        """Those of ``moves`` that only move what ``found`` read as integers, from what no rewrite wrote."""
+        """Those of ``moves`` that only move integer inputs of ``found``, from operators that no rewrite wrote."""
         written, chosen = reduce(or_, self.wrote, 0), 0
         nodes = (self.graph.nodes[index] for index in members(found))
         for name in (node.inputs[place] for node in nodes for place in quantised_inputs(self.graph, node)):
@@ -97,11 +96,11 @@ class Rewritten:
         return chosen
 
     def numerics(self, graph: Graph, sites: Sites, numerics: Numerics, quantisers: Quantisers | None) -> Numerics:
-        """``numerics``, which name nodes of ``graph``, by nodes of the piece, in which ``sites`` are rewritten.
+        """Map ``numerics`` from nodes of ``graph`` to nodes of the piece, in which ``sites`` are rewritten.
 
         Raises:
-            InputError: the piece does not read all that it read before, or nothing of what a rewrite wrote can be in
-                the precision of its site.
+            InputError: the piece no longer reads all of its inputs, or no operator of a replacement can be in the
+                precision of its site.
         """
         if unread := [name for name in self.graph.inputs if name not in self.graph.consumers]:
             raise InputError(
@@ -121,11 +120,11 @@ class Rewritten:
 
 
 def _known(inner: Graph, ranges: Mapping[str, Range]) -> Ranges:
-    """``ranges``, and those that follow for tensors that only the rewritten piece has."""
+    """``ranges``, and those that follow for the new tensors of the rewritten piece."""
     known = {**ranges}
     for node in reversed(inner.nodes):
         made = [known.get(name) for name in node.outputs]
-        # What a Relu alone reads is quantised behind it.
+        # A tensor that only a Relu reads is quantised behind the Relu.
         sole = node.op_type == "Relu" and len(inner.consumers[node.inputs[0]]) == 1
         if (sole or node.op_type in _MOVES) and (of := [one for one in made if one]) == made:
             known.setdefault(node.inputs[0], _around(of))
@@ -137,5 +136,5 @@ def _known(inner: Graph, ranges: Mapping[str, Range]) -> Ranges:
 
 
 def _around(ranges: Sequence[Range]) -> Range:
-    """The range of all values that are in one of ``ranges``."""
+    """The union of ``ranges``."""
     return Range(min(one.low for one in ranges), max(one.high for one in ranges))

@@ -1,7 +1,7 @@
-"""What each operator adds to the error: takes a graph, ranges and samples, gives a share for each operator.
+"""Sensitivity analysis: each operator's contribution to the error of the outputs in each lower arithmetic.
 
-A placement's error is about the root of the sum of its operators' shares. One float32 model has a switch at each
-operator, so that one operator at a time computes on rounded numbers.
+A placement's error is about the root of the sum of its operators' sensitivities. One float32 model has a switch at
+each operator, so that one operator at a time computes on rounded numbers.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from collage_evo.precision.transforms.catalogue import TRANSFORMS
 from collage_evo.precision.transforms.transform import Rounding, Transform
 
 FIRST_OF_A_KIND = 8
-"""Operators of each arithmetic, heavy and other ones, that are tried before all else. Chosen."""
+"""Operators of each arithmetic, heavy and other ones, that are tried first. Chosen."""
 MORE_SHARE = 0.5
-"""Of the time, after which operators are tried on no further samples."""
+"""Share of the time after which no further sample is tried."""
 
 
 class Sensitivities(dict[Arithmetic, tuple[float, ...]]):
-    """By arithmetic, for each node the squared relative error that it alone adds at the model's outputs, as
-    ``accuracy/judge.py`` has it without a metric: of the 2-norm, and where outputs are labels the share that differs.
+    """By arithmetic, for each node the squared relative error at the model's outputs that it adds by itself, as in
+    ``accuracy/judge.py`` without a metric: of the 2-norm, and for label outputs the share that differs.
 
-    ``estimated`` of them, over all arithmetics, were not measured.
+    ``estimated``: the number of them, over all arithmetics, that were not measured.
     """
 
     estimated: int = 0
@@ -50,7 +50,7 @@ class Sensitivities(dict[Arithmetic, tuple[float, ...]]):
 
 @dataclass(frozen=True)
 class _Trial:
-    """One operator run in one arithmetic, all else in float32."""
+    """One operator in one arithmetic, all others in float32."""
 
     node: int
     transform: Transform
@@ -58,7 +58,7 @@ class _Trial:
 
     @property
     def kind(self) -> tuple[Transform, bool]:
-        """Trials of one kind lose about as much."""
+        """Key of trials with about equal errors."""
         return self.transform, self.heavy
 
 
@@ -70,20 +70,20 @@ def error_sensitivities(
     seconds: float = math.inf,
     wanted: Mapping[Arithmetic, NodeSet] | None = None,
 ) -> Sensitivities:
-    """The share of each node in each lower arithmetic; 0 where it is not run so.
+    """The sensitivity of each node in each lower arithmetic; 0 where the node does not run in it.
 
-    How one is tried is its transform's to say. float16 is taken to err like bfloat16 with eight times finer rounding,
-    and so is TF32, in which only heavy operators compute.
+    The arithmetic's transform defines the trial. float16 is assumed to err like bfloat16 with eight times finer
+    rounding, and so is TF32, in which only heavy operators compute.
 
     Args:
         graph: the normalised model.
         ranges: of its activations; without them nothing is in int8.
-        feeds: samples, by input name. All operators are tried on the first, heavy ones on the others too, as long as
-            ``MORE_SHARE`` of the time is not over: what one operator adds differs several times between samples.
-        threads: that ONNX Runtime may use.
-        seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
-            tried, or the arithmetic's own roundoff squared.
-        wanted: nodes by arithmetic, if not all: the others have no share.
+        feeds: samples, by input name. All operators are tried on the first, heavy ones also on the others within
+            ``MORE_SHARE`` of the time: an operator's error differs several times between samples.
+        threads: of ONNX Runtime.
+        seconds: no further trial begins after this time. The remaining operators get the median of the measured ones
+            of their kind, or the arithmetic's roundoff squared.
+        wanted: nodes by arithmetic, if not all: the others have no sensitivity.
 
     Raises:
         InputError: the model does not run on ``feeds``.
@@ -105,7 +105,7 @@ def error_sensitivities(
         if rounds and (len(rounds[0]) < len(trials) or time.monotonic() > until):
             break
         errors = _errors2(graph, reference, sample, labels, ranges, tried, until)
-        if not rounds or len(errors) == len(tried):  # some only would be of other samples than the rest
+        if not rounds or len(errors) == len(tried):  # with only some, operators would differ in their samples
             rounds.append(errors)
     found = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
     return _complete(graph, trials, found)
@@ -120,7 +120,7 @@ def _errors2(
     trials: Sequence[_Trial],
     until: float,
 ) -> dict[_Trial, float]:
-    """The squared error of each trial on one sample, of those that begin before ``until``."""
+    """The squared error of each trial on one sample that begins before ``until``."""
     exact = reference.run(sample)
     found: dict[_Trial, float] = {}
     for trial in trials:
@@ -128,16 +128,16 @@ def _errors2(
             break
         node = graph.nodes[trial.node]
         switched = {_switch(node, trial.transform): np.array(True), **trial.transform.constants(graph, node, ranges)}
-        # From there on nothing is left of the outputs.
+        # Beyond this the outputs have nothing in common.
         found[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
     return found
 
 
 def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
-    """Of the output that is farthest off; ``labels`` says which outputs hold such.
+    """The largest error of an output; ``labels`` marks label outputs.
 
-    Labels flip where the noise before them is larger than what decided them: as long as few do, their share grows
-    with the noise's 2-norm, so that its squares add up as well. A share of zero says that none of few samples' labels
+    Labels flip where the noise before them exceeds their margin: as long as few do, their share grows with the
+    noise's 2-norm, so that its squares add up as well. A share of zero means that none of few samples' labels
     flipped, not that none will.
     """
     outputs = zip(found, exact, labels, strict=True)
@@ -155,10 +155,10 @@ def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Tria
 
 
 def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
-    """Some of each kind first, which tell of the others if these are not tried, then the heavy ones.
+    """Some of each kind first, for the median of those that are not tried, then the heavy ones.
 
-    Of these those in int8 first: what they lose differs more from one to the next than what is lost in 16 bits does.
-    Of 31 products of a Swin-T that were not tried, two add 0.7 % each, where the median is 0.05 %.
+    Of these those in int8 first: their errors differ more from operator to operator than those in 16 bits. Of 31
+    untried products of a Swin-T, two add 0.7 % each, where the median is 0.05 %.
     """
     shuffled, met = random.Random(0).sample(trials, len(trials)), Counter[tuple[Transform, bool]]()
 
@@ -179,7 +179,7 @@ def _floats_made(graph: Graph, node: Node) -> list[int]:
 
 
 def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ranges) -> onnx.ModelProto:
-    """The model with a switch for each trial. Switches and weights are inputs with a default: off, and exact."""
+    """The model with a switch for each trial. Switches and weights are inputs with defaults: off, and exact."""
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
     made: list[onnx.NodeProto] = []
@@ -225,7 +225,7 @@ def _switch(node: Node, transform: Transform) -> str:
 def _rounding(
     given: str, rounded: str, switch: str, through: Rounding, constants: dict[str, np.ndarray]
 ) -> onnx.NodeProto:
-    """``given`` there and back through other numbers if ``switch`` is on, else as it is; adds its ``constants``."""
+    """``given``, rounded through another type if ``switch`` is on, else unchanged; adds its ``constants``."""
     inner = f"{rounded} inner"
     if isinstance(through, Scale):
         scale, zero = np.array(through.scale), np.array(through.zero_point)
@@ -246,10 +246,10 @@ def _choice(
     off: Sequence[onnx.NodeProto],
     constants: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> onnx.NodeProto:
-    """What makes the tensor ``made`` as the last of ``on`` does if ``switch`` is on, else as the last of ``off``.
+    """An If that makes the tensor ``made`` by ``on`` if ``switch`` is on, else by ``off``.
 
-    ``constants`` are those of ``on``: of what comes from outside, ONNX Runtime does not know that it is constant, and
-    multiplies otherwise.
+    ``constants`` are those of ``on``, inside its branch: ONNX Runtime does not treat outer tensors as constant, and
+    multiplies by another kernel.
     """
     branches = []
     for word, nodes in (("on", on), ("off", off)):
@@ -261,7 +261,7 @@ def _choice(
 
 
 def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Sensitivities:
-    """All shares, those that were not measured by the median of their kind."""
+    """All sensitivities; unmeasured ones are the median of their kind."""
     sensitivities = Sensitivities()
     sensitivities.estimated = len(trials) - len(found)
     for transform in TRANSFORMS:
@@ -280,8 +280,8 @@ def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, flo
 
 
 def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:
-    """Arithmetics that nothing writes into models, but libraries' settings turn on: each with one that errs alike,
-    and the nodes that compute in it."""
+    """Arithmetics that only libraries' settings enable: each with a written one of like error, and the nodes that
+    compute in it."""
     alike = {Arithmetic.FLOAT16: graph.all_nodes, Arithmetic.TF32: _heavy(graph)}
     written = {one.arithmetic for one in TRANSFORMS}
     return {kind: (Arithmetic.BFLOAT16, nodes) for kind, nodes in alike.items() if kind not in written}

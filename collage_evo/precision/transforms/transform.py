@@ -1,7 +1,7 @@
-"""What a transform is: a lower precision that is written into operators of a region before a backend compiles it.
+"""The transform interface: a lower precision that is written into operators of a region before a backend compiles it.
 
-Rewrites (``rewrites/rewrite.py``) are written into regions too. They lose nothing, so they have no trials, and each
-of their sites stands or falls as a whole.
+Rewrites (``rewrites/rewrite.py``) are written into regions too. They are exact, so they have no trials, and each of
+their sites is applied as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from collage_evo.precision.quantise.scales import Scale
 
 @dataclass(frozen=True)
 class Data:
-    """What else decides how a precision is written.
+    """Further inputs of the writing of a precision.
 
     Attributes:
-        ranges: of the graph's tensors; None where it is only asked what could be written if all had one.
-        quantisers: where the library wants them; None if it takes none.
-        everything: whether pooling, joins and moves are quantised too, not heavy operators alone.
+        ranges: of the graph's tensors; None assumes that all have one.
+        quantisers: the library's placing; None if it takes none.
+        everything: whether pooling, joins and moves are quantised too, not only heavy operators.
     """
 
     ranges: Ranges | None = None
@@ -48,7 +48,7 @@ class Draft:
 
     @cached_property
     def model(self) -> onnx.ModelProto:
-        """What is written of it so far; transforms change it, or put another one in its place."""
+        """The model so far; transforms change or replace it."""
         return extract(self.graph, self.nodes)
 
     def made_by(self, nodes: NodeSet) -> list[str]:
@@ -58,7 +58,7 @@ class Draft:
 
 
 Rounding = Scale | int
-"""Numbers that a tensor goes through, there and back: uint8 of that scale, or a floating type of ONNX."""
+"""The type through which a tensor is rounded: uint8 of that scale, or a floating type of ONNX."""
 Operators = tuple[list[onnx.NodeProto], dict[str, np.ndarray]]
 """Operators, and their constants by name."""
 
@@ -68,9 +68,9 @@ class Trial:
     """One operator in a lower precision, in a model that is in float32 otherwise.
 
     Attributes:
-        reads: positions of inputs that are rounded, and how.
-        makes: the floating type of ONNX that its outputs of float32 are rounded to; 0 if they are not.
-        instead: other operators in its place, given its own.
+        reads: positions of rounded inputs, with their rounding.
+        makes: ONNX's floating type to which its float32 outputs are rounded; 0 if they are not.
+        instead: other operators in its place, as a function of its own.
     """
 
     reads: Mapping[int, Rounding] = field(default_factory=dict)
@@ -86,33 +86,33 @@ class Transform(ABC):
     """Its name in edits, keys, costs and reports."""
 
     into_rewritten: ClassVar[bool] = True
-    """Whether it is written into what a rewrite wrote. That is taken to lose what the rewrite's site would."""
+    """Whether it is written into replacements, which are assumed to have the error of the rewrite's site."""
 
     @abstractmethod
     def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
-        """Which of ``nodes``, a match, it is written into."""
+        """The nodes of a match, ``nodes``, into which it is written."""
 
     @abstractmethod
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
         """Write it into ``nodes`` of ``draft``, after the transforms before it in the catalogue.
 
         Raises:
-            InputError: something that it needs is missing, as a tensor's range.
+            InputError: a requirement is missing, such as a tensor's range.
         """
 
     def key(self, draft: Draft, nodes: NodeSet) -> str:
-        """What a content hash must cover besides the region: which of its nodes, and what else decides numbers."""
+        """Text that a content hash must cover besides the region: its nodes, and all else that determines results."""
         places = ",".join(str(place) for place, index in enumerate(members(draft.nodes)) if nodes >> index & 1)
         return f"{self.arithmetic} {hashlib.sha256(places.encode()).hexdigest()[:32]}"
 
     @abstractmethod
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
-        """Which of ``nodes`` may add to the error in this arithmetic: there is a trial for each."""
+        """The ``nodes`` that may add to the error in this arithmetic: each has a trial."""
 
     @abstractmethod
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
-        """How ``node`` is tried alone."""
+        """The trial of ``node`` by itself."""
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
-        """Constants of ``node`` that are others in its trial, by name: such as weights after rounding, in float32."""
+        """Constants of ``node`` that differ in its trial, by name, such as weights after rounding, in float32."""
         return {}

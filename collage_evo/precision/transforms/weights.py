@@ -1,8 +1,9 @@
-"""Weights in int8: takes products that are bounded by reading them, gives the same with a quarter of the bytes.
+"""The weights-in-int8 transform, for products bounded by reading their weights.
 
-No data is needed. ``INT8_WEIGHTS`` is standard ONNX: a DequantizeLinear with a scale for each output, which the
-library computes while it multiplies in float32. ``INT8_BLOCKS`` is ONNX Runtime's own operator: blocks of weights
-along the sum share a scale, blocks of activations are rounded at run time, and integers are multiplied.
+It needs no data, and reads a quarter of the bytes. ``INT8_WEIGHTS`` is standard ONNX: a DequantizeLinear with a scale
+for each output, which the library computes while it multiplies in float32. ``INT8_BLOCKS`` is ONNX Runtime's own
+operator: blocks of weights along the sum share a scale, blocks of activations are rounded at run time, and integers
+are multiplied.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ROUNDED = 4
 
 @dataclass(frozen=True)
 class Weights(Transform):
-    """One of ``PACKED``, for the products that reading takes longer than multiplying."""
+    """One of ``PACKED``, for products whose weights take longer to read than to multiply by."""
 
     into_rewritten: ClassVar[bool] = False
 
@@ -71,7 +72,7 @@ class Weights(Transform):
         return self.sites(graph, nodes, Data())
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
-        """By the very operators that are written into pieces."""
+        """The trial uses the same operators as pieces do."""
         weights = graph.constants[node.inputs[1]]
         return Trial(instead=partial(packed_product, weights=weights, kind=self.arithmetic))
 
@@ -82,9 +83,9 @@ def _bounded_by_weights(graph: Graph, node: Node) -> bool:
 
 
 def packed_product(proto: onnx.NodeProto, weights: np.ndarray, kind: Arithmetic) -> Operators:
-    """What computes a MatMul or Gemm by ``weights``, its second input, in ``kind``; and the constants for that.
+    """The operators and constants of a MatMul or Gemm by ``weights``, its second input, in ``kind``.
 
-    Operators are called after ``proto``, as profiles are read by their names.
+    Operators are named after ``proto``, because profiles are read by their names.
     """
     transposed = any(attribute.name == "transB" and attribute.i for attribute in proto.attribute)
     stem = f"{proto.input[1]}_{kind.name.lower()}{'_t' if transposed else ''}"
@@ -106,7 +107,7 @@ def _by_columns(proto: onnx.NodeProto, weights: np.ndarray, axis: int, stem: str
 
 
 def _by_blocks(proto: onnx.NodeProto, weights: np.ndarray, stem: str) -> Operators:
-    """``weights`` are [inputs, outputs]; the operator has them [outputs, blocks, inputs of a block]."""
+    """MatMulNBits by ``weights`` [inputs, outputs], which it has as [outputs, blocks, inputs of a block]."""
     inputs, outputs = weights.shape
     blocks = -(-inputs // _BLOCK)
     padded = np.zeros((outputs, blocks * _BLOCK), np.float32)
