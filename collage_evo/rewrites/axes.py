@@ -52,7 +52,7 @@ class FlatConvolutions:
 
 
 def _form(found: Convolution) -> str:
-    """How its axes make an image; empty if they do not."""
+    """The axes that make an image; empty if they do not."""
     if len(found.kernel) == 1:
         return "line"
     if len(found.kernel) != 3:
@@ -67,7 +67,7 @@ def _form(found: Convolution) -> str:
 
 
 def _convolved(draft: Draft, found: Convolution, x: str, axes: tuple[int, ...]) -> str:
-    """The convolution of an image whose two axes are these of the original's; -1 is an axis of one."""
+    """The convolution of an image with two ``axes`` of the original; -1 is an axis of one."""
 
     def of(values: tuple[int, ...], missing: int) -> list[int]:
         return [values[axis] if axis >= 0 else missing for axis in axes]
@@ -88,9 +88,9 @@ def _convolved(draft: Draft, found: Convolution, x: str, axes: tuple[int, ...]) 
 class StackedFrames:
     """A convolution over volumes as one over images in which the frames of a window are stacked as channels.
 
-    For each frame of the output, the frames that it is made of; the weights' second axis takes in the third. So a
-    library's kernels for images compute it, Winograd's where there are such. Frames are copied once for each place in
-    the window.
+    Each frame of the output stacks the frames of its window; the weights' second axis absorbs the third. So a
+    library's kernels for images compute it, Winograd's where there are such. Frames are copied once for each position
+    in the window.
     """
 
     name = "stacked-frames"

@@ -1,4 +1,4 @@
-"""The rewrites that searches try: takes a name, gives the rewrite."""
+"""Catalogue of the rewrites that searches try, by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REWRITES: tuple[Rewrite, ...] = (
     TurnedFactors(),
     UnrolledSteps(),
 )
-"""All that take part, each once."""
+"""All rewrites that take part, each once."""
 
 
 def rewrite_named(name: str) -> Rewrite:

@@ -1,4 +1,4 @@
-"""What many rewrites ask of an operator: takes a node, gives it taken apart, or None where a rewrite declines it."""
+"""Shared parsing of operators for rewrites, and writers of common operators."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Convolution:
 
     @property
     def pads(self) -> list[int]:
-        """As ONNX writes them."""
+        """The pads in ONNX's order."""
         return [*self.before, *self.after]
 
     @property
     def plain(self) -> bool:
-        """Whether each output is a sum over neighbours at distance one, at every place."""
+        """Whether it has no strides or dilations: each output sums over adjacent inputs, at every pixel."""
         return set(self.strides) == set(self.dilations) == {1}
 
     @property
     def pointwise(self) -> bool:
-        """Whether it is a product at each place by itself, in one group."""
+        """Whether it is a product at each pixel by itself, in one group."""
         return self.plain and self.group == 1 and set(self.kernel) == {1} and not any(self.pads)
 
 
@@ -59,12 +59,12 @@ def standard(node: Node, op_type: str) -> bool:
 
 
 def filled(graph: Graph, node: Node) -> bool:
-    """Whether what ``node`` reads first and makes first have elements: the replacements of the others may not run."""
+    """Whether the first input and output of ``node`` have elements: replacements of empty ones may not run."""
     return all(0 not in graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
 
 
 def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution | None:
-    """``node`` taken apart; None if it is no such operator, makes nothing, or computes its weights or pads itself."""
+    """``node`` parsed; None if it is no such operator, makes nothing, or computes its weights or pads itself."""
     if not standard(node, op_type) or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         return None
     if not filled(graph, node):
@@ -93,7 +93,7 @@ def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution 
 
 
 def sole_reader(graph: Graph, tensor: str) -> Node | None:
-    """The one operator that reads ``tensor``, once; None if others do, or if it leaves the graph."""
+    """The only operator that reads ``tensor``, once; None if others do, or if it leaves the graph."""
     readers = graph.consumers.get(tensor, ())
     if len(readers) != 1 or tensor in graph.outputs or graph.nodes[readers[0]].inputs.count(tensor) != 1:
         return None
@@ -105,7 +105,7 @@ def pair(first: Node, second: Node) -> NodeSet:
 
 
 def find(graph: Graph, nodes: Sequence[int], op_type: str) -> Node:
-    """The one operator of that name among ``nodes``."""
+    """The single operator of that name among ``nodes``."""
     return next(graph.nodes[index] for index in nodes if graph.nodes[index].op_type == op_type)
 
 
@@ -145,7 +145,7 @@ def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> st
 
 
 def split(draft: Draft, x: str, sizes: Sequence[int], axis: int, made: Sequence[str] = ()) -> tuple[str, ...]:
-    """A Split into parts of ``sizes``, called ``made`` if given; nothing where there is one part."""
+    """A Split into parts of ``sizes``, named ``made`` if given; no operator for a single part."""
     if len(sizes) == 1 and not made:
         return (x,)
     names = made or [""] * len(sizes)

@@ -1,4 +1,4 @@
-"""A rewrite: a product of many rows by constant weights as a 1x1 convolution."""
+"""Rewrite ``convolved-rows``: a product of many rows by constant weights as a 1x1 convolution."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ALONG_LAST_AXIS = ELEMENTWISE - {"BatchNormalization"}
 class ConvolvedRows:
     """A product of many rows by constant weights, its bias and its activation, as a 1x1 convolution.
 
-    OpenVINO computes what stands behind a convolution while its sums are in registers, the rounding to int8 as well.
-    A row is a pixel, and its numbers are the channels: so they lie in memory already, and the Transposes move none.
+    OpenVINO computes a convolution's epilogue while its sums are in registers, also the rounding to int8. A row is a
+    pixel, and its numbers are the channels: they have that order in memory already, so the Transposes move none.
     """
 
     name = "convolved-rows"
@@ -69,7 +69,7 @@ class _Product:
 
 
 def _product(graph: Graph, node: Node) -> _Product | None:
-    """``node`` taken apart; None if it is no product of many rows by constant weights."""
+    """``node`` parsed; None if it is no product of many rows by constant weights."""
     gemm = standard(node, "Gemm")
     if not (gemm or standard(node, "MatMul")) or not filled(graph, node) or node.attributes.get("transA"):
         return None
@@ -92,7 +92,7 @@ def _product(graph: Graph, node: Node) -> _Product | None:
 
 
 def _bias(graph: Graph, product: str, nodes: NodeSet) -> np.ndarray | None:
-    """What an Add among ``nodes``, the only one that reads ``product``, adds to it; None if there is no such."""
+    """The bias of an Add among ``nodes`` that is the only reader of ``product``; None if there is none."""
     reader = sole_reader(graph, product)
     if reader is None or not nodes >> reader.index & 1 or not standard(reader, "Add"):
         return None
@@ -101,7 +101,7 @@ def _bias(graph: Graph, product: str, nodes: NodeSet) -> np.ndarray | None:
 
 
 def _with_activation(graph: Graph, product: Node) -> NodeSet:
-    """``product`` with its bias, and with the elementwise operators behind it if one tensor alone leaves them."""
+    """``product`` with its bias, and with the elementwise operators behind it if a single tensor leaves them."""
     for most in (len(graph.nodes), 2):
         nodes = _grown(graph, product, most)
         if len(graph.boundary(nodes)[1]) == 1:
@@ -110,7 +110,7 @@ def _with_activation(graph: Graph, product: Node) -> NodeSet:
 
 
 def _grown(graph: Graph, product: Node, most: int) -> NodeSet:
-    """Up to ``most`` operators: ``product``, and elementwise ones behind it that need nothing else but constants."""
+    """Up to ``most`` operators: ``product``, and elementwise ones behind it that otherwise read only constants."""
     nodes, shape, made = 1 << product.index, graph.tensors[product.outputs[0]].shape, {product.outputs[0]}
     waiting = list(graph.consumers.get(product.outputs[0], ()))
     while waiting and nodes.bit_count() < most:
@@ -123,7 +123,7 @@ def _grown(graph: Graph, product: Node, most: int) -> NodeSet:
 
 
 def _follows(graph: Graph, node: Node, made: set[str], shape: tuple[int, ...]) -> bool:
-    """Whether ``node`` gives a number for each of those in ``made``, whose ``shape`` it keeps, by constants alone."""
+    """Whether ``node`` is elementwise on ``made``, preserves its ``shape``, and otherwise reads only constants."""
     if node.op_type not in _ALONG_LAST_AXIS or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
         return False
     result = graph.tensors[node.outputs[0]]
@@ -134,7 +134,7 @@ def _follows(graph: Graph, node: Node, made: set[str], shape: tuple[int, ...]) -
 
 
 def _along_last_axis(graph: Graph, name: str, length: int) -> bool:
-    """Whether it is a constant of one number, or of one for each place along the last axis."""
+    """Whether ``name`` is a constant of one number, or of one for each index of the last axis."""
     array = graph.constants.get(name)
     if array is None or array.dtype != np.float32:
         return False
@@ -142,6 +142,6 @@ def _along_last_axis(graph: Graph, name: str, length: int) -> bool:
 
 
 def _channels(graph: Graph, name: str) -> np.ndarray:
-    """The constant ``name`` where the last axis has become the second of four."""
+    """The constant ``name`` with its last axis as the second of four."""
     array = graph.constants[name]
     return array.reshape(()) if array.size == 1 else array.reshape(1, -1, 1, 1)

@@ -1,4 +1,4 @@
-"""A rewrite: a grouped convolution with narrow groups as one with fewer, wider groups and zeros."""
+"""Rewrite ``merged-groups``: a grouped convolution with narrow groups as one with fewer, wider groups and zeros."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
 class MergedGroups:
-    """Groups of 4 or 8 channels, as in ResNeXt, fill a part of a vector; several multiply as fast as one.
+    """Groups of 4 or 8 channels, as in ResNeXt, fill a part of a vector; several together are as fast as one.
 
     The weights between channels of different groups are zeros. Depthwise convolutions, for which libraries have
-    kernels of their own, stay.
+    own kernels, do not change.
     """
 
     name = "merged-groups"

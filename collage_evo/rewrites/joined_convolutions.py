@@ -1,4 +1,4 @@
-"""A rewrite: 1x1 convolutions of one input as a single convolution, whose output is split."""
+"""Rewrite ``joined-convolutions``: 1x1 convolutions of one input as a single convolution with a split output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 class JoinedConvolutions:
     """Neighbouring 1x1 convolutions with the same strides that read the same tensor, as in an Inception module.
 
-    Where all of them feed the same activation and nothing else, this goes into the joined part too.
+    Where all of them feed only the same activation, the joined part includes it too.
     """
 
     name = "joined-convolutions"
@@ -28,7 +28,7 @@ class JoinedConvolutions:
                 alike.setdefault((found.x, found.strides, found.bias is not None), []).append(node)
         for nodes in alike.values():
             if len(nodes) > 1:
-                # Convex: none reads what another makes, and neither does a bound that all activations share.
+                # Convex: none reads another's output, and neither does a bound that all activations share.
                 yield node_set(node.index for node in nodes) | _activations(graph, nodes)
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
@@ -50,7 +50,7 @@ class JoinedConvolutions:
 
 
 def _activations(graph: Graph, convolutions: Sequence[Node]) -> NodeSet:
-    """What computes the same activation of each of ``convolutions``, if that is all that reads them; else nothing."""
+    """The equal activations that are the only readers of ``convolutions``; empty if they differ."""
     found = []
     for node in convolutions:
         reader = sole_reader(graph, node.outputs[0])
@@ -62,7 +62,7 @@ def _activations(graph: Graph, convolutions: Sequence[Node]) -> NodeSet:
 
 
 def _bounds(graph: Graph, node: Node) -> tuple[object, ...]:
-    """What ``node`` reads besides its data, such as the bounds of Clip: constants by their values."""
+    """Inputs of ``node`` besides its data, such as the bounds of Clip: constants by their values."""
     others = [(name, graph.constants.get(name)) for name in node.inputs[1:]]
     return tuple(name if array is None else (array.shape, array.tobytes()) for name, array in others)
 

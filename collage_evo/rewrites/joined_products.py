@@ -1,4 +1,4 @@
-"""A rewrite: products of few rows by the same weights as a single product, whose rows are split."""
+"""Rewrite ``joined-products``: products of few rows by the same weights as a single product with split rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_ROWS = 16
 class JoinedProducts:
     """Products of a few rows each by the same constant weights, none of which waits for another.
 
-    A recurrence that was unrolled when it was exported multiplies each step's input by the same weights, which are
-    read from memory again for each step; all inputs at once read them once.
+    A recurrence that the exporter unrolled multiplies each step's input by the same weights, and reads them from
+    memory again for each step; a single product of all inputs reads them once.
     """
 
     name = "joined-products"
@@ -42,7 +42,7 @@ class JoinedProducts:
         chosen, draft = [graph.nodes[index] for index in members(nodes)], Draft(graph)
         shapes = [graph.tensors[node.inputs[0]].shape for node in chosen]
         rows = [math.prod(shape[:-1]) for shape in shapes]
-        # OpenVINO 2026.4 fails to quantise what joins rows, but not what joins columns.
+        # OpenVINO 2026.4 fails to quantise a Concat of rows, but not one of columns.
         parts = [
             node.inputs[0] if shape[:-1] == (1,) else reshape(draft, node.inputs[0], (1, count * shape[-1]))
             for node, shape, count in zip(chosen, shapes, rows, strict=True)
@@ -58,7 +58,7 @@ class JoinedProducts:
 
 
 def _alike(graph: Graph, node: Node) -> tuple[object, ...] | None:
-    """Weights, bias, attributes: what products must have in common; None if ``node`` is not of few rows."""
+    """The common key of joinable products: weights, bias, attributes; None if ``node`` is not of few rows."""
     if not (standard(node, "MatMul") or standard(node, "Gemm")) or not filled(graph, node):
         return None
     shape, weights = graph.tensors[node.inputs[0]].shape, graph.constants.get(node.inputs[1])
@@ -73,6 +73,6 @@ def _alike(graph: Graph, node: Node) -> tuple[object, ...] | None:
 
 
 def _saved(graph: Graph, nodes: NodeSet) -> int:
-    """Bytes of weights that are read once, in place of once for each of ``nodes``."""
+    """Bytes saved by reading weights once, in place of once for each of ``nodes``."""
     weights = graph.nodes[next(members(nodes))].inputs[1]
     return (nodes.bit_count() - 1) * graph.tensors[weights].nbytes

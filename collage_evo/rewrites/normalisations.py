@@ -1,4 +1,4 @@
-"""A rewrite: an instance normalisation as a layer normalisation of rows."""
+"""Rewrite ``normalised-rows``: an instance normalisation as a layer normalisation of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXISTS_FROM = 17
 class NormalisedRows:
     """InstanceNormalization as LayerNormalization of each channel as a row, then scale and bias of the channels.
 
-    Of a channel of one pixel only the bias is left, and rounding: that stays as it is.
+    A channel of one pixel is excluded: only its bias, and rounding, would remain.
     """
 
     name = "normalised-rows"

@@ -1,4 +1,4 @@
-"""A rewrite: a convolution of concatenated channels as a sum of convolutions of each part."""
+"""Rewrite ``partial-convolutions``: a convolution of concatenated channels as a sum of convolutions of each part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 8
 
 
 class PartialConvolutions:
-    """Nothing is concatenated, so nothing is copied; libraries add a sum's other side inside the convolution."""
+    """Saves the copy of a Concat; libraries add the other side of a sum inside the convolution."""
 
     name = "partial-convolutions"
     exact = True
@@ -41,7 +41,7 @@ class PartialConvolutions:
 
 
 def _convolution_of(graph: Graph, node: Node) -> Convolution | None:
-    """The convolution in one group that alone reads what ``node`` concatenates along the channels."""
+    """The ungrouped convolution that is the only reader of ``node``, a Concat along the channels."""
     if not standard(node, "Concat") or not 1 < len(node.inputs) <= _MOST:
         return None
     rank = len(graph.tensors[node.outputs[0]].shape)

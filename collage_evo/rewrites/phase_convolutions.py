@@ -1,4 +1,4 @@
-"""A rewrite: a transposed convolution to few channels as a convolution to more, whose pixels are then spread."""
+"""Rewrite ``phase-convolutions``: a transposed convolution to few channels as a convolution and a DepthToSpace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 class PhaseConvolutions:
     """A transposed convolution to few channels as a convolution to all of its phases, and DepthToSpace.
 
-    An output of stride s has s times s kinds of places, each made by taps of its own: together these are one
-    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the
-    end of generators and super-resolution, vectors are full only so.
+    An output of stride s has s times s kinds of pixels, each made by its own taps: together these are one convolution
+    with s times s as many channels, on a kernel s times smaller. For few output channels, as at the end of generators
+    and super-resolution, only this form fills vectors.
     """
 
     name = "phase-convolutions"
@@ -52,12 +52,12 @@ class PhaseConvolutions:
 
 
 def _taps(found: Convolution) -> tuple[int, ...]:
-    """How many inputs make an output, along each axis."""
+    """Number of inputs of an output, along each axis."""
     return tuple(-(-k // found.strides[0]) for k in found.kernel)
 
 
 def _has_phases(found: Convolution) -> bool:
-    """Whether strides are alike and not one, few channels are made, and no output lies beyond all taps."""
+    """Whether strides are equal and not one, output channels are few, and no output is beyond all taps."""
     if len(found.kernel) != 2 or found.strides[0] != found.strides[1] or found.strides[0] < 2:
         return False
     if found.group > 1 or set(found.dilations) != {1} or found.weights.shape[1] >= VECTOR:

@@ -1,4 +1,4 @@
-"""A rewrite: a 1x1 convolution of a single pixel as a product of matrices."""
+"""Rewrite ``pixel-products``: a 1x1 convolution of a single pixel as a product of matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BIAS_FREE_FROM = 11
 class PixelProducts:
     """A 1x1 convolution of one pixel, as in squeeze-and-excitation blocks and at the end of networks, as Gemm.
 
-    Of more pixels it stays: among neighbours in a library's own layout, a product costs two changes of layout.
+    For more pixels it does not apply: among neighbours in a library's own layout, a product costs two changes of
+    layout.
     """
 
     name = "pixel-products"

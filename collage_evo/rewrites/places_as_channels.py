@@ -1,4 +1,4 @@
-"""A rewrite: a convolution to few channels as one that makes neighbouring places at once, as channels."""
+"""Rewrite ``places-as-channels``: a convolution to few channels as one that makes neighbouring pixels as channels."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convol
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _COUNTS = (1, 2, 4, 8, 16)
-"""Neighbouring places along an axis that are made at once."""
+"""Numbers of neighbouring places along an axis to try."""
 _WORTH = 0.75
-"""At most this share of the multiplications, those in vectors that are not full among them."""
+"""The rewrite needs at most this share of the multiplications, counting those in partly filled vectors."""
 
 
 class PlacesAsChannels:
-    """A convolution to few channels has vectors that are mostly empty: places beside each other fill them.
+    """A convolution to few channels has vectors that are mostly empty: neighbouring pixels ("places") fill them.
 
-    The kernel of each place stands in a larger one, moved by the place's distance, with zeros around; the strides
-    grow by the number of places. Along an axis with a kernel of k and a stride of s, p places read k + (p - 1) s
-    inputs in place of p times k. Most of all it is for the last convolution of a network that makes an image or a
-    mask, and for filters of one channel, as in audio.
+    The kernel of each place is embedded in a larger one, at the place's offset, with zeros around; the strides are
+    multiplied by the number of places. Along an axis with a kernel of k and a stride of s, p places read
+    k + (p - 1) s inputs in place of p times k. It is mainly for the last convolution of a network that makes an image
+    or a mask, and for filters of one channel, as in audio.
     """
 
     name = "places-as-channels"
@@ -68,10 +68,10 @@ class PlacesAsChannels:
 
 
 def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], name: str) -> str:
-    """A tensor of ``shape`` out of ``x``, in whose channels are ``places`` of each axis, and for each all channels.
+    """A tensor of ``shape`` from ``x``, whose channels hold ``places`` of each axis, and for each place all channels.
 
-    Meanwhile channels are last, as libraries have them in memory: places along the last axis are then in order, and
-    places along others move as rows.
+    In between, channels are last, as in libraries' memory: places along the last axis are then in order, and places
+    along others move as rows.
     """
     batch, made, *sizes = shape
     rank = len(sizes)
@@ -88,19 +88,19 @@ def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], nam
 
 
 def _kernel(found: Convolution, places: tuple[int, ...]) -> list[int]:
-    """The sizes of a kernel that reads what all ``places`` read."""
+    """The sizes of a kernel that covers the inputs of all ``places``."""
     rows = zip(found.kernel, found.strides, places, strict=True)
     return [k + (count - 1) * stride for k, stride, count in rows]
 
 
 def _places(found: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int, ...]:
-    """How many places along each axis of an output of ``sizes``: those with the least work, of these the fewest."""
+    """Number of places along each axis of an output of ``sizes``: the least work, then the fewest places."""
     counts = [[count for count in _COUNTS if count <= size] for size in sizes]
     return min(itertools.product(*counts), key=lambda places: (_work(found, places), math.prod(places)))
 
 
 def _work(found: Convolution, places: tuple[int, ...]) -> float:
-    """Multiplications for each place of the output and each channel of the input, full vectors of them or not."""
+    """Multiplications for each output pixel and input channel, counting partly filled vectors as full."""
     made: int = found.weights.shape[0]
     vectors = -(-made * math.prod(places) // VECTOR)
     return vectors * VECTOR * math.prod(_kernel(found, places)) / math.prod(places)

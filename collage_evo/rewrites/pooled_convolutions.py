@@ -1,4 +1,4 @@
-"""A rewrite: an average pool and a 1x1 convolution change places, if that is less work."""
+"""Rewrite ``pooled-convolutions``: an average pool and a 1x1 convolution exchanged, if that is less work."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
 class PooledConvolutions:
-    """Both are linear, one over channels and one over places, so that their order is free.
+    """Both are linear, one over channels and one over pixels, so that their order is free.
 
-    DenseNet's transitions compute their products at all places and then keep a quarter; an Inception module's pool
-    runs on all channels that its convolution then makes fewer. A bias passes only where weights of the pool add up to
+    DenseNet's transitions compute their products at all pixels and then keep a quarter; an Inception module's pool
+    runs on all channels that its convolution then reduces. A bias passes only where weights of the pool add up to
     one at the edges too.
     """
 
@@ -56,7 +56,7 @@ def _exchanges(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _inside(graph: Graph, pool: Node) -> bool:
-    """Whether windows lie within the image: ONNX Runtime takes one that is larger than an image without pads."""
+    """Whether windows are within the image: ONNX Runtime accepts one that exceeds an image without pads."""
     sizes, kernel = graph.tensors[pool.inputs[0]].shape[2:], pool.attributes["kernel_shape"]
     spread = pool.attributes.get("dilations", [1] * len(kernel))
     reach = ((k - 1) * step + 1 for k, step in zip(kernel, spread, strict=True))

@@ -52,7 +52,7 @@ class SeparatedPools:
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         node = graph.nodes[next(members(nodes))]
         kernel, pads = node.attributes["kernel_shape"], node.attributes.get("pads", (0, 0, 0, 0))
-        # Operator sets before 10 know no dilations: they are written where the file has them.
+        # Operator sets before 10 have no dilations: they are written only where the file has them.
         apart = {name: node.attributes[name] for name in ("strides", "dilations") if name in node.attributes}
         rows: dict[str, Any] = {name: [value[0], 1] for name, value in apart.items()}
         columns: dict[str, Any] = {name: [1, value[1]] for name, value in apart.items()}
@@ -65,7 +65,7 @@ class SeparatedPools:
 
 
 def _is_large(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` gives the maximum over a window of an image that is large along both axes."""
+    """Whether ``node`` is a maximum over a window of an image that is large along both axes."""
     attributes = node.attributes
     if not standard(node, "MaxPool") or not filled(graph, node):
         return False

@@ -1,4 +1,4 @@
-"""A rewrite: a recurrent operator of few steps as products and elementwise operators, step by step."""
+"""Rewrite ``unrolled-steps``: a recurrent operator of few steps as products and elementwise operators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Direction:
 
 
 class UnrolledSteps:
-    """GRU, LSTM and RNN by their definition: the inputs' products of all steps at once, then the steps."""
+    """GRU, LSTM and RNN by their definition: one product of the inputs of all steps, then the steps."""
 
     name = "unrolled-steps"
     exact = True
@@ -63,7 +63,7 @@ class UnrolledSteps:
         ]
         leaving = graph.boundary(nodes)[1]
         for place, made in enumerate(node.outputs):
-            if made in leaving and place:  # a state after the last step, of each direction
+            if made in leaving and place:  # the state after the last step, of each direction
                 reshape(draft, _joined(draft, [run[-1][place - 1] for run in runs]), (len(runs), batch, size), made)
             elif made in leaving:  # the state after each step
                 ends = []
@@ -77,7 +77,7 @@ class UnrolledSteps:
 
 
 def _usual(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` is a recurrence of few steps by constant weights that has all its defaults."""
+    """Whether ``node`` is a recurrence of few steps by constant weights with default attributes."""
     how, inputs = node.attributes, [*node.inputs, *[""] * 8]
     tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs) if name]
     if any(tensor.dtype != "float32" or 0 in tensor.shape for tensor in tensors) or inputs[0] in graph.constants:
@@ -163,7 +163,7 @@ def _gru_of_products(draft: Draft, direction: _Direction) -> _Step:
 
 
 def _gru_of_states(draft: Draft, direction: _Direction) -> _Step:
-    """A GRU that resets the state, as it was published."""
+    """A GRU that resets the state, as originally published."""
     size = direction.inner.size
     gates, last = (draft.constant(part) for part in np.split(direction.of_state, [2 * size]))
 
@@ -180,7 +180,7 @@ def _gru_of_states(draft: Draft, direction: _Direction) -> _Step:
 
 
 def _updated(draft: Draft, update: str, new: str, states: tuple[str, ...]) -> tuple[str]:
-    """The state of a GRU between the new one and that before."""
+    """The state of a GRU, interpolated between the new and the previous one."""
     update, new = draft.node("Sigmoid", [update]), draft.node("Tanh", [new])
     if not states:
         return (draft.node("Sub", [new, draft.node("Mul", [update, new])]),)

@@ -1,4 +1,4 @@
-"""Rewrites of Resize by whole factors: as a transposed convolution, alone or with the convolution behind it."""
+"""Rewrites of Resize by whole factors as a transposed convolution, with the convolution behind it or without."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _repeats(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
-    """By which factors ``node`` interpolates an image linearly between middles of pixels; empty if it does not."""
+    """Factors by which ``node`` interpolates an image linearly between pixel centres; empty if it does not."""
     if not standard(node, "Resize") or node.attributes.get("mode") != "linear" or node.attributes.get("antialias"):
         return ()
     factors = _factors(graph, node)
@@ -49,7 +49,7 @@ def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
-    """By which whole factors a Resize makes each spatial axis of a float32 tensor larger; empty if it does not."""
+    """Whole factors by which a Resize enlarges each spatial axis of a float32 tensor; empty if there are none."""
     if "axes" in node.attributes or graph.opset < _COORDINATES_FROM or not filled(graph, node):
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
@@ -67,9 +67,9 @@ def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
 class ResizedConvolutions:
     """Nearest neighbours and a convolution, as in decoders of diffusion models and U-Nets, without the large image.
 
-    A pixel of the large image that is one of the small repeated is multiplied by the sum of the weights that meet it.
-    These sums are the kernel of a transposed convolution: for a factor of 2 and 3x3 it multiplies 16 times a pixel
-    of the small image, where the file's form multiplies 36 times.
+    A pixel of the small image is multiplied by the sum of the weights that meet its copies in the large one. These
+    sums are the kernel of a transposed convolution: for a factor of 2 and 3x3 it multiplies 16 times a pixel of the
+    small image, where the file's form multiplies 36 times.
     """
 
     name = "resized-convolutions"
@@ -105,13 +105,13 @@ class ResizedConvolutions:
 
 
 def _fits(found: Convolution) -> bool:
-    """Pads as large as the kernel would be places that no pixel reaches."""
+    """Whether pads are smaller than the kernel: otherwise some outputs would have no input pixel."""
     within = all(pad < k for k, pad in zip(found.kernel * 2, found.pads, strict=True))
     return found.plain and found.group == 1 and within and max(found.kernel) > 1
 
 
 def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:
-    """The transposed convolution's kernel: tap ``a + k - 1 - p`` sums over copies ``a`` what tap ``p`` of k adds."""
+    """The transposed convolution's kernel: tap ``a + k - 1 - p`` sums tap ``p`` of k over copies ``a``."""
     kernel = np.moveaxis(weights, 0, 1).astype(np.float64)
     for axis, factor in enumerate(factors, start=2):
         size = kernel.shape[axis]
@@ -123,7 +123,7 @@ def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:
 
 
 class RepeatedPixels:
-    """Nearest neighbours alone as a transposed convolution of each channel by ones."""
+    """Nearest neighbours as a transposed convolution of each channel by ones."""
 
     name = "repeated-pixels"
     exact = True
@@ -147,7 +147,7 @@ class RepeatedPixels:
 
 
 class BlendedPixels:
-    """Linear interpolation as a transposed convolution of each channel by a pyramid, behind a repetition of edges."""
+    """Linear interpolation as a transposed convolution of each channel by a pyramid, after edge padding."""
 
     name = "blended-pixels"
     exact = True
@@ -164,7 +164,7 @@ class BlendedPixels:
         draft = Draft(graph)
         x = pad(draft, node.inputs[0], [0, 0, 1, 1, 0, 0, 1, 1], mode="edge")
         pyramid = np.outer(*map(_triangle, factors)).astype(np.float32)
-        # The edge that was added is cut away again, and half of what a factor adds.
+        # Removes the padded edge, and half of the pixels that a factor adds.
         pads = [factor + factor // 2 for factor in factors] * 2
         convolve(
             draft, x, np.tile(pyramid, (channels, 1, 1, 1)), None, node.outputs[0],
@@ -174,6 +174,6 @@ class BlendedPixels:
 
 
 def _triangle(factor: int) -> np.ndarray:
-    """What a pixel adds to those that lie around its middle, in steps of one ``factor``-th."""
+    """Weights of a pixel in the pixels around its centre, in steps of one ``factor``-th."""
     places = np.arange(2 * factor - 1) + 1 if factor % 2 else np.arange(2 * factor) + 0.5
     return np.asarray(1 - np.abs(places - factor) / factor)

@@ -1,4 +1,4 @@
-"""What a rewrite is: it finds node sets of a graph, and gives for each one other operators that compute the same."""
+"""The rewrite interface: sites of a graph, and for each one other operators that compute the same."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from onnx import helper
 from collage_evo.graph.ir import Graph, NodeSet
 
 Sites = tuple[tuple[str, NodeSet], ...]
-"""Where a piece is rewritten: names of rewrites with the node sets that they replace, disjoint, sorted."""
+"""The rewritten sites of a piece: names of rewrites with the node sets that they replace, disjoint, sorted."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """Operators that stand in place of a node set.
+    """Operators that replace a node set.
 
     Attributes:
-        nodes: in an order in which they can run. They read what enters the node set and its constants, and make what
-            leaves it, all under the graph's names; every other tensor has a name that the graph has not.
-        constants: initializers that the graph has not, by name.
+        nodes: in an order in which they can run. They read the node set's inputs and constants, and make its outputs,
+            all under the graph's names; every other tensor has a new name.
+        constants: new initializers, by name.
         domains: versions of operator sets besides the graph's own, such as ``com.microsoft``.
-        same: for tensors inside, the graph's tensor of the same numbers and channels, though it may have other axes.
-            What is known of its values holds for them too.
+        same: for new tensors, the graph's tensor of the same numbers and channels, perhaps with other axes. Facts
+            about its values hold for them too.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
@@ -36,32 +36,32 @@ class Replacement:
 
 
 class Rewrite(Protocol):
-    """A rule that gives an equal graph. It has no state: one object serves many threads and graphs."""
+    """A rule that replaces operators by equal ones. It has no state: one object serves many threads and graphs."""
 
     @property
     def name(self) -> str:
-        """Tells it apart in reports, databases and run directories: lower-case letters, digits and ``-``."""
+        """Unique name in reports, databases and run directories: lower-case letters, digits and ``-``."""
         ...
 
     @property
     def exact(self) -> bool:
-        """Whether it computes the same numbers, but for the order of sums: results differ by rounding alone."""
+        """Whether it computes the same numbers, except for the order of sums: results differ only by rounding."""
         ...
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        """Where it applies: convex node sets, none twice, those first that promise most. They may overlap.
+        """Convex node sets where it applies, without repeats, the most promising first. They may overlap.
 
         They need not be connected: operators that only share an input are a site too.
         """
         ...
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        """What stands in place of ``nodes``, one of its sites. Equal node sets give equal replacements."""
+        """The replacement of ``nodes``, one of its sites. Equal node sets have equal replacements."""
         ...
 
 
 class Draft:
-    """A replacement in the making: gives inner tensors and constants names that ``graph`` has not."""
+    """Builder of a replacement, with new names for inner tensors and constants."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -76,7 +76,7 @@ class Draft:
         return self._graph.opset
 
     def constant(self, array: np.ndarray) -> str:
-        """A new constant's name."""
+        """Add a constant; returns its new name."""
         name = self._fresh()
         self._constants[name] = np.ascontiguousarray(array)
         return name
@@ -113,7 +113,7 @@ class Draft:
         return outputs
 
     def copy(self, proto: onnx.NodeProto, inputs: Sequence[str], made: Sequence[str]) -> tuple[str, ...]:
-        """An operator of the graph that reads and makes other tensors. Returns the names of what it makes."""
+        """Copy an operator of the graph with other inputs and outputs. Returns the names of its outputs."""
         outputs = tuple(name or self._fresh() for name in made)
         taken = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain)
         taken.input.extend(inputs)
@@ -123,7 +123,7 @@ class Draft:
         return outputs
 
     def finished(self, same: Mapping[str, str] | None = None) -> Replacement:
-        """What was drafted; ``same`` as in :class:`Replacement`."""
+        """The replacement; ``same`` as in :class:`Replacement`."""
         return Replacement(tuple(self._nodes), dict(self._constants), dict(self._domains), dict(same or {}))
 
     def _fresh(self) -> str:

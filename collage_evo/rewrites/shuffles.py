@@ -1,4 +1,4 @@
-"""A rewrite: a shuffle of channels as a single Gather."""
+"""Rewrite ``gathered-channels``: a shuffle of channels as a single Gather."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GatheredChannels:
 
 
 def _shuffle(graph: Graph, first: Node) -> tuple[Node, ...]:
-    """The three operators that begin with ``first``; empty if these are no shuffle."""
+    """The three operators of a shuffle that begins with ``first``; empty if it is none."""
     if not standard(first, "Reshape") or first.inputs[0] in graph.constants:
         return ()
     turn = sole_reader(graph, first.outputs[0])

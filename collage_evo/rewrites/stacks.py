@@ -1,4 +1,4 @@
-"""A rewrite: tensors that are interleaved element by element, stacked one behind the other and then transposed."""
+"""Rewrite ``interleaved-parts``: tensors that are interleaved element by element, stacked and then transposed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LEAST = 1024
 
 @dataclass(frozen=True)
 class _Stack:
-    """Concat of parts that have one element along its axis and behind it.
+    """A Concat of parts that have one element along its axis and all later axes.
 
-    ``cut`` is a Slice behind it that keeps that axis whole, ``turned`` the Transpose behind both; either may lack.
+    ``cut`` is a Slice behind it that leaves that axis whole, ``turned`` the Transpose behind both; either may be
+    missing.
     """
 
     joined: Node
@@ -42,8 +43,8 @@ class _Stack:
 class InterleavedParts:
     """Concat along the last axis of parts with one element there, as images are made of planes channel by channel.
 
-    Libraries copy such parts element by element. One behind the other each is copied at once, and a Transpose, which
-    they do well, brings the axis to its place; often there is one behind it already that moves it back to the front.
+    Libraries copy such parts element by element. Stacked, each part is one contiguous copy, and a Transpose, for
+    which they are fast, moves the axis to its position; often one follows already that moves it back to the front.
     """
 
     name = "interleaved-parts"
@@ -64,7 +65,7 @@ class InterleavedParts:
             shape = graph.tensors[found.cut.outputs[0]].shape
             cuts = _cuts(graph, found.cut)
             starts, ends, axes, steps = cuts[:, cuts[2] < found.axis]
-            if len(axes):  # it may name only axes that it keeps whole
+            if len(axes):  # it may name only axes that it leaves whole
                 x = draft.node("Slice", [x, *(draft.constant(values) for values in (starts, ends, axes + 1, steps))])
         order = range(len(shape)) if found.turned is None else found.turned.attributes["perm"]
         places = [(axis + 1) % (found.axis + 1) for axis in order if axis <= found.axis]
@@ -75,7 +76,7 @@ class InterleavedParts:
 
 
 def _stack(graph: Graph, node: Node) -> _Stack | None:
-    """``node`` as such a Concat, with what follows; None if it is none."""
+    """``node`` as such a Concat, with the operators behind it; None if it is none."""
     if not standard(node, "Concat") or not filled(graph, node) or set(node.inputs) & graph.constants.keys():
         return None
     shape = graph.tensors[node.outputs[0]].shape
@@ -91,7 +92,7 @@ def _stack(graph: Graph, node: Node) -> _Stack | None:
 
 
 def _leaves(graph: Graph, node: Node, axis: int) -> bool:
-    """Whether ``node`` is a Slice by constants that keeps ``axis``, and all that is behind it, whole."""
+    """Whether ``node`` is a Slice by constants that leaves ``axis`` and all later axes whole."""
     if not standard(node, "Slice") or Draft(graph).opset < _SLICE_FROM or not filled(graph, node):
         return False
     if any(name not in graph.constants for name in node.inputs[1:] if name):

@@ -1,4 +1,4 @@
-"""A rewrite: what is computed of an index alone, row by row, as a table of its results."""
+"""Rewrite ``tabled-indices``: a row-by-row computation on only an index, as a lookup in a table of its results."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class _Lookup:
     """An operator that makes one row for each element of an index.
 
     Attributes:
-        node: that operator.
-        index: the tensor that says which row.
-        first: the least index that has a row of its own, those after it in order; None if ``rows`` is a table of the
-            model, which is read as Gather reads it.
+        node: the operator.
+        index: the tensor of row numbers.
+        first: the least index with its own row, the next ones in order; None if ``rows`` is a table of the model,
+            indexed as by Gather.
         rows: a row for each index; with ``first`` also one at each end, for all indices below and above.
     """
 
@@ -47,9 +47,9 @@ class _Lookup:
 
 
 class TabledIndices:
-    """A row of an embedding or a one-hot row, and what is computed of each row by itself: products by constant
-    weights, elementwise operators. There are as many results as indices, so they are computed once, when it is
-    compiled, and looked up.
+    """A row of an embedding or a one-hot row, and the computation on each row by itself: products by constant
+    weights, elementwise operators. There are as many results as indices, so compilation computes them once, and the
+    rewritten model looks them up.
 
     Models from JAX and TensorFlow have their first layer as a product with a one-hot matrix.
     """
@@ -86,7 +86,7 @@ class TabledIndices:
 
 
 def _lookup(graph: Graph, node: Node) -> _Lookup | None:
-    """``node`` as a lookup; None if it is none, or its rows are not known before a run."""
+    """``node`` as a lookup; None if it is none, or its rows are unknown before a run."""
     for op_type, known in (("Equal", _compared), ("OneHot", _one_hot), ("Gather", _gathered)):
         if standard(node, op_type) and graph.tensors[node.outputs[0]].static:
             found = known(graph, node)
@@ -136,9 +136,9 @@ def _gathered(graph: Graph, node: Node) -> _Lookup | None:
 
 
 def _rowwise(graph: Graph, start: Node) -> NodeSet:
-    """``start`` and all that reads rows and constants alone and makes rows.
+    """``start`` and all operators behind it that read only rows and constants and make rows.
 
-    The set is convex: whatever reads a member from outside of it is read by no member.
+    The set is convex: no member reads an outside reader of a member.
     """
     before, rows, found = graph.tensors[start.outputs[0]].shape[:-1], {start.outputs[0]}, [start.index]
     for node in graph.nodes[start.index + 1 :]:
@@ -154,7 +154,7 @@ def _rowwise(graph: Graph, start: Node) -> NodeSet:
 
 
 def _by_row(graph: Graph, node: Node, rows: set[str]) -> bool:
-    """Whether each row of what ``node`` makes depends on the same row of what it reads of ``rows``."""
+    """Whether each row of the output of ``node`` depends on the same row of its inputs in ``rows``."""
     if standard(node, "MatMul"):
         weights = graph.constants.get(node.inputs[1])
         return node.inputs[0] in rows and weights is not None and weights.ndim == 2
@@ -165,7 +165,7 @@ def _by_row(graph: Graph, node: Node, rows: set[str]) -> bool:
 
 
 def _worth(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> bool:
-    """Whether products are left out, and the tables are small."""
+    """Whether the rewrite removes products, and the tables are small."""
     if not any(graph.nodes[index].op_type == "MatMul" for index in members(nodes)):
         return False
     places = math.prod(graph.tensors[lookup.node.outputs[0]].shape[:-1])
@@ -174,7 +174,7 @@ def _worth(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> bool:
 
 
 def _tables(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> dict[str, np.ndarray]:
-    """What each tensor that leaves ``nodes`` is for each row of the lookup: [rows, width]. Computed once a graph."""
+    """Tables [rows, width] of each output of ``nodes`` by row of the lookup. Computed once a graph."""
     key = f"tabled-indices {nodes:x}"
     if key not in graph.memo:
         inner, made = nodes & ~(1 << lookup.node.index), lookup.node.outputs[0]

@@ -1,4 +1,4 @@
-"""A rewrite: a Transpose that also turns the matrices which a product reads, in two."""
+"""Rewrite ``turned-factors``: a Transpose that also turns the matrices of a product, split in two."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
 class TurnedFactors:
-    """The keys of attention, which are brought to heads and turned by one Transpose: to heads, and right before the
-    product a Transpose that only turns matrices.
+    """Splits the Transpose of attention's keys into one to heads, and one directly before the product that only turns
+    matrices.
 
-    The first moves rows of memory, not single numbers; the second libraries leave out, and multiply by the turned
-    matrix. A scale between the two stays between them.
+    The first moves rows of memory, not single numbers; libraries fold the second into the product. A scale between
+    the two stays between them.
     """
 
     name = "turned-factors"
@@ -47,7 +47,7 @@ class TurnedFactors:
 
 
 def _perm(graph: Graph, node: Node) -> list[int] | None:
-    """The order of axes that ``node`` makes; None if it is no Transpose of three axes or more."""
+    """The permutation of ``node``; None if it is no Transpose of three axes or more."""
     if not standard(node, "Transpose") or not filled(graph, node) or node.inputs[0] in graph.constants:
         return None
     rank = len(graph.tensors[node.inputs[0]].shape)

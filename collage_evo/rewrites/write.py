@@ -1,4 +1,4 @@
-"""Writes rewrites into a region: takes a graph, nodes and where to rewrite, gives a standalone model, or its key.
+"""Writing of rewrites into a region: a standalone model, or its key.
 
 Names are canonical as in ``graph/extract.py``: equal regions rewritten alike give equal models.
 """
@@ -21,16 +21,16 @@ from collage_evo.rewrites.rewrite import Replacement, Sites
 _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""
 _PREFIX = "r{}_"
-"""Begins what a tensor inside a rewritten site is called: the number of the site."""
+"""Prefix of the names of tensors inside a rewritten site: the number of the site."""
 
 
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
-    """The region ``nodes`` as a model of its own in which each of ``sites`` is replaced by its rewrite's operators.
+    """The region ``nodes`` as a standalone model in which each of ``sites`` is replaced by its rewrite's operators.
 
     Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, and all tensors inside have types.
 
     Raises:
-        InputError: a rewrite is not known, a site is not in ``nodes`` or overlaps another, or its replacement does
+        InputError: a rewrite is unknown, a site is not in ``nodes`` or overlaps another, or its replacement does
             not fit in its place.
     """
     model = extract(graph, nodes)
@@ -61,13 +61,13 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
 
 
 def written_names(site: int, names: Iterable[str]) -> list[str]:
-    """Those of ``names`` of tensors that only the rewrite at site number ``site`` made."""
+    """The ``names`` of tensors that only the rewrite at site number ``site`` made."""
     return [name for name in names if name.startswith(_PREFIX.format(site))]
 
 
 def written_tensors(graph: Graph, nodes: NodeSet, sites: Sites) -> Mapping[str, str]:
-    """Tensors of the model that :func:`write_rewrites` gives, and those of ``graph`` with the same numbers: all that
-    the region had before, and what rewrites say of tensors of their own."""
+    """Tensors of the model of :func:`write_rewrites`, with those of ``graph`` that hold the same numbers: all that
+    the region had before, and those that rewrites declare the same."""
     found = {new: name for name, new in canonical_names(graph, nodes).items()}
     for number, (name, site) in enumerate(sites):
         replacement = _replacement(graph, nodes, name, site)
@@ -77,7 +77,7 @@ def written_tensors(graph: Graph, nodes: NodeSet, sites: Sites) -> Mapping[str, 
 
 
 def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
-    """What a hash of the region's structure or content must cover besides it: what is rewritten where, and how."""
+    """Text that a hash of the region's structure or content must cover besides it: its sites and their rewrites."""
     place = {index: position for position, index in enumerate(members(nodes))}
     parts = []
     for name, site in sites:
@@ -89,7 +89,7 @@ def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
 
 
 def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[str]:
-    """What a replacement consists of, wherever it stands. Constants follow from the site's: types will do."""
+    """The content of a replacement, independent of its position. Constants follow from the site's: types suffice."""
     names = {**canonical_names(graph, site), **_new_names(graph, replacement, "r")}
     for proto in replacement.nodes:
         yield renamed_node(proto, names).SerializeToString(deterministic=True).hex()
@@ -105,10 +105,10 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Replacement:
-    """What the rewrite ``name`` puts in place of ``site``.
+    """The replacement of ``site`` by the rewrite ``name``.
 
     Raises:
-        InputError: the rewrite is not known, or uses the graph's names for something else.
+        InputError: the rewrite is unknown, or uses the graph's names for something else.
     """
     if site & ~nodes:
         raise InputError(f"{name}: it replaces nodes that are not in the region")
@@ -129,7 +129,7 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
 
 
 def _new_names(graph: Graph, replacement: Replacement, prefix: str) -> dict[str, str]:
-    """What tensors and constants are called that the graph has not, by the names that the replacement gave them."""
+    """Names in the model of the replacement's new tensors and constants, by their names in the replacement."""
     made = (name for proto in replacement.nodes for name in proto.output)
     new = [name for name in (*replacement.constants, *made) if name and name not in graph.tensors]
     return {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(new))}
@@ -139,7 +139,7 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     """The types of the tensors inside a replacement.
 
     Raises:
-        InputError: ONNX does not tell one, or the replacement makes something of another type than the site does.
+        InputError: ONNX cannot infer one, or the replacement's outputs have other types than the site's.
     """
     entering, leaving = graph.boundary(site)
     arrays = dict(replacement.constants)
@@ -155,7 +155,7 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     import_domains(model, replacement.domains)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
-    except Exception as error:  # of several kinds, each of them a fault of the rewrite
+    except Exception as error:  # exceptions of several kinds, each a fault of the rewrite
         raise InputError(f"{rewrite}: what it writes is no ONNX graph: {' '.join(str(error).split())}") from error
     found = {value.name: _tensor(value) for value in (*inferred.value_info, *inferred.output)}
     for name in leaving:
@@ -173,7 +173,7 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
 
 
 def _tensor(value: onnx.ValueInfoProto) -> Tensor | None:
-    """Its type; None where that is not known in full."""
+    """Its type; None where that is not fully known."""
     kind = value.type.tensor_type
     sizes = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
     if not kind.elem_type or not kind.HasField("shape") or len(sizes) < len(kind.shape.dim):
@@ -185,7 +185,7 @@ def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """Operators in an order in which they can run, the given one where it is free.
 
     Raises:
-        InputError: some wait for each other: two sites that are each convex may be entwined.
+        InputError: some wait for each other: two sites, each convex, may be entwined.
     """
     maker = {name: place for place, proto in enumerate(protos) for name in proto.output if name}
     order: list[onnx.NodeProto] = []
