@@ -1,4 +1,4 @@
-"""Patterns that most backends share: takes nothing, gives what a backend's table may list."""
+"""Patterns that most backends share."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collage_evo.patterns.regions import Regions
 
 
 def single(op: Ops) -> Value:
-    """Every operator on its own."""
+    """Every operator by itself."""
     return op.any_of()(...)
 
 
 def epilogue(op: Ops) -> Value:
-    """A heavy operator and the elementwise ones that alone read its result: bias, residual, activation.
+    """A heavy operator and its epilogue, the elementwise ones that are its only readers: bias, residual, activation.
 
-    Every prefix is a match, so that the search may leave the tail to somebody else.
+    Every prefix is a match, so that the search may give the tail to another backend.
     """
     return chain(lambda x: op.any_of(*ELEMENTWISE)(..., x, ...), op.any_of(*HEAVY)(...), most=3)
 
 
 def elementwise(op: Ops) -> Value:
-    """Elementwise operators one behind the other."""
+    """Chains of elementwise operators."""
 
     def step(x: Value) -> Value:
         return op.any_of(*ELEMENTWISE)(..., x, ...)
@@ -42,5 +42,5 @@ ATTENTION = GraphPattern("attention", attention)
 
 
 def general_patterns() -> tuple[Pattern, ...]:
-    """Every operator alone, heavy ones with their epilogue, elementwise chains, attention, maximal regions."""
+    """Single operators, heavy ones with their epilogue, elementwise chains, attention, maximal regions."""
     return (SINGLE, EPILOGUE, CHAIN, ATTENTION, Regions())

@@ -1,4 +1,4 @@
-"""What a drawn pattern is made of: operators, called as functions, and the values that lie between them."""
+"""Expressions of drawn patterns: operators, called as functions, and the values between them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Stands for one tensor; used twice, it stands for the same tensor twice."""
+    """A placeholder for one tensor; used twice, it stands for the same tensor twice."""
 
 
 @dataclass(frozen=True, eq=False)
 class Anything(Value):
-    """Any tensor that meets the conditions; ``constant``: only a constant of the model."""
+    """Any tensor that meets the conditions; with ``constant``, only a constant of the model."""
 
     dtype: str | None = None
     shape: Shape | None = None
@@ -33,7 +33,7 @@ class Anything(Value):
     constant: bool = False
 
     def refusal(self, graph: Graph, name: str) -> str:
-        """Why the tensor does not fit, or nothing."""
+        """Why the tensor does not fit; empty if it does."""
         tensor = graph.tensors[name]
         if self.constant and name not in graph.constants:
             return f"{name} is no constant"
@@ -46,7 +46,7 @@ class Anything(Value):
 
 @dataclass(frozen=True, eq=False)
 class Either(Value):
-    """One of several; each that fits gives a match of its own."""
+    """One of several alternatives; each that fits gives a separate match."""
 
     choices: tuple[Value, ...]
 
@@ -64,12 +64,12 @@ class Operator:
     where: NodeCondition | None = None
 
     def takes(self, node: Node) -> bool:
-        """Whether the node is of a right type, in the standard domain."""
+        """Whether the node has one of the types, in the standard domain."""
         return not self.types or (node.op_type in self.types and node.domain in ("", "ai.onnx"))
 
     @property
     def label(self) -> str:
-        """Its types, for a reason."""
+        """Its types, for messages."""
         few = sorted(self.types)[:4]
         return " or ".join(few) + (" or ..." if len(self.types) > len(few) else "") or "any operator"
 
@@ -101,7 +101,7 @@ class Ops:
             """An operator on ``inputs``; one of None is absent.
 
             ``(x, ...)``: x and any further inputs; ``(..., x, ...)``: x is one of them. An attribute is compared
-            with the node's or its default; a function is asked about the value.
+            with the node's or its default; a function gets the value and decides.
             """
             if ... in inputs[:-1] and not (len(inputs) == 3 and inputs[0] is inputs[2] is ...):
                 raise ConfigError(f"{' or '.join(types)}: ... stands last, or on both sides of one input")
@@ -111,7 +111,7 @@ class Ops:
 
 
 def value(dtype: str | None = None, shape: Shape | None = None, where: TensorCondition | None = None) -> Anything:
-    """A tensor with conditions on its type; ``where`` gives the reason against it, or nothing."""
+    """A tensor with conditions on its type; ``where`` returns the reason against it, empty for none."""
     return Anything(dtype, shape, where)
 
 
@@ -139,7 +139,7 @@ def chain(step: Callable[[Value], Value], x: Value, most: int) -> Either:
 
 
 def operators(ends: Sequence[Value]) -> frozenset[Operator]:
-    """Everything that is drawn above ``ends``."""
+    """All operators that are drawn above ``ends``."""
     found: set[Operator] = set()
     seen: set[Value] = set()
     todo = list(ends)

@@ -1,4 +1,4 @@
-"""A pattern rule: node sets that a compiler would fuse into one kernel, found by walking post-dominators."""
+"""Fusion pattern rule: node sets that a compiler would fuse into one kernel, found by walking post-dominators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class PostDominatorFusion(Pattern):
     """Walks from each operator to its post-dominator, where all paths from it meet again, while the rule allows.
 
     The rule is that of TVM's pass FuseOps (src/relax/transform/fuse_ops.cc), from which Collage (PACT 2022)
-    generates TVM's patterns: a heavy operator takes what is elementwise in its output; elementwise operators and
-    broadcasts go on up to a reduction; injective ones go on to injective ones. Every step is proposed, so that
-    the search may stop early.
+    generates TVM's patterns: a heavy operator takes operators that are elementwise in its output; elementwise
+    operators and broadcasts continue up to a reduction; injective ones continue to injective ones. Every step is
+    proposed, so that the search may stop early.
     """
 
     max_nodes: int = 16

@@ -1,4 +1,4 @@
-"""Patterns: shapes of subgraph that a backend can take as one piece. Each finds node sets in a graph.
+"""Pattern language: shapes of subgraph that a backend can take as one piece, each finding node sets in a graph.
 
 A :class:`GraphPattern` is drawn as a function over operators, which reads like the graph that it finds:
 
@@ -48,7 +48,7 @@ class Pattern(ABC):
         """Every place in ``graph`` where the pattern fits, using only nodes in ``supported``."""
 
     def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        """Why no place where it fits holds node ``index``, which is supported; empty if one does."""
+        """Why no match of the pattern holds the supported node ``index``; empty if one does."""
         if any(nodes >> index & 1 for nodes in self.find(graph, supported)):
             return ""
         return "the operators around it do not fit"
@@ -56,12 +56,11 @@ class Pattern(ABC):
 
 @dataclass(frozen=True)
 class GraphPattern(Pattern):
-    """Every place where the drawn graph is found, and where nobody else reads the values inside.
+    """Every place where the drawn graph is found, and where no other node reads the values inside.
 
     Attributes:
-        name: of the pattern.
         draw: takes :class:`Ops`, and a tensor for each further argument; returns the value in which the pattern
-            ends, or several. Others may read these.
+            ends, or several. Other nodes may read these.
     """
 
     name: str
@@ -72,7 +71,7 @@ class GraphPattern(Pattern):
         """The values in which the pattern ends.
 
         Raises:
-            ConfigError: the function returned something else.
+            ConfigError: the function returned anything else.
         """
         free = [Anything() for _ in list(inspect.signature(self.draw).parameters)[1:]]
         made = self.draw(Ops(), *free)

@@ -1,4 +1,4 @@
-"""The values that flow from matching to search to runtime: Match, Region, Placement."""
+"""Values that flow from matching to search to runtime: Match, Region, Placement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage_evo.rewrites.rewrite import Sites
 
 @dataclass(frozen=True)
 class Part:
-    """A convex set of nodes on one backend, and what is written into it before that compiles it."""
+    """A convex set of nodes on one backend, and the edits written into it before compilation."""
 
     nodes: NodeSet
     backend: str
@@ -22,17 +22,17 @@ class Part:
 
     @cached_property
     def numerics(self) -> Numerics:
-        """Which of its nodes are written in a lower precision."""
+        """Its nodes in lower precisions."""
         return precisions_in(self.edits)
 
     @cached_property
     def rewrites(self) -> Sites:
-        """Which of its nodes other operators stand for, that compute the same."""
+        """Its nodes that rewrites replace."""
         return sites_in(self.edits)
 
     @property
     def family(self) -> tuple[str, str]:
-        """Backend and the variant that it is compiled as: neighbouring matches of one family may merge."""
+        """Backend and the variant that compiles it: neighbouring matches of one family may merge."""
         return (self.backend, self.variant)
 
 
@@ -42,11 +42,11 @@ class Match(Part):
 
     pattern: str = field(default="", compare=False)
     base: str = ""
-    """The variant that it is compiled as, where that is not its own: what differs are its edits."""
+    """The variant that compiles it, where that is not its own: they differ in edits."""
 
     @property
     def engine(self) -> tuple[str, str]:
-        """Backend and variant: what its cost depends on."""
+        """Backend and variant, which determine its cost."""
         return (self.backend, self.variant)
 
     @property
@@ -56,7 +56,7 @@ class Match(Part):
 
 @dataclass(frozen=True)
 class Region(Part):
-    """A connected convex set of nodes that one engine runs as one compiled piece; ``variant`` is what compiles it."""
+    """A connected convex set of nodes that one engine runs as one compiled piece; ``variant`` compiles it."""
 
     matches: tuple[int, ...] = field(default=(), compare=False)
     """Indices of the matches it was merged from."""
@@ -70,7 +70,7 @@ class Region(Part):
         return (self.backend, variant)
 
     def engine_of(self, node: int) -> tuple[str, str]:
-        """Backend and variant of the match that ``node`` came with."""
+        """Backend and variant of the match of ``node``."""
         for variant, nodes in self.parts:
             if nodes >> node & 1:
                 return (self.backend, variant)
@@ -85,7 +85,7 @@ class Placement:
 
     @cached_property
     def key(self) -> str:
-        """Equal for equal placements, whatever genome they came from."""
+        """Equal for equal placements, whatever their genome."""
         parts = sorted(_region_key(region) for region in self.regions)
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 

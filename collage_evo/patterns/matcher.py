@@ -1,4 +1,4 @@
-"""Finds what a pattern function drew: takes its ends, gives every set of nodes that they fit on."""
+"""Backtracking matcher of drawn patterns: every set of nodes on which a pattern's ends fit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MAX_TRIES = 200_000
 
 
 class TooManyWays(Exception):
-    """The search was given up: a pattern with many alternatives met a dense graph."""
+    """The search exceeded its bound: a pattern with many alternatives met a dense graph."""
 
 
 class Matcher:
     """Backtracks over one graph, through ``supported`` nodes only.
 
-    ``refused`` gives, for a node on which an operator of the pattern was tried, why it did not fit.
+    ``refused`` maps each node on which an operator of the pattern was tried to the reason why it did not fit.
     """
 
     def __init__(self, graph: Graph, supported: NodeSet) -> None:
@@ -42,10 +42,10 @@ class Matcher:
         self._tries = 0
 
     def find(self, ends: Sequence[Value]) -> Iterator[NodeSet]:
-        """Every set of nodes, each once, that fits and whose inner values nobody else reads.
+        """Every set of nodes, each once, that fits and whose inner values no other node reads.
 
         Raises:
-            TooManyWays: after :data:`MAX_TRIES`; what was found before has been given.
+            TooManyWays: after :data:`MAX_TRIES`; earlier sets have been yielded.
         """
         for index in members(self._supported):
             seen: set[NodeSet] = set()
@@ -57,7 +57,7 @@ class Matcher:
                             yield nodes
 
     def _others(self, ends: Sequence[Value], done: int, bound: Bound) -> Iterator[NodeSet]:
-        """The ends after the first are looked for downstream of what is bound already."""
+        """Match the ends after the first, downstream of bound values."""
         if done < len(ends):
             end = ends[done]
             for name in [bound[end]] if end in bound else self._downstream(bound, _depth(end)):
@@ -77,7 +77,7 @@ class Matcher:
             yield nodes
 
     def _downstream(self, bound: Bound, steps: int) -> Iterator[str]:
-        """Tensors that can be reached from what is bound through ``steps`` nodes at most."""
+        """Tensors that can be reached from bound ones through at most ``steps`` nodes."""
         names = [what for key, what in bound.items() if isinstance(key, Value)]
         seen: set[int] = set()
         for _ in range(steps):
@@ -144,7 +144,7 @@ class Matcher:
         return operator.where(self._graph, node) if operator.where else ""
 
     def _inputs(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
-        """Every way to give the listed inputs tensors of the node."""
+        """Every assignment of the node's tensors to the listed inputs."""
         wanted = [value for value in operator.inputs if not isinstance(value, EllipsisType)]
         given = list(node.inputs)
         while given and not given[-1]:

@@ -1,4 +1,4 @@
-"""A pattern rule: the largest regions that a backend can take, and the blocks that lie in them."""
+"""Region pattern rule: the largest regions that a backend can take, and the blocks in them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from collage_evo.patterns.language import Pattern
 
 @dataclass(frozen=True)
 class Regions(Pattern):
-    """What a compiler of whole graphs is given: maximal supported regions, their halves, quarters ... and blocks.
+    """Regions for a compiler of whole graphs: maximal supported ones, their halves, quarters ... and blocks.
 
-    A block is what lies between two points that every path passes, such as a residual block or an inception
-    module. Halves and quarters, as deep as ``halvings``, are of so many blocks.
+    A block lies between two points that every path passes, such as a residual block or an inception module. Halves
+    and quarters, ``halvings`` deep, consist of blocks.
     """
 
     halvings: int = 2
@@ -36,7 +36,7 @@ class Regions(Pattern):
 
 
 def _parts(blocks: Sequence[NodeSet], number: int) -> Iterator[NodeSet]:
-    """``blocks`` in ``number`` stretches of about equal length; single nodes are left out."""
+    """``blocks`` in ``number`` stretches of about equal length; single nodes are dropped."""
     cuts = [round(k * len(blocks) / number) for k in range(number + 1)]
     for start, end in pairwise(cuts):
         part = reduce(or_, blocks[start:end], 0)
@@ -45,9 +45,9 @@ def _parts(blocks: Sequence[NodeSet], number: int) -> Iterator[NodeSet]:
 
 
 def maximal_regions(graph: Graph, supported: NodeSet) -> tuple[NodeSet, ...]:
-    """Connected convex sets of supported nodes to which no neighbour can be added; every such node is in one.
+    """Connected convex sets of supported nodes to which no neighbour can be added; every supported node is in one.
 
-    Each grows from the first node that is in none yet. Two may overlap where either could have a node.
+    Each grows from the first node that is in none yet. Two may overlap where a node fits both.
     """
     regions: list[NodeSet] = []
     rest = supported
@@ -59,9 +59,9 @@ def maximal_regions(graph: Graph, supported: NodeSet) -> tuple[NodeSet, ...]:
 
 
 def _grow(graph: Graph, region: NodeSet, supported: NodeSet) -> NodeSet:
-    """Adds neighbours, with all that lies between them and the region, while all of it is supported.
+    """Add neighbours, with all nodes between them and the region, while all of them are supported.
 
-    A neighbour that was refused once stays refused, because what lies between only grows with the region.
+    A neighbour that was refused once stays refused, because the nodes between only grow with the region.
     """
     before = after = untried = refused = 0
     new = region
@@ -81,7 +81,7 @@ def _grow(graph: Graph, region: NodeSet, supported: NodeSet) -> NodeSet:
 
 
 def blocks_of(graph: Graph, region: NodeSet) -> tuple[NodeSet, ...]:
-    """Cuts a convex ``region`` after every node that all its paths pass: consecutive blocks that cover it, in order.
+    """Cut a convex ``region`` after every node that all its paths pass: consecutive blocks that cover it, in order.
 
     A node is such a point when every other one comes before or after it and no edge leads past it.
     """
