@@ -1,4 +1,4 @@
-"""How far apart the target's cores are right now: takes cores, gives the time of a round trip between them."""
+"""Distance between the target's cores right now: the time of a round trip between them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from collage_evo.target import core_distance_echo as echo
 from collage_evo.target.private import machine_directory, open_private
 
 FAR = 1.5
-"""Cores that need this many times the shortest trip ever seen on them are far apart."""
+"""Cores that need this many times their shortest trip so far are far apart."""
 PAUSE_S = 0.05
 WAITING_SHARE = 0.25
-"""Of a process's life that may be spent waiting: where cores are far apart half of the time, that is how it is."""
+"""Share of a process's life that it may wait: where cores are far apart half of the time, waiting does not help."""
 TIMEOUT_S = 120.0
-"""Cores that stay far apart for longer, waited for, were moved for good: their trip now is the new shortest one."""
+"""Cores that stay far apart for longer while a process waits have moved for good: their trip is the new shortest."""
 
 
 class CoreDistance:
     """Round trips of a cache line between cores, in ns; most of it is the interpreter's own time.
 
-    A hypervisor may move the cores of a virtual machine to other chips from one second to the next. A single
-    thread does not notice. Threads that work together then wait for each other several times as long: small
-    parallel regions take up to three times as long, large ones a tenth more.
+    A hypervisor may move the cores of a virtual machine to other chips from one second to the next. That does not
+    affect a single thread. Threads that work together then wait for each other several times as long: small parallel
+    regions take up to three times as long, large ones a tenth more.
     """
 
     def __init__(self, cores: tuple[int, ...]) -> None:
@@ -52,9 +52,9 @@ class CoreDistance:
         os.close(self._memory)
 
     def near(self, wait_s: float = 0.0) -> bool:
-        """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``.
+        """Whether the cores are as close to each other as ever before, waiting for that up to ``wait_s`` seconds.
 
-        It waits less where this process has spent more than ``WAITING_SHARE`` of its life so.
+        It waits less where this process has spent more than ``WAITING_SHARE`` of its life waiting.
         """
         begin = time.monotonic()
         allowed_s = min(wait_s, WAITING_SHARE * (begin - self._begin) - self._waited_s)
@@ -72,7 +72,7 @@ class CoreDistance:
         return distance <= FAR * self._shortest()
 
     def measure(self) -> float:
-        """Round trip between the first core and the farthest other one, ns."""
+        """Round trip between the first core and the farthest other one, in ns."""
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self._cores[:1])
         try:

@@ -1,4 +1,4 @@
-"""Started by :class:`CoreDistance` as a plain script: answers each change of a shared byte with the same change."""
+"""Echo script that :class:`CoreDistance` starts: answers each change of a shared byte with the same change."""
 
 import mmap
 import os
@@ -6,9 +6,9 @@ import sys
 
 TRIPS = 60
 TIMEOUT_S = 10**6
-"""Looks at the byte before giving up: the process that asks may have been killed."""
+"""Reads of the byte before giving up: the asking process may have been killed."""
 QUESTION, ANSWER = 0, 128
-"""Where the two bytes lie: on cache lines of their own."""
+"""Offsets of the two bytes, on separate cache lines."""
 
 
 def serve(shared: mmap.mmap) -> None:

@@ -1,4 +1,4 @@
-"""CUDA's driver library by ctypes. Its functions return only if they succeeded."""
+"""CUDA's driver library by ctypes. Its functions return only on success."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUT_OF_MEMORY = 2
 _NO_DEVICE = 100
 
 _TO_INT, _TO_HANDLE, _TO_ADDRESS = POINTER(c_int), POINTER(c_void_p), POINTER(c_uint64)
-# By the names in the library: cuda.h writes some without their _v2, but in the library those are older functions.
+# Names as in the library: cuda.h writes some without their _v2, but in the library those are older functions.
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),
     "cuDriverGetVersion": (_TO_INT,),
@@ -59,7 +59,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 class CudaError(CollageError):
-    """The driver reports an error: its name, what it means, and the call that heard of it.
+    """An error of the driver: its name, its meaning, and the call that returned it.
 
     Attributes:
         code: CUDA's number of the error.
@@ -71,10 +71,10 @@ class CudaError(CollageError):
 
 
 class Driver:
-    """The driver, started. ``driver.cuStreamSynchronize(...)`` is that function of the library.
+    """The initialised driver. ``driver.cuStreamSynchronize(...)`` is that function of the library.
 
     Raises:
-        UnavailableError: there is no driver, or it has no device; the message says what is missing.
+        UnavailableError: there is no driver, or it has no device; the message names what is missing.
     """
 
     def __init__(self, path: str) -> None:
@@ -104,10 +104,10 @@ class Driver:
         return function
 
     def check(self, code: int, name: str) -> None:
-        """Raise the error that the function of that name gave, if it gave one.
+        """Raise the error that the function of that name returned, if any.
 
         Raises:
-            CudaError: it did.
+            CudaError: ``code`` is an error.
         """
         if code == 0:
             return
@@ -142,6 +142,6 @@ def cuda_driver() -> Driver:
     """The driver of this machine.
 
     Raises:
-        UnavailableError: there is none, or it has no device; the message says what is missing.
+        UnavailableError: there is none, or it has no device; the message names what is missing.
     """
     return Driver(LIBRARY)

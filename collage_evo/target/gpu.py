@@ -1,4 +1,4 @@
-"""The GPU that CUDA's driver gives: what it is, or why there is none. Asks the driver itself, loads no library."""
+"""Properties of the GPU by CUDA's driver, or the reason why there is none. Needs no other library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gpu_capability() -> tuple[int, int]:
 
 
 def takes_one_process() -> bool:
-    """Whether the first GPU has been set to serve one process at a time, or none: others get no context there.
+    """Whether the first GPU is in a mode for one process at a time, or none: other processes get no context there.
 
     Raises:
         UnavailableError: there is none; the message says what is missing.
@@ -41,7 +41,7 @@ def takes_one_process() -> bool:
 
 
 def format_capability(described: str) -> str:
-    """The compute capability in what :func:`describe_gpu` gave; empty if it is not there."""
+    """The compute capability in the text of :func:`describe_gpu`; empty if it is not there."""
     return described.partition(f"{_CAPABILITY} ")[2].partition(",")[0]
 
 

@@ -1,4 +1,4 @@
-"""Holds this process to a lesser processor: libraries that ask CPUID do not see what goes beyond the level.
+"""Emulation of a lesser processor for this process: CPUID hides features beyond a level from libraries.
 
 ONNX Runtime and ncnn have no setting for it. Where the kernel can make CPUID fault (Intel since Ivy Bridge, most
 virtual machines on these), a signal handler answers in the processor's place. Needs gcc.
@@ -34,10 +34,10 @@ _BITS = {
 
 
 def hold() -> bool:
-    """Hide from this process what goes beyond the level that ``SWITCH`` names; whether that worked.
+    """Hide features beyond the level in ``SWITCH`` from this process; returns whether that worked.
 
     Threads and forked processes inherit it, other processes call it themselves (``collage_evo`` does on import).
-    Handlers that others install for the same signal have all other faults.
+    Other handlers of the same signal get all other faults.
     """
     level = os.environ.get(SWITCH, "")
     if level not in LEVELS:

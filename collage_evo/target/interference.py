@@ -1,4 +1,4 @@
-"""How much of this process's cores others took: counts from when it is made, gives a share of the cores' time."""
+"""Interference by other processes: the share of the cores' time that they took."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BUSY = (1, 2, 3, 6, 7, 8)
-"""Columns of a core's line in which somebody has it: user, nice, system, irq, softirq, stolen by the hypervisor."""
+"""Columns of a core's busy time: user, nice, system, irq, softirq, stolen by the hypervisor."""
 
 
 class Others:
     """Time that other processes, and other virtual machines, had the cores that this process may use.
 
-    It is what the system says that the cores were busy, less what this process used on all its threads. Threads
-    of one process that take a core from each other are not others, unlike in counts of context switches. Nor is a
-    process that takes turns with this one, whose time of the cores ``helper_s`` tells.
+    It is the cores' busy time by the system's counters, less the time of all threads of this process. Unlike counts
+    of context switches, it does not include threads of this process that take a core from each other. Nor does it
+    include a process that takes turns with this one, whose time is ``helper_s``.
     """
 
     def __init__(self, helper_s: Callable[[], float] = lambda: 0.0) -> None:
@@ -27,8 +27,8 @@ class Others:
         self._begin, self._taken = time.monotonic(), self._taken_s()
 
     def share(self) -> float:
-        """Share of the cores' time, 0 to 1, that others had so far; the system counts in ticks, one a core is
-        forgiven. 0 where the system does not tell."""
+        """Share of the cores' time, 0 to 1, that others had so far; the system counts in ticks, of which one a core
+        is ignored. 0 where the system has no counters."""
         taken = self._taken_s() - self._taken - len(self._names) / TICKS_PER_S
         return max(0.0, taken) / (time.monotonic() - self._begin) / len(self._names)
 

@@ -1,4 +1,4 @@
-"""Levels to which an x86 processor can be held, to try what a lesser one does."""
+"""Levels to which an x86 processor can be held, to test the behaviour of a lesser one."""
 
 from __future__ import annotations
 

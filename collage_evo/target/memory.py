@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes at its peak: resident memory of this process, as Linux counts it."""
+"""Peak memory of a piece of work: resident memory of this process, as Linux counts it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _PROCESS = Path("/proc/self")
 
 
 class PeakMemory:
-    """From when it is made, the most resident memory of this process beyond what it held then.
+    """The most resident memory of this process since construction, beyond its resident memory then.
 
-    It is VmHWM, set back first, less VmRSS. Pages of shared libraries that were read count; where the mark cannot be
-    set back, a higher peak from before counts too.
+    It is VmHWM, reset first, less VmRSS. Pages of shared libraries that were read count; where the mark cannot be
+    reset, a higher earlier peak counts too.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class PeakMemory:
 
     @property
     def bytes(self) -> int:
-        """The peak so far."""
+        """The peak so far, in bytes."""
         return max(0, _status_bytes("VmHWM") - self._before)
 
 

@@ -1,6 +1,7 @@
-"""Who is at work on this machine, so that who waits can tell for whom: notes on files, one for each that measures.
+"""Presence notes of the processes at work on this machine, by which a waiting run finds whom it waits for.
 
-A note is true as long as its file is locked, and the system unlocks it when its process ends, however that goes.
+Each measuring process writes a note to a file. A note is valid as long as its file is locked, and the system unlocks
+it when its process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collage_evo.target.private import open_private
 
 LOOK_S = 0.5
 SOON_S = 2.0
-"""A wait is told of when it has lasted so long ..."""
+"""A wait is reported when it has lasted so long ..."""
 AGAIN_S = 30.0
 """... and again after so long."""
 MEASURING = b"collage_evo.measure.process"
@@ -33,7 +34,7 @@ _numbers = itertools.count()
 
 
 class Doing(StrEnum):
-    """What somebody is at, as it is said before "since"."""
+    """A process's activity, as text before "since"."""
 
     NOTHING = "nothing"
     WANTS_CORES = "waits for cores"
@@ -47,8 +48,8 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True)
 class Note:
-    """Which run somebody works for, what it does, with or for which cores, since when (seconds since 1970), and the
-    number of its process."""
+    """The run that a process works for, its activity, its cores or those it waits for, its start (seconds since
+    1970), and its process id."""
 
     run: str
     doing: Doing
@@ -70,18 +71,18 @@ class Presence:
         self._file = open_private(hidden, os.O_CREAT | os.O_RDWR | os.O_TRUNC)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         self.note(Doing.NOTHING)
-        os.rename(hidden, self._path)  # nobody sees it before it is locked: they would take it for a dead one's
+        os.rename(hidden, self._path)  # hidden until it is locked: readers would take it for a dead process's
 
     def note(self, doing: Doing, cores: Sequence[int] = ()) -> None:
-        """Say what this process is at from now on, or still."""
+        """Write this process's activity from now on."""
         if self._noted == (doing, cores):
             return
         self._noted = (doing, cores)
         text = to_json(Note(self._run, doing, tuple(cores), time.time(), os.getpid()))
-        os.pwrite(self._file, f"{text}\n".encode(), 0)  # what a longer one leaves after the line is not read
+        os.pwrite(self._file, f"{text}\n".encode(), 0)  # readers ignore what follows the line
 
     def close(self) -> None:
-        """Nothing is done here any more."""
+        """Remove the note: this process has no activity any more."""
         if self._file >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._file)
@@ -89,10 +90,10 @@ class Presence:
 
 
 def present(directory: Path) -> list[Note]:
-    """The notes of all who live; those of processes that ended are removed."""
+    """The notes of all live processes; removes those of processes that ended."""
     notes = []
     for path in sorted(_folder(directory).glob("[!.]*")):
-        wrong = (FileNotFoundError, InputError, ValueError)  # what is no note tells nothing
+        wrong = (FileNotFoundError, InputError, ValueError)  # invalid notes are ignored
         with contextlib.suppress(*wrong), os.fdopen(open_private(path, os.O_RDONLY)) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -104,13 +105,13 @@ def present(directory: Path) -> list[Note]:
 
 
 def interruptible(directory: Path) -> tuple[int, ...]:
-    """Process ids of measuring processes that compile or judge, each the leader of a group of its own."""
+    """Process ids of measuring processes that compile or judge, each the leader of its own process group."""
     noted = (note for note in present(directory) if note.doing in (Doing.COMPILES, Doing.JUDGES))
     return tuple(note.process for note in noted if _leads(note.process))
 
 
 def _leads(process: int) -> bool:
-    """Whether it is a measuring process here: one in another container may have told a number that is none here."""
+    """Whether it is a measuring process here: the id in a note from another container may be invalid here."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes()
         return MEASURING in command.split(b"\0") and os.getpgid(process) == process
@@ -119,7 +120,7 @@ def _leads(process: int) -> bool:
 
 
 def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
-    """What ``run`` has waited for longer than :data:`SOON_S`: who keeps it waiting, and a line that says so."""
+    """What ``run`` has waited for longer than :data:`SOON_S`: the runs that it waits for, and a line of text."""
     found = {}
     for mine in notes:
         waited = now - mine.since
@@ -151,12 +152,12 @@ def _listed(cores: Sequence[int]) -> str:
 
 
 class Lookout:
-    """Says, while it is entered, whom a run waits for: soon after a wait begins, and now and then while it lasts.
+    """Reports, within the context, whom a run waits for: soon after a wait begins, and at intervals while it lasts.
 
     Args:
         directory: the machine's.
         run: as in the notes of the run's own processes.
-        say: hears each line, in a thread of the lookout's own.
+        say: receives each line, in the lookout's own thread.
     """
 
     def __init__(self, directory: Path, run: str, report: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Directories and files that other users of this machine cannot touch: takes paths, gives safe ones."""
+"""Private directories and files, which other users of this machine cannot access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from collage_evo.errors import InputError
 
 SHARED = "COLLAGE_EVO_TMPDIR"
-"""Environment variable by which a process tells its ``TMPDIR`` to those that it starts with one of their own."""
+"""Environment variable for a process's ``TMPDIR``, for child processes that get their own."""
 
 
 def shared_temporary() -> Path:
@@ -20,7 +20,7 @@ def shared_temporary() -> Path:
 
 
 def own_temporary() -> Path:
-    """A directory in :func:`shared_temporary` that is this person's alone.
+    """A private directory of this user in :func:`shared_temporary`.
 
     Raises:
         InputError: somebody else made it, or may look into it.
@@ -29,10 +29,10 @@ def own_temporary() -> Path:
 
 
 def machine_directory() -> Path:
-    """Where all runs of one person on this machine keep what they must agree on, until it starts anew.
+    """The directory for shared state of all runs of one user on this machine, until it restarts.
 
-    In ``XDG_RUNTIME_DIR``, if that is the person's alone, else in the system's temporary directory. Only processes
-    of this person can hold a lock in it: others cannot even open its files.
+    In ``XDG_RUNTIME_DIR``, if that is private to the user, else in the system's temporary directory. Only processes
+    of this user can hold a lock in it: others cannot even open its files.
 
     Raises:
         InputError: somebody else made it, or may look into it.
@@ -44,12 +44,12 @@ def machine_directory() -> Path:
 
 
 def own_directory(path: Path, setting: str, readable: bool = False) -> Path:
-    """The directory ``path``, made if need be, into which others cannot write, nor look unless it is ``readable``.
+    """The directory ``path``, made if missing, which others cannot write to, nor read unless it is ``readable``.
 
-    ``setting`` is what says where it is.
+    ``setting`` names the option that determines the path.
 
     Raises:
-        InputError: it cannot be made, is none, or is not safe; the message says how to mend that.
+        InputError: it cannot be made, is no directory, or is not safe; the message has the remedy.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def own_directory(path: Path, setting: str, readable: bool = False) -> Path:
 
 
 def _fault(path: Path, readable: bool) -> str:
-    """What is wrong with a directory, and the mend where there is one; nothing if it is safe."""
+    """The fault of a directory, and the remedy where there is one; empty if it is safe."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return "it is a link or a file, not a directory: remove it"
@@ -75,11 +75,11 @@ def _fault(path: Path, readable: bool) -> str:
 
 
 def open_private(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> int:
-    """A descriptor of the file ``path``, which nobody else may open; it follows no link and waits for nobody.
+    """A descriptor of the file ``path``, which no other user may open; follows no link and never blocks.
 
     Raises:
-        OSError: there is none and ``flags`` ask for no new one, or the disk is full.
-        InputError: something else than a file of this person has its name.
+        OSError: there is none and ``flags`` do not create it, or the disk is full.
+        InputError: something else than a file of this user has its name.
     """
     try:
         file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

@@ -1,4 +1,4 @@
-"""What of this machine compiled code depends on: its architecture, the CPU's name, instruction sets, C library."""
+"""The machine that compiled code depends on: architecture, CPU name, instruction sets, C library."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 
 _VECTORS = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "asimd", "sve", "sve2", "sme"})
 _DECIDING = _VECTORS.union(_VNNI, {"amx_int8", "asimddp", "i8mm"}, *_INSTRUCTIONS.values())
-"""What libraries choose their kernels by, and with them how wide sums are and how they round."""
+"""Features by which libraries choose their kernels, and so the width and rounding of sums."""
 
 
 @dataclass(frozen=True)
 class Machine:
     """Architecture as ``uname -m`` gives it, the CPU's model name, its features as Linux names them.
 
-    Features are those that compilers and kernel libraries make use of: vector, matrix and bit instructions. ``libc``
-    is the C library that what is compiled here is linked against, with its version.
+    Features are those that compilers and kernel libraries use: vector, matrix and bit instructions. ``libc`` is the C
+    library that compiled code is linked against, with its version.
     """
 
     architecture: str
@@ -46,7 +46,7 @@ class Machine:
     libc: str = ""
 
     def computes_in(self, arithmetic: str) -> bool:
-        """Whether libraries compute in ``arithmetic`` on it. Whether that is faster is for a run to measure."""
+        """Whether libraries compute in ``arithmetic`` on it. A run measures whether that is faster."""
         needed = _INSTRUCTIONS.get(arithmetic)
         return needed is None or bool(self.features & needed)
 
@@ -54,12 +54,12 @@ class Machine:
     def saturates_int8(self) -> bool:
         """Whether its instruction for uint8 times int8 adds neighbouring products in 16 bits, with saturation.
 
-        ``vpmaddubsw``, which libraries take on x86 without VNNI: 255 * 127 * 2 becomes 32767.
+        ``vpmaddubsw``, which libraries use on x86 without VNNI: 255 * 127 * 2 becomes 32767.
         """
         return self.architecture in _X86 and not self.features & _VNNI
 
     def held_to(self, level: str) -> Machine:
-        """This machine without what goes beyond a level. Its name says so: nothing kept of one is the other's.
+        """This machine without features beyond a level. Its name contains the level, so that stored data differ.
 
         Raises:
             InputError: there is no such level, or the machine does not reach it.
@@ -72,9 +72,9 @@ class Machine:
         return replace(self, cpu=f"{self.cpu}, held to {level}", features=features)
 
     def other_than(self, made_on: Machine) -> str:
-        """Which instructions differ from those of the machine that something was made on; empty where none does.
+        """Instructions that differ from those of the machine ``made_on``; empty where none does.
 
-        They decide how libraries round and how fast they are: of the same file they choose other kernels.
+        They determine how libraries round and how fast they are: for the same file they choose other kernels.
         """
         lacking = self.lacks(made_on.features & _DECIDING)
         more = made_on.lacks(self.features & _DECIDING)
@@ -90,13 +90,13 @@ class Machine:
 
 
 def level() -> str:
-    """The level to which this processor is held, as ``SWITCH`` says; empty if it is not."""
+    """The level in ``SWITCH`` to which this processor is held; empty if it is not."""
     return os.environ.get(SWITCH, "")
 
 
 @cache
 def this_machine() -> Machine:
-    """The machine this process runs on, held to :func:`level`; without features where the system does not tell.
+    """The machine this process runs on, held to :func:`level`; without features where the system lists none.
 
     Raises:
         InputError: as :meth:`Machine.held_to` does.

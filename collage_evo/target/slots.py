@@ -1,4 +1,4 @@
-"""Timing slots: takes the cores and the threads of a target, gives each measuring process cores of its own."""
+"""Timing slots: exclusive cores for each measuring process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage_evo.target.private import machine_directory, open_private
 from collage_evo.target.target import CPU
 
 POLL_S = 0.1
-"""How often it is looked whether cores are free."""
+"""Interval between checks for free cores."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -28,7 +28,7 @@ def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...],
 
 
 class Slot:
-    """One group of cores, held by this process alone until ``release`` or its end.
+    """One group of cores, held exclusively by this process until ``release`` or its end.
 
     Core locks are files shared by all runs on the machine, so that two runs never time on one core.
     """
@@ -39,7 +39,7 @@ class Slot:
         self._presence = presence
 
     def release(self) -> None:
-        """Let others have the cores."""
+        """Release the cores to other processes."""
         for file in self._files:
             os.close(file)
         self._files = []
@@ -53,11 +53,11 @@ def acquire_slot(
     given_up: threading.Event | None = None,
     device: str = CPU,
 ) -> Slot | None:
-    """Wait for one of ``slots`` to be free, and hold it for ``run``; and with it ``device``, if that is another.
+    """Wait for a free one of ``slots``, and hold it for ``run``; and with it ``device``, if that is not the CPU.
 
-    None when that takes longer than ``timeout_s``, or when it is ``given_up`` meanwhile.
+    None when that takes longer than ``timeout_s``, or when ``given_up`` becomes true.
 
-    Others see meanwhile who waits and who holds (:mod:`collage_evo.target.presence`).
+    Presence notes show other processes the waiting and holding runs (:mod:`collage_evo.target.presence`).
     """
     given_up = given_up or threading.Event()
     deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""The target: what code is compiled for and latency is measured on. One description, one digest for every key."""
+"""The target of code and latency: one description, and one digest for every key."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Target:
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        threads: threads that a piece may use on the CPU.
-        cores: where they stay. Which cores these are decides neither code nor cost: the digest is without them.
-        machine: the processor, and what libraries are linked against.
+        threads: of a piece on the CPU.
+        cores: of these threads. They affect neither code nor cost, so the digest does not include them.
+        machine: the processor, and the C library that code is linked against.
         accelerator: the GPU's model and driver where the device is one, else empty.
-        records: directory with a folder of each backend that was tuned for this run; only building tuned variants
-            needs it, and those have its digest in their name.
+        records: directory with a folder of each backend that was tuned for this run; only the build of tuned variants
+            needs it, and their names contain its digest.
     """
 
     device: str = CPU
@@ -39,7 +39,7 @@ class Target:
 
     @classmethod
     def here(cls, device: str, threads: int, records: str = "") -> Target:
-        """The target that ``device`` of this machine is, on any cores."""
+        """The target for ``device`` of this machine, on any cores."""
         return cls(device, threads, accelerator="" if device == CPU else describe_gpu(), records=records)
 
     @cached_property
@@ -49,12 +49,12 @@ class Target:
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def key(self, backend: str, version: str, *more: str) -> str:
-        """What is kept of a backend in this version, on this target, goes by; ``more`` tells apart what it is."""
+        """Key of stored data of a backend in this version on this target; ``more`` distinguishes the data."""
         return "|".join((backend, version, *more, self.digest))
 
     @property
     def description(self) -> str:
-        """The target in words; two that differ in something else differ in the digest."""
+        """The target as text, with its digest, which shows all other differences between two targets."""
         where = self.accelerator or self.machine.cpu
         return f"{self.device}, {self.threads} thread(s), {where} ({self.digest})"
 
