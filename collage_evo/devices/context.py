@@ -1,4 +1,4 @@
-"""CUDA's primary context: current in whichever thread asks, memory in it, and what is done with what nobody holds."""
+"""CUDA's primary context: made current in the calling thread, its memory, and the release of unused handles."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from collage_evo.target.driver import OUT_OF_MEMORY, CudaError, Driver
 
 
 class Memory:
-    """Bytes on the device, freed with the last that holds this."""
+    """Bytes on the device, freed with the last reference to this object."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.address, self.nbytes = address, nbytes
 
 
 class Context:
-    """The context that every library of the process shares. It is kept until the process ends."""
+    """The context that every library of the process shares. It exists until the process ends."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -34,21 +34,21 @@ class Context:
         self._discarded: list[tuple[Any, Any]] = []
 
     def enter(self) -> None:
-        """Make it this thread's context; costs next to nothing where it was made so before."""
+        """Make it this thread's context; nearly free where it was made so before."""
         if not hasattr(self._threads, "entered"):
             self.enter_anew()
 
     def enter_anew(self) -> None:
-        """The same, whatever another library has made of it since: memory goes to the context that is current then,
-        which on a machine of several GPUs may be another's."""
+        """Make it this thread's context again, after another library may have changed that: memory is allocated in
+        the current context, which on a machine of several GPUs may be another GPU's."""
         self.driver.cuCtxSetCurrent(self._handle)
         self._threads.entered = True
 
     def allocate(self, nbytes: int) -> Memory:
-        """Memory on the device, with whatever it holds.
+        """Uninitialised memory on the device.
 
         Raises:
-            OutOfDeviceMemory: there is not as much.
+            OutOfDeviceMemory: there is not enough.
         """
         address = ctypes.c_uint64()
         self.enter_anew()
@@ -63,10 +63,10 @@ class Context:
         return memory
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Page-locked bytes of the host, with whatever they hold.
+        """Uninitialised page-locked bytes of the host.
 
         Raises:
-            OutOfDeviceMemory: there are not as many.
+            OutOfDeviceMemory: there is not enough.
         """
         address = ctypes.c_void_p()
         self.enter_anew()
@@ -87,7 +87,7 @@ class Context:
         return f"{_mb(free.value)} of {_mb(total.value)} free"
 
     def on_release(self, holder: Any, release: Callable[[Any], None], handle: Any) -> None:
-        """Have ``release(handle)`` called once nobody holds ``holder``; when the process ends, the driver does it."""
+        """Call ``release(handle)`` once ``holder`` has no references; at the process's end the driver releases it."""
         weakref.finalize(holder, self._discard, release, handle).atexit = False
 
     def _discard(self, release: Callable[[Any], None], handle: Any) -> None:
@@ -99,16 +99,16 @@ class Context:
         while True:
             try:
                 release, handle = self._discarded.pop()
-            except IndexError:  # none is left; whoever let go of one meanwhile, in whatever thread, may have taken it
+            except IndexError:  # none is left: another thread that released one meanwhile may have taken it
                 return
-            # After an error of the device nothing can be released, and whoever waits for it hears of the error.
+            # After an error of the device nothing can be released, and the next wait raises the error.
             with suppress(CudaError):
                 self.enter()
                 release(handle)
 
     @contextmanager
     def retained(self) -> Iterator[None]:
-        """Meanwhile nothing is released: inside a capture, that would break it.
+        """Defer releases within the context: inside a capture, they would break it.
 
         Raises:
             CaptureError: something is being captured already.

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU, through CUDA's driver and no other library. The contract is that of ``devices/device.py``."""
+"""An NVIDIA GPU through CUDA's driver and no other library, by the contract of ``devices/device.py``."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from collage_evo.target.driver import CudaError, Driver
 _NON_BLOCKING = 1
 """A stream that does not wait for the default stream, nor that for it."""
 _THREAD_LOCAL = 1
-"""What other threads do with the device does not break a capture in this one."""
+"""Capture mode in which other threads' work on the device does not break a capture in this one."""
 _MEMORY_TYPE, _HOST = 2, 1
 _SET = 1
-"""Dependencies replace those that were there."""
+"""New dependencies replace the old ones."""
 
 _Nodes = tuple[int, ...]
-"""Of a graph that is captured."""
+"""Nodes of a graph under capture."""
 
 
 @dataclass
 class _Capture:
-    """Whether it is one in which calls overlap, and whether any were met that could."""
+    """Whether calls overlap in the capture, and whether it had any that could."""
 
     overlapping: bool
     independent: bool = False
 
 
 class CudaDevice(Device):
-    """The first GPU that the driver gives, in its primary context, with one stream."""
+    """The driver's first GPU, in its primary context, with one stream."""
 
     def __init__(self, driver: Driver) -> None:
         self.name = driver.name()
@@ -51,7 +51,7 @@ class CudaDevice(Device):
         driver.cuEventCreate(self._after, 0)
         self._scratch: Memory | None = None
         self._capture: _Capture | None = None
-        """The one that is under way."""
+        """The present capture."""
         bus = ctypes.create_string_buffer(32)
         driver.cuDeviceGetPCIBusId(bus, len(bus), driver.device())
         self._gauges = Gauges(bus.value.decode())
@@ -72,7 +72,7 @@ class CudaDevice(Device):
         stream = self.stream
         memory = self._context.allocate(max(nbytes, 1))
         self._driver.cuMemsetD8Async(memory.address, 0, memory.nbytes, stream)
-        # Arrays may be read from other streams, such as a library's own while it is made ready.
+        # Other streams may read arrays, such as a library's own while it is prepared.
         self.synchronise()
         place = self._place(memory)
 
@@ -85,7 +85,7 @@ class CudaDevice(Device):
         return array
 
     def _place(self, memory: Memory) -> tuple[int, int]:
-        """Where the driver says that memory lies: on a GPU always on the GPU, in tests on the host."""
+        """DLPack's place of ``memory`` by the driver: on a GPU always the GPU, in tests the host."""
         kind = ctypes.c_uint()
         self._driver.cuPointerGetAttribute(ctypes.byref(kind), _MEMORY_TYPE, memory.address)
         return (CPU if kind.value == _HOST else CUDA, 0)
@@ -140,11 +140,11 @@ class CudaDevice(Device):
         return self._replay(executable, capture.independent)
 
     def _record(self, call: Callable[[], None], graph: ctypes.c_void_p) -> None:
-        """Run ``call`` and end the capture, whatever it does."""
+        """Run ``call``, and end the capture in any case."""
         try:
             call()
         except BaseException as error:
-            # What broke the capture is the reason, not that it is broken.
+            # The reason is the error that broke the capture, not that it is broken.
             with suppress(CudaError):
                 self._driver.cuStreamEndCapture(self.stream, graph)
             if isinstance(error, Exception):
@@ -160,7 +160,7 @@ class CudaDevice(Device):
             for call in calls:
                 call()
             return
-        # One stream serves all: what it captures next depends on the nodes that are set, not on what came last.
+        # One stream serves all: the next captured work depends on the nodes that are set, not on the last work.
         before, ends = self._ends(), list[_Nodes]()
         for call, needed in zip(calls, waits, strict=True):
             begins = _united(ends[place] for place in needed) or before
@@ -170,7 +170,7 @@ class CudaDevice(Device):
         self._go_on_behind(_united(ends) or before)
 
     def _ends(self) -> _Nodes:
-        """The nodes that what is captured next depends on."""
+        """The nodes that the next captured work depends on."""
         status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
         nodes, edges, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_void_p(), ctypes.c_size_t()
         self._driver.cuStreamGetCaptureInfo_v3(self.stream, status, number, graph, nodes, edges, count)
@@ -229,10 +229,10 @@ def _united(ends: Iterable[_Nodes]) -> _Nodes:
 
 
 def _agreed(array: DeviceArray, host: np.ndarray) -> int:
-    """Bytes of both.
+    """The number of bytes of both.
 
     Raises:
-        ValueError: they differ, or the host's are not one after the other.
+        ValueError: they differ, or the host's array is not contiguous.
     """
     if array.nbytes != host.nbytes or not host.flags.c_contiguous:
         raise ValueError(f"{array.nbytes} bytes of the device are no copy of these {host.nbytes} of the host")

@@ -1,4 +1,4 @@
-"""What a session needs of an accelerator: one arena of memory, one stream of work, captures, and times."""
+"""The device contract: one arena of memory, one stream of work, captures, and times of an accelerator."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from collage_evo.errors import CollageError
 
 
 class CaptureError(CollageError):
-    """What was enqueued cannot be captured: one line that says why."""
+    """The enqueued work cannot be captured: one line with the reason."""
 
 
 class OutOfDeviceMemory(CollageError):
-    """There is less memory than was asked for: one line with both."""
+    """There is less memory than requested: one line with both figures."""
 
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """A C-contiguous array in a device's memory. Libraries take it as it is, by DLPack.
+    """A C-contiguous array in a device's memory. Libraries use it without a copy, by DLPack.
 
     Attributes:
         pointer: address on the device.
         shape: sizes of its axes.
-        dtype: as ONNX tensors are typed here, ``float32`` and so on.
+        dtype: NumPy's name, such as ``float32``.
         place: DLPack's device type and number.
         stream: address of the stream on which work on it has to be enqueued.
-        owner: what keeps the memory alive.
+        owner: a reference that keeps the memory alive.
     """
 
     pointer: int
@@ -49,7 +49,7 @@ class DeviceArray:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
-        """A capsule for ``from_dlpack``. No work is waited for: readers enqueue on this array's own stream."""
+        """A capsule for ``from_dlpack``. It does not wait for work: readers enqueue on this array's own stream."""
         return capsule_of(self, self.pointer, self.shape, self.dtype, self.place)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -58,7 +58,7 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class Health:
-    """What the device says of its own pace: MHz of its cores (0: not told), and why it runs slower than it could."""
+    """The device's pace: MHz of its cores (0 if unknown), and the reasons why it runs slower than it could."""
 
     clock_mhz: int = 0
     throttled: tuple[str, ...] = ()
@@ -66,11 +66,11 @@ class Health:
 
 @dataclass(frozen=True)
 class Replay:
-    """Enqueues all that was captured."""
+    """Enqueues all captured work."""
 
     launch: Callable[[], None] = field(repr=False)
     independent: bool = False
-    """Whether some of it need not wait for what was captured just before, be it captured to overlap or not."""
+    """Whether some work need not wait for the previous work, whether captured to overlap or not."""
 
     def __call__(self) -> None:
         self.launch()
@@ -80,8 +80,8 @@ class Device(ABC):
     """One accelerator with one stream. Work runs in the order in which it is enqueued. For one thread at a time.
 
     Raises:
-        OutOfDeviceMemory: memory is out.
-        CollageError: the device reports an error; one line says which.
+        OutOfDeviceMemory: there is not enough memory.
+        CollageError: the device reports an error, named in one line.
     """
 
     name: str
@@ -91,11 +91,11 @@ class Device(ABC):
     @property
     @abstractmethod
     def stream(self) -> int:
-        """Address of the stream that everything runs on."""
+        """Address of the stream of all work."""
 
     @abstractmethod
     def arena(self, nbytes: int) -> Callable[[int, Sequence[int], str], DeviceArray]:
-        """Zeroed memory, freed with the last array in it: gives the array at an offset, with a shape and a dtype."""
+        """Zeroed memory, freed with the last array in it, as a function from offset, shape and dtype to an array."""
 
     @abstractmethod
     def pinned(self, nbytes: int) -> np.ndarray:
@@ -103,7 +103,7 @@ class Device(ABC):
 
     @abstractmethod
     def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
-        """Enqueue a copy from the host, whose array must stay as it is until it ran."""
+        """Enqueue a copy from the host, whose array must not change before the copy has run."""
 
     @abstractmethod
     def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
@@ -115,44 +115,44 @@ class Device(ABC):
 
     @abstractmethod
     def synchronise(self) -> None:
-        """Wait until everything that was enqueued has run."""
+        """Wait until all enqueued work has run."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Wait until everything has run that libraries of this process gave the device, on whatever stream."""
+        """Wait until all work of this process's libraries on the device has run, on any stream."""
 
     @abstractmethod
     def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
-        """Record what ``call`` enqueues, which does not run meanwhile; gives what enqueues all of it at once.
+        """Record the work that ``call`` enqueues, without running it; returns a replay that enqueues it at once.
 
         Args:
-            overlapping: whether what it gives :meth:`side_by_side` may run at the same time when it is replayed.
+            overlapping: whether its calls of :meth:`side_by_side` may run at the same time when replayed.
 
         Raises:
-            CaptureError: something that ``call`` does cannot be recorded.
+            CaptureError: some work of ``call`` cannot be recorded.
         """
 
     @abstractmethod
     def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
-        """Make ``calls`` in this order, each of which enqueues work that does not need that of all before it.
+        """Run ``calls`` in this order, each of which enqueues work that does not depend on all earlier ones.
 
-        In an overlapping capture a call's work waits for what was enqueued before all of them, and of them for those
-        at the places in ``waits``, all earlier ones; what is enqueued afterwards waits for all. Elsewhere it runs in
-        the order in which it was enqueued.
+        In an overlapping capture a call's work waits for the work enqueued before all of them, and for the earlier
+        calls at the positions in ``waits``; work enqueued afterwards waits for all. Elsewhere work runs in the order
+        in which it is enqueued.
         """
 
     @abstractmethod
     def time_ms(self, call: Callable[[], None]) -> float:
-        """Milliseconds between two events of the device, one before and one after what ``call`` enqueues; waits."""
+        """Milliseconds between two events of the device, before and after the work that ``call`` enqueues; waits."""
 
     @abstractmethod
     def flush(self, nbytes: int) -> None:
-        """Enqueue writing ``nbytes``, so that the device's caches hold nothing of before."""
+        """Enqueue writing ``nbytes``, so that the device's caches hold no earlier data."""
 
     @abstractmethod
     def health(self) -> Health:
-        """Clocks and reasons for throttling, now. Nothing is set."""
+        """Present clocks and reasons for throttling. Read-only."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the stream. Arrays stay valid as long as they are held."""
+        """Release the stream. Arrays stay valid as long as they are referenced."""

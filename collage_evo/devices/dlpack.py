@@ -1,4 +1,4 @@
-"""DLPack capsules (https://dmlc.github.io/dlpack, version 0.8) over memory that somebody else owns."""
+"""DLPack capsules (https://dmlc.github.io/dlpack, version 0.8) over memory of other owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Exposed:
-    """What NumPy makes an array of, and holds: an address, which it does not look at."""
+    """An address from which NumPy makes an array, and holds it, without reading the memory."""
 
     def __init__(self, owner: Any, pointer: int, shape: tuple[int, ...], dtype: str) -> None:
         self._owner = owner
@@ -33,9 +33,9 @@ class _Exposed:
 
 
 def capsule_of(owner: Any, pointer: int, sizes: Sequence[int], dtype: str, place: tuple[int, int]) -> Any:
-    """A capsule named ``dltensor`` of C-contiguous memory; ``owner`` is held until its reader lets go of it."""
-    # NumPy's record, moved to where the memory is: what lets go of it must be no Python function, because readers
-    # call it while exceptions pass through them, and those would be lost.
+    """A capsule named ``dltensor`` of C-contiguous memory; it references ``owner`` until its reader releases it."""
+    # NumPy's record, with the memory's device: its deleter must be no Python function, because readers call it while
+    # exceptions propagate, and those would be lost.
     capsule: Any = np.asarray(_Exposed(owner, pointer, tuple(sizes), dtype)).__dlpack__()
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -45,9 +45,9 @@ def capsule_of(owner: Any, pointer: int, sizes: Sequence[int], dtype: str, place
 
 
 def borrow(array: Any, stream: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """What an object with ``__dlpack__`` holds, and where: work on ``stream`` may use it from now on.
+    """The array of an object with ``__dlpack__``, and its device: work on ``stream`` may use it from now on.
 
-    The array has address, shape and dtype, and keeps the memory alive; only if that is the host's may it be read.
+    The array has address, shape and dtype, and keeps the memory alive; it may be read only if that is the host's.
 
     Raises:
         AttributeError, BufferError, RuntimeError, TypeError: there is no such array, or NumPy does not know its type.
@@ -61,7 +61,7 @@ def borrow(array: Any, stream: int) -> tuple[np.ndarray, tuple[int, int]]:
 
 
 class _Given:
-    """A capsule as NumPy reads it."""
+    """A capsule in the form that NumPy reads."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule

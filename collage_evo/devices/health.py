@@ -1,4 +1,4 @@
-"""Clocks of an NVIDIA GPU and why they are low, from NVML by ctypes. Nothing is set; absent library, nothing told."""
+"""Clocks of an NVIDIA GPU and the reasons for low ones, from NVML by ctypes. Read-only; optional."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REASONS = {
 
 @cache
 def load_nvml() -> ctypes.CDLL | None:
-    """NVML, started; None where there is none."""
+    """The initialised NVML; None where there is none."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -31,10 +31,10 @@ def load_nvml() -> ctypes.CDLL | None:
 
 
 class Gauges:
-    """What NVML tells of one GPU.
+    """NVML's readings of one GPU.
 
     Args:
-        bus: PCI bus id, which names the same GPU here and there whatever ``CUDA_VISIBLE_DEVICES`` says.
+        bus: PCI bus id, which identifies the GPU in CUDA and NVML whatever ``CUDA_VISIBLE_DEVICES`` is.
     """
 
     def __init__(self, bus: str) -> None:
@@ -46,7 +46,7 @@ class Gauges:
             self._library = None
 
     def read(self) -> Health:
-        """Clock and reasons, now; empty where NVML does not tell."""
+        """Present clock and reasons; empty where NVML does not report them."""
         library = self._library
         if library is None:
             return Health()

@@ -14,10 +14,10 @@ _open: dict[str, CudaDevice] = {}
 
 
 def open_device(name: str) -> Device:
-    """The device of that name, the same one each time until somebody closes it.
+    """The device of that name, the same object each time until it is closed.
 
     Raises:
-        UnavailableError: it is not there; the message says what is missing.
+        UnavailableError: it is not there; the message names what is missing.
         CollageError: it is there and cannot be used.
     """
     if name != "cuda":
