@@ -1,4 +1,4 @@
-"""The artifact on disk: writes programs as a ``.collage`` directory, opens one for inference."""
+"""Artifacts on disk: writes programs as a ``.collage`` directory, and opens one for inference."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def write_artifact(
 ) -> None:
     """Copy the programs' pieces into ``directory`` and describe them in its manifest.
 
-    Files of equal content are one file on disk, under several names. The directory appears whole or not at all; one
-    that exists is replaced.
+    Files of equal content are one file on disk, under several names. The directory appears whole or not at all, and
+    replaces an existing one.
 
     Args:
-        directory: where it goes.
+        directory: the artifact's.
         profiles: one for each set of input shapes.
-        target: what they were compiled for.
-        signature: what the person's own file declares; by default what the first program tells.
+        target: that the programs were compiled for.
+        signature: of the user's own file; by default that of the first program.
         fallback: a program that takes any other shapes.
     """
-    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # nobody else's
+    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # unique
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     store = _Store(work)
@@ -84,30 +84,30 @@ def write_artifact(
     )
     (work / MANIFEST).write_text(to_json(manifest, indent=1))
     shutil.rmtree(before, ignore_errors=True)
-    if directory.exists():  # a kill finds the one or the other whole, however long deleting takes
+    if directory.exists():  # a kill leaves the one or the other whole, however long deleting takes
         os.replace(directory, before)
     os.replace(work, directory)
     shutil.rmtree(before, ignore_errors=True)
 
 
 class _Store:
-    """The files of an artifact that is being written."""
+    """The files of an artifact under construction."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._first: dict[str, Path] = {}
-        """Where each content was put first."""
+        """The first file of each content."""
         self.files: dict[str, str] = {}
         """Digest of each file."""
 
     def add(self, program: Program, place: str) -> WrittenProgram:
-        """Take a program's files in; gives its part of the manifest."""
+        """Add a program's files; returns its part of the manifest."""
         regions = []
         for index, piece in enumerate(program.pieces):
             target = f"{place}/{index:03d}_{piece.backend}"
             for source in sorted(p for p in piece.directory.rglob("*") if p.is_file()):
                 name = source.relative_to(piece.directory).as_posix()
-                if name != BORDER:  # of an artifact that the piece comes from
+                if name != BORDER:  # of the artifact from which the piece comes
                     self._put(source, f"{target}/{name}")
             self._write(f"{target}/{BORDER}", to_json(border_of(program.tensors, piece.inputs, piece.outputs)))
             made_by = (piece.backend, piece.variant, piece.backend_version)
@@ -125,7 +125,7 @@ class _Store:
             (self._root / name).write_text(text)
 
     def _linked(self, name: str, digest: str) -> bool:
-        """Whether a file of this content is there already, under another name, and now under ``name`` too."""
+        """Whether ``name`` is now a link to an earlier file of this content."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         self.files[name] = digest
@@ -142,16 +142,16 @@ class _Store:
 def load_artifact(directory: Path, strict: bool = False) -> Session:
     """Open an artifact for inference.
 
-    Warns, with :class:`OtherProcessor`, where this processor has instructions that the one that it was made on had
-    not: libraries may round otherwise and be faster or slower than was measured.
+    Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have:
+    libraries may round otherwise and be faster or slower than measured.
 
     Args:
         directory: of the artifact.
-        strict: raise rather than warn.
+        strict: raise instead of warning.
 
     Raises:
         InputError: see :func:`read_artifact`.
-        UnavailableError: this machine lacks instructions it was made with, or the device; or one of its backends is
+        UnavailableError: this machine lacks instructions of the artifact's, or the device; or one of its backends is
             not installed, or in another version; or with ``strict``, the processor has other instructions.
     """
     artifact = read_artifact(directory)
@@ -201,7 +201,7 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
             f"{directory} was made for {artifact.target.threads} threads, this machine has {cores} cores: "
             "run the search on this machine"
         )
-    # Every profile has an arena of its own, and the fall-back may come to them.
+    # Every profile has its own arena, and the fall-back may be loaded too.
     size = sum(plan_memory(lifetimes(program)).size for program in artifact.programs)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
@@ -212,7 +212,7 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
 
 
 def _require_device(directory: Path, target: Target) -> None:
-    """Code for one compute capability does not run on another."""
+    """Require the artifact's device and compute capability: code for another capability does not run."""
     made_for = target.accelerator or target.device
     try:
         open_device(target.device)

@@ -1,4 +1,4 @@
-"""Times an artifact in this process: takes inputs, gives latency, outputs, each region's and each border's share."""
+"""Benchmark of an artifact in this process: latency, outputs, and the time of each region and border."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from collage_evo.target.target import CPU
 
 @dataclass(frozen=True)
 class Transition:
-    """A tensor that one region hands to another of a different engine.
+    """A tensor between two regions of different engines.
 
-    ``ms`` is what leaving the one and entering the other cost together, as fitted when the artifact was
-    made; it is spent inside the two regions. None where the artifact does not tell, or the size is open.
-    ``copy_ms`` is what bringing it from one device to the other costs besides, for the first region that reads it
-    there; 0.0 where it need not be brought.
+    ``ms`` is the cost of leaving the one and entering the other together, as fitted when the artifact was made; it is
+    spent inside the two regions. None where the artifact does not contain it, or the size is open. ``copy_ms`` is the
+    additional cost of the copy between devices, for the first region that reads it there; 0.0 without a copy.
     """
 
     tensor: str
@@ -43,7 +42,7 @@ class Transition:
 class BenchReport:
     """Latency in ms with the 95 % interval of its median; dtype and shape of each input and output.
 
-    ``regions`` holds each region's engine and median ms; ``outside_ms`` is what a run takes beyond them.
+    ``regions`` holds each region's engine and median ms; ``outside_ms`` is the time of a run beyond them.
     """
 
     median_ms: float
@@ -64,11 +63,11 @@ class BenchReport:
 
 
 def keep_to_cores(artifact: Path) -> None:
-    """Have this process run on the cores that ``artifact`` was made on, if it names some.
+    """Pin this process to the cores that ``artifact`` was made on, if it names some.
 
     Raises:
         InputError: the artifact cannot be used.
-        UnavailableError: one of the cores is not here.
+        UnavailableError: this machine lacks one of the cores.
     """
     cores = read_artifact(artifact).target.cores
     here = os.sched_getaffinity(0)
@@ -85,7 +84,7 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     """Load ``artifact`` and run it ``warmup`` + ``repeat`` times on the arrays of ``inputs``, or random ones.
 
     Returns:
-        One report for ``inputs``; without, one for each profile.
+        One report for ``inputs``; without them one for each profile.
 
     Raises:
         InputError: the artifact or the inputs cannot be used.
@@ -151,7 +150,7 @@ def transitions(
     Args:
         program: the placement.
         borders: for each engine (``backend/variant``) its ``fixed_ms`` and ``ms_per_mb`` to enter or to leave.
-        copies: the same for copies ``to_device`` and ``to_host``.
+        copies: likewise for copies ``to_device`` and ``to_host``.
     """
     found = []
     devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
@@ -177,17 +176,17 @@ def transitions(
 
 
 def _ms(cost: Mapping[str, Any] | None, nbytes: int | None) -> float | None:
-    """What a tensor is charged; None where that is not known."""
+    """The cost of a tensor; None where it is unknown."""
     if not cost or nbytes is None:
         return None
     return float(cost["fixed_ms"] + cost["ms_per_mb"] * nbytes / 1e6)
 
 
 def random_feeds(program: Program) -> dict[str, np.ndarray]:
-    """Standard normal floats; zeros for integers, the one index that every table has.
+    """Standard normal floats; zeros for integers, the only index that every table has.
 
     Raises:
-        InputError: an input is open in its shape, or holds no numbers.
+        InputError: an input has an open shape, or holds no numbers.
     """
     rng = np.random.default_rng(0)
     feeds = {}

@@ -21,15 +21,15 @@ Run = Callable[[Sequence[str], Mapping[str, Any]], list[Any]]
 class IOBinding:
     """Memory of the host that a session reads inputs from and writes outputs to, at each ``run_with_iobinding``.
 
-    An input is read when the session runs, so that what was written to its memory since it was bound counts. The
-    session has buffers of its own, so every bound tensor is copied.
+    The session reads an input when it runs, so later writes to the bound memory count. The session has its own
+    buffers, so every bound tensor is copied.
     """
 
     def __init__(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self._names = {"input": tuple(inputs), "output": tuple(outputs)}
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}
-        """What each bound output goes to: an OrtValue, an array over somebody's memory, or None for a new array."""
+        """Target of each bound output: an OrtValue, an array over the caller's memory, or None for a new array."""
         self._made: list[Any] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
@@ -65,7 +65,7 @@ class IOBinding:
             device_id: taken for ONNX Runtime's sake, and not used.
             element_type: NumPy's type, or ONNX's number of it; needed with ``buffer_ptr``.
             shape: sizes; needed with ``buffer_ptr``.
-            buffer_ptr: address of memory that stays there as long as it is bound, its numbers one after the other.
+            buffer_ptr: address of contiguous memory that stays valid as long as it is bound.
 
         Raises:
             InputError: there is no such output, or the memory is not the host's, or its type or shape is missing.
@@ -89,11 +89,11 @@ class IOBinding:
         """Nothing to wait for: memory is the host's."""
 
     def clear_binding_inputs(self) -> None:
-        """Forget what inputs are bound to."""
+        """Unbind all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forget what outputs are bound to, and what the last run made."""
+        """Unbind all outputs, and drop those of the last run."""
         self._outputs.clear()
         self._made.clear()
 
@@ -102,11 +102,11 @@ class IOBinding:
         return [as_ort_value(name, value) for name, value in zip(self._outputs, self._made, strict=False)]
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """Bound outputs of the last run as arrays of the caller's own, in the order in which they were bound."""
+        """Bound outputs of the last run as arrays that the caller owns, in the order in which they were bound."""
         return [_copied(value) for value in self._made]
 
     def fill(self, run: Run) -> None:
-        """Run on the bound inputs, and put every bound output where it belongs.
+        """Run on the bound inputs, and write every bound output to its memory.
 
         Raises:
             InputError: as ``run``; or no output is bound, or one has another type or shape than its memory.
@@ -128,7 +128,7 @@ def as_ort_value(name: str, value: Any) -> Any:
     """An output as an ``onnxruntime.OrtValue``.
 
     Raises:
-        InputError: it is no tensor, which ONNX Runtime's interface cannot make one of.
+        InputError: it is no tensor, so that ONNX Runtime's interface cannot make an OrtValue of it.
     """
     if isinstance(value, np.ndarray):
         return to_ort_value(value)
@@ -142,7 +142,7 @@ def _copied(value: Any) -> Any:
 
 
 def _put(name: str, value: Any, target: Any) -> Any:
-    """``value`` in ``target``, or itself where there is none."""
+    """``value``, written into ``target`` where there is one."""
     if target is None:
         return value
     held = target

@@ -1,4 +1,4 @@
-"""Files of an artifact as they were when they were checked: takes what a manifest says, tells of any change since."""
+"""Verified files of an artifact: their digests, and detection of any change since the check."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from collage_evo.errors import InputError
 
 Stamp = tuple[int, int, int, int, int]
-"""Device, inode, bytes, and when content and inode were last changed: another one where anybody wrote or replaced."""
+"""Device, inode, bytes, and times of the last change of content and inode: differs after a write or replacement."""
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file, the SHA-256 of its content, and its stamp from before it was read for that."""
+    """A file, the SHA-256 of its content, and its stamp from before it was read."""
 
     path: Path
     digest: str
@@ -31,8 +31,8 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
     """Read a plain file, once.
 
     Args:
-        path: where it is; no link is followed.
-        nbytes: its size, where that is known: a file of another size is not read.
+        path: of the file; links are not followed.
+        nbytes: its size, where known: a file of another size is not read.
 
     Raises:
         InputError: it is of another size, or no plain file.
@@ -49,12 +49,12 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
 
 @contextlib.contextmanager
 def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
-    """What is loaded from ``files`` in this context is what was checked.
+    """Make sure that the content loaded from ``files`` within the context is the checked one.
 
-    Directories are held to it as well: one that was exchanged for another and put back has been renamed.
+    Directories are verified too: one that was exchanged for another and put back has been renamed.
 
     Raises:
-        InputError: one of them was changed since, or meanwhile.
+        InputError: one of them has changed since the check, or within the context.
     """
     around = {file: [_stamp_of(place) for place in _directories(file)] for file in files}
     before = [_held(file) for file in files]
@@ -67,14 +67,14 @@ def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
 
 
 def _directories(file: CheckedFile) -> list[Path]:
-    """Those from the root to the one that has the file."""
+    """The directories from the root to the file's."""
     if file.root is None:
         return [file.path.parent]
     return [place for place in file.path.parents if place == file.root or file.root in place.parents]
 
 
 def _held(file: CheckedFile) -> Stamp:
-    """The stamp of a file that still has its content, though it may have been copied or linked since."""
+    """The present stamp of a file with unchanged content, which may have been copied or linked since."""
     if _stamp_of(file.path) == file.stamp:
         return file.stamp
     try:

@@ -1,4 +1,4 @@
-"""The full machine: takes a way to load one model, lets several sessions of it run at once, gives ms for each run."""
+"""Throughput of the full machine: several sessions of one model at the same time, and ms for each run."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from collage_evo.runtime.timing import JUDGED_S, LONG_S, RACE_RUNS, Timing, Timi
 from collage_evo.target.interference import Others
 
 PORTIONS = 16
-"""Parts that a measured span is given in, so that its spread is seen and a disturbance weighs little."""
+"""Parts of a measured span, so that its spread shows and contention in a part weighs little."""
 
 
 class Tally:
-    """Ends of the runs of ``sessions`` that are at work at once, and whether they go on. For one thread at a time.
+    """Records the ends of the runs of simultaneous ``sessions``, and decides when to stop. For one thread at a time.
 
-    What it gives is the machine's time for a run, in ms: a span in which all sessions are at work, over the runs that
-    they ended in it. A run is a run, whatever the size of the batch in it. The span begins once everybody is warm and
-    ends with the end of a run, before anybody stops: a run that was half done when it began counts, and one that is
-    half done when it ends does not.
+    The result is the machine's time for a run, in ms: a span in which all sessions are at work, over the runs that
+    they ended in it. A run counts as one, whatever its batch size. The span begins once all sessions are warm and
+    ends with the end of a run, before any session stops: a run in progress at its beginning counts, and one in
+    progress at its end does not.
 
     Args:
-        sessions: how many.
-        settings: ``warmup`` and ``min_runs`` hold for each session; everybody warms up with one run at least.
-        give_up_ms: who takes the machine longer for a run is timed no further, nor warmed up for long.
-        behind_ms: the same once everybody has made ``RACE_RUNS`` runs: it lost the race.
+        sessions: number of sessions.
+        settings: ``warmup`` and ``min_runs`` hold for each session; each warms up with at least one run.
+        give_up_ms: timing, and long warm-up, stops for a model that takes the machine longer for a run.
+        behind_ms: likewise once all sessions have made ``RACE_RUNS`` runs: the model lost the race.
         clock: seconds.
     """
 
@@ -45,12 +45,12 @@ class Tally:
     ) -> None:
         self._settings, self._give_up_ms, self._behind_ms, self._clock = settings, give_up_ms, behind_ms, clock
         self._warming, self._timed = [0] * sessions, [0] * sessions
-        self._span: list[float] = []  # when it began, then the end of each run in it
+        self._span: list[float] = []  # the beginning of the span, then the end of each run in it
         self._began = clock()
         self.over = False
 
     def ended(self, session: int) -> bool:
-        """Take down that a run of ``session`` has just ended; whether it should begin another one."""
+        """Record the end of a run of ``session``; returns whether it should begin another one."""
         now = self._clock()
         if self.over:
             return False
@@ -65,12 +65,12 @@ class Tally:
         return not self.over
 
     def stop(self) -> None:
-        """Nobody begins another run."""
+        """Let no session begin another run."""
         self.over = True
 
     def _warm(self, now: float) -> bool:
         least, elapsed = min(self._warming), now - self._began
-        most = sum(self._warming) + len(self._warming)  # counting those that everybody is at
+        most = sum(self._warming) + len(self._warming)  # counting the sessions' current runs
         slow = elapsed >= LONG_S and elapsed * 1e3 / most > self._give_up_ms
         return least > 0 and (least >= self._settings.warmup or slow or elapsed >= self._settings.max_seconds / 2)
 
@@ -78,7 +78,7 @@ class Tally:
         least, spent, elapsed = min(self._timed), now - self._span[0], now - self._began
         if not least:
             return False
-        whole = sum(self._timed) // len(self._timed) * len(self._timed)  # else it would look slow between two rounds
+        whole = sum(self._timed) // len(self._timed) * len(self._timed)  # or it seems slow between two rounds
         machine_ms = (self._span[whole] - self._span[0]) * 1e3 / whole
         lost = machine_ms > self._give_up_ms or (least >= RACE_RUNS and machine_ms > self._behind_ms)
         enough = least >= self._settings.min_runs and spent >= self._settings.min_seconds
@@ -88,7 +88,7 @@ class Tally:
     def times_ms(self) -> tuple[float, ...]:
         """The machine's time for a run in each part of the span.
 
-        Each part has a multiple of as many runs as there are sessions: those of one speed end as many each in it.
+        Each part has a multiple of the number of sessions as runs: sessions of one speed end equally many in it.
         """
         sessions = len(self._timed)
         rounds = sum(self._timed) // sessions
@@ -98,14 +98,14 @@ class Tally:
 
 
 class Crowd:
-    """Sessions of one model in one process, each called from a thread of its own that stays on cores of its own.
+    """Sessions of one model in one process, each called from its own thread on its own cores.
 
-    They are loaded one after the other, each by its thread before this is put on its cores: OpenVINO looks once in a
-    process which cores it may use, and where it pins its threads it sets its caller free afterwards. Every session
-    reads its own inputs and writes its own outputs.
+    They are loaded one after the other, each by its thread before that is pinned to its cores: OpenVINO determines
+    once in a process which cores it may use, and where it pins its threads it unpins its caller afterwards. Every
+    session reads its own inputs and writes its own outputs.
 
     Args:
-        load: gives another session of the model each time.
+        load: returns a new session of the model each time.
         cores: for each session the cores of its thread.
     """
 
@@ -123,21 +123,21 @@ class Crowd:
 
     @property
     def sessions(self) -> tuple[Session, ...]:
-        """All of them; while nothing is measured any thread may read their outputs."""
+        """All sessions; outside a measurement any thread may read their outputs."""
         return tuple(self._sessions)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
-        """Give everybody the same inputs, by a first run: some libraries start a pool for each thread that calls."""
+        """Feed all sessions the same inputs, by a first run: some libraries start a pool for each calling thread."""
         for thread, session in zip(self._threads, self._sessions, strict=True):
             thread.submit(session.run, None, feeds).result()
 
     def measure(
         self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
     ) -> Timing:
-        """The machine's time for a run, in ms, while all sessions run what they were fed: see :class:`Tally`.
+        """The machine's time for a run, in ms, while all sessions run on the fed inputs: see :class:`Tally`.
 
         Raises:
-            Exception: what a session raised, once all have stopped.
+            Exception: a session's error, once all have stopped.
         """
         others, lock = Others(), threading.Lock()
         tally = Tally(len(self._sessions), settings, give_up_ms, behind_ms)

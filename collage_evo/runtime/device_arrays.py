@@ -1,4 +1,4 @@
-"""Arrays that go in and out of a session on a device: takes what a person has there, gives arrays of their own."""
+"""Device arrays as inputs and outputs of a session."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collage_evo.runtime.plan import Lifetime, plan_memory
 
 
 def as_device_array(name: str, given: Any, stream: int) -> DeviceArray:
-    """The input ``given`` as it lies, once work on ``stream`` may read it; nothing is copied.
+    """The input ``given`` without a copy, once work on ``stream`` may read it.
 
     Raises:
-        InputError: it has no ``__dlpack__``, or its numbers do not lie one after the other.
+        InputError: it has no ``__dlpack__``, or is not contiguous.
     """
     if isinstance(given, DeviceArray):
         return given
@@ -39,7 +39,7 @@ def arrays_on(device: Device, tensors: Sequence[Tensor]) -> dict[str, DeviceArra
 def require_place(name: str, array: DeviceArray, place: tuple[int, int]) -> None:
     """
     Raises:
-        InputError: ``array`` lies elsewhere.
+        InputError: ``array`` is on another device.
     """
     if array.place != place:
         raise InputError(

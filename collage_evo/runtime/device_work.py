@@ -1,4 +1,4 @@
-"""The device's part in a loaded program: buffers on both sides, copies, captures and waits, as calls in a row."""
+"""The device's part of a loaded program: buffers on both sides, and copies, captures and waits as a list of calls."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from collage_evo.runtime.program import Program
 from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of, waits_of
 
 WARM_UP_RUNS = 2
-"""Runs before anything is captured: in the first a library allocates, in the second it may still tune."""
+"""Runs before a capture: in the first a library allocates, in the second it may still tune."""
 STALE = 0.01
-"""A replay whose outputs are so far (2-norm) from those of the run before it did not record all that was done."""
+"""A replay whose relative error (2-norm) against the earlier run is larger did not record all work."""
 FEWEST_TURNS, RACE_SECONDS = 3, 0.2
 """How long two ways to replay take turns. Chosen, not measured."""
 
@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextlib.contextmanager
 def exclusive(device: Device) -> Iterator[None]:
-    """Nobody else gives the device work meanwhile. Ends when all that was given to it has run."""
+    """Exclusive use of the device within the context, which ends when all of its work has run."""
     with _ONE_AT_A_TIME:
         try:
             yield
@@ -41,27 +41,27 @@ def exclusive(device: Device) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class BoundPiece:
-    """A piece that is bound to its buffers."""
+    """A piece bound to its buffers."""
 
     name: str
-    """As people read it."""
+    """For messages."""
     call: Enqueue
     capturable: bool = False
     """Never on the host."""
 
 
 class DeviceWork:
-    """Runs a program of which the device has some pieces. For any thread, one at a time.
+    """Runs a program with some pieces on the device. For any thread, one at a time.
 
-    The first run runs everything twice, and then captures what the device does in a row; what cannot be captured
-    runs as it is, and ``notes`` say why. Where pieces do not need each other, it is captured a second time, so that
-    they may run at the same time, and the faster of the two stays.
+    The first run executes everything twice, and then captures uninterrupted rows of the device's work; work that
+    cannot be captured runs without, with the reason in ``notes``. Where pieces are independent, it captures a second
+    time so that they may run at the same time, and the faster of the two stays.
 
     Args:
         pools: for each piece the memory that it shares with others (:func:`waits_of`).
 
     Raises:
-        OutOfDeviceMemory: its tensors do not fit.
+        OutOfDeviceMemory: the program's tensors do not fit.
     """
 
     def __init__(self, device: Device, program: Program, on_device: Sequence[bool], pools: Sequence[str]) -> None:
@@ -82,9 +82,9 @@ class DeviceWork:
         self._inputs = [name for name in program.inputs if name in self.host]
         self._uncapturable: set[int] = set()
         self.raced_ms: tuple[float, float] | None = None
-        """Of a run whose pieces overlap, and of one in turn, as the first run found them; None where none could."""
+        """Times of a run with overlapping pieces, and of a sequential one, by the first run; None without overlap."""
         self._overlapping = False
-        """Whether captures are such that pieces which do not need each other may run at the same time."""
+        """Whether captures let independent pieces run at the same time."""
         self._warmed_by = 0
         """The thread of the first run."""
         self._whole: tuple[Enqueue, ...] = ()
@@ -96,7 +96,7 @@ class DeviceWork:
         return bool(self._whole)
 
     def execute(self) -> None:
-        """Run once from the host's buffers to the host's buffers, and wait until all of it has run."""
+        """Run once from the host's buffers to the host's buffers, and wait until all work has run."""
         with _ONE_AT_A_TIME:
             if self._whole:
                 self._run(self._whole)
@@ -104,18 +104,18 @@ class DeviceWork:
                 self._whole = self._warmed_up()
 
     def execute_body(self) -> None:
-        """Run once on what lies in the device's buffers (on the host: ``route.host_inputs``); does not wait.
+        """Run once on the contents of the device's buffers (on the host: ``route.host_inputs``); does not wait.
 
-        It is no first run.
+        Not for the first run.
         """
         with _ONE_AT_A_TIME:
             self._run(self._captured_body())
 
     def time_ms(self, flush_bytes: int) -> float:
-        """Milliseconds by the device's events of a run on the inputs that were fed, copies of these not included.
+        """Milliseconds by the device's events of a run on the fed inputs, without their copies.
 
-        Before, ``flush_bytes`` are written: what is not copied in afterwards is cold. At the end outputs are on the
-        host.
+        It first writes ``flush_bytes``, so that all data but the inputs, copied in afterwards, are cold. At the end
+        outputs are on the host.
         """
         with _ONE_AT_A_TIME:
             if not self.warm:
@@ -128,7 +128,7 @@ class DeviceWork:
             return ms
 
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run: by events on the device, by the clock on the host; no captures."""
+        """Milliseconds of each piece in a run without captures, by events on the device and the clock on the host."""
         spent: list[float] = []
         with _ONE_AT_A_TIME:
             for step in self.route.whole:
@@ -145,7 +145,7 @@ class DeviceWork:
         return spent
 
     def held(self, name: str) -> np.ndarray:
-        """What a tensor of the device holds now, as the caller's own."""
+        """The present value of a tensor of the device, as an array that the caller owns."""
         array = self.arrays[name]
         copy = np.empty(array.shape, array.dtype)
         with exclusive(self.device):
@@ -153,7 +153,7 @@ class DeviceWork:
         return copy
 
     def close(self) -> None:
-        """Let go of captures, calls and buffers, in this order, once nothing uses them."""
+        """Release captures, calls and buffers, in this order, once nothing uses them."""
         with contextlib.suppress(Exception), exclusive(self.device):  # a device that failed has nothing to wait for
             pass
         self._whole = self._body = ()
@@ -165,7 +165,7 @@ class DeviceWork:
         try:
             _in_turn(calls)
         except BaseException:
-            # What is still on its way must not arrive in the buffers of a later run.
+            # Pending copies must not arrive in the buffers of a later run.
             with contextlib.suppress(Exception):
                 self.device.synchronise()
             raise
@@ -185,7 +185,7 @@ class DeviceWork:
                 return self.device.synchronise
 
     def _warmed_up(self) -> tuple[Enqueue, ...]:
-        """The calls of a run, captured where they can be; outputs are those of a run."""
+        """The calls of a run, captured where possible; leaves the outputs of a run."""
         plain = self._calls(self.route.whole)
         there = [self.parts[step.piece] for step in self.route.body if isinstance(step, RunPiece) and step.on_device]
         unable = [part.name for part in there if not part.capturable]
@@ -217,14 +217,14 @@ class DeviceWork:
     def _right(
         self, captured: Iterable[Enqueue], plain: Iterable[Enqueue], wanted: Mapping[str, np.ndarray]
     ) -> bool:
-        """Whether a replay makes the outputs that are ``wanted``, all of them anew."""
+        """Whether a replay makes all of the outputs ``wanted`` anew."""
         self._run_on_zeros(plain)
         self._clear()
         self._run(captured)
         return all(_alike(self.host[name], array) for name, array in wanted.items())
 
     def _race(self, one: Iterable[Enqueue], other: Iterable[Enqueue]) -> tuple[float, float]:
-        """Milliseconds of a whole run by each, which take turns."""
+        """Milliseconds of a whole run by each of two ways, which take turns."""
         runs = [partial(_in_turn, tuple(way)) for way in (one, other)]
         spent: list[list[float]] = []
         began = time.perf_counter()
@@ -235,7 +235,7 @@ class DeviceWork:
 
     def _captured_body(self) -> tuple[Enqueue, ...]:
         if not self._body:
-            if threading.get_ident() != self._warmed_by:  # libraries make handles and workspaces for each thread
+            if threading.get_ident() != self._warmed_by:  # libraries create handles and workspaces for each thread
                 plain = self._calls(self.route.body)
                 for _ in range(WARM_UP_RUNS):
                     self._run(plain)
@@ -243,16 +243,16 @@ class DeviceWork:
         return self._body
 
     def _run_on_zeros(self, plain: Iterable[Enqueue]) -> None:
-        """Leave nothing of the inputs in the libraries' own memory either; afterwards inputs are what they were.
+        """Overwrite the inputs' traces in the libraries' own memory by a run on zeros; restores the inputs.
 
-        Integers stay: they may be indices or divisors, for which nothing else need be valid.
+        Integers do not change: they may be indices or divisors, for which no other value need be valid.
         """
         inputs = [self.host[name] for name in self._inputs if self.host[name].dtype.kind not in "biu"]
         fed = [array.copy() for array in inputs]
         for array in inputs:
             array.fill(0)
         try:
-            # A piece of the host may refuse zeros; those of the device have run on them or have not.
+            # A piece of the host may refuse zeros; those of the device have run on them or not.
             with contextlib.suppress(Exception):
                 self._run(plain)
         finally:
@@ -260,7 +260,7 @@ class DeviceWork:
                 array[...] = before
 
     def _clear(self) -> None:
-        """Leave nothing of the runs before: what is there after the next was made by it."""
+        """Clear the results of earlier runs, so that any value after the next run is its own."""
         zeros = np.zeros(self._arena.shape, np.uint8)
         self.device.copy_in(self._arena, zeros)
         self.device.synchronise()
@@ -268,7 +268,7 @@ class DeviceWork:
             self.host[name].fill(0)
 
     def _captured(self, steps: Iterable[Command], overlapping: bool = False) -> tuple[Enqueue, ...]:
-        """The calls of ``steps``, one for each row of them that was captured."""
+        """The calls of ``steps``, one for each captured row of them."""
         calls: list[Enqueue] = []
         row: list[Command] = []
         for step in (*steps, None):
@@ -313,7 +313,7 @@ class DeviceWork:
         return self._captured(row, overlapping)
 
     def _refuses_capture(self, index: int) -> str:
-        """Why a piece alone cannot be captured; empty if it can."""
+        """Why a single piece cannot be captured; empty if it can."""
         try:
             self.device.capture(self.parts[index].call)
         except CaptureError as error:
@@ -327,7 +327,7 @@ def _in_turn(calls: Iterable[Enqueue]) -> None:
 
 
 def _alike(found: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether two outputs are the same but for the order in which sums were taken; numbers that are none, alike."""
+    """Whether two outputs are equal except for the order of sums; NaN and infinities must be in the same places."""
     if found.dtype.kind in "biu":
         return bool((found != wanted).mean() <= STALE) if found.size else True
     a, b = (np.nan_to_num(array.astype(np.float64)) for array in (found, wanted))

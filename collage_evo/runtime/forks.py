@@ -1,6 +1,6 @@
-"""What a forked process may do: it has the libraries and sessions of the one before, but none of their threads.
+"""Fork safety: a forked process has the libraries and sessions of its parent, but none of their threads.
 
-Some libraries wait for such a thread for ever, as soon as they run or as they are freed.
+Some libraries wait for such a thread forever, as soon as they run or are freed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collage_evo.errors import InputError, UnavailableError
 
 
 class Forked(Protocol):
-    """What has to know that its process is a forked one now."""
+    """An object that must be notified in a forked process."""
 
     def forked(self) -> None:
-        """Called in the new process, before anything else runs there."""
+        """Called first in the new process."""
         ...
 
 
 class _Lineage:
-    """What was loaded in this process, and in those that it was forked from."""
+    """Objects and backends loaded in this process, and in its ancestors by fork."""
 
     def __init__(self) -> None:
         self._listeners: weakref.WeakSet[Forked] = weakref.WeakSet()
@@ -32,11 +32,11 @@ class _Lineage:
         os.register_at_fork(after_in_child=self._forked)
 
     def register(self, one: Forked) -> None:
-        """Have ``one`` hear of a fork; it is not kept alive."""
+        """Notify ``one`` of forks, by a weak reference."""
         self._listeners.add(one)
 
     def use(self, backends: Iterable[str]) -> None:
-        """``backends``, of those that do not run on after a fork, are about to be loaded.
+        """Register ``backends`` that do not survive a fork, before they are loaded.
 
         Raises:
             UnavailableError: one of them was loaded before this process was forked.
@@ -60,7 +60,7 @@ LINEAGE = _Lineage()
 
 
 def left_behind() -> None:
-    """What a session does whose libraries' threads are in another process.
+    """Refuse to run: the session's libraries have their threads in another process.
 
     Raises:
         InputError: always.
@@ -69,6 +69,6 @@ def left_behind() -> None:
 
 
 def never_free(*objects: object) -> None:
-    """Hold these until the process is gone, also while the interpreter ends."""
+    """Hold these objects until the process is gone, also while the interpreter ends."""
     for one in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -1,4 +1,4 @@
-"""Plain arrays and index limits, in NumPy only: exported folders have a copy of this file."""
+"""Plain arrays and index limits, with only NumPy: exported folders have a copy of this file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 
 class MaskedValues(ValueError):
-    """A masked array has masked values, for which no library has a meaning."""
+    """A masked array has masked values, which no library can interpret."""
 
     def __init__(self) -> None:
         super().__init__("has masked values: fill them first (numpy.ma.filled)")
 
 
 def plain_array(given: Any, dtype: Any = None) -> np.ndarray:
-    """``given`` as a plain ``ndarray``, without a copy where possible; a subclass may override what a check calls.
+    """``given`` as a plain ``ndarray``, without a copy where possible: a subclass may override methods of a check.
 
     Raises:
-        MaskedValues: it is a masked array that has some.
+        MaskedValues: it is a masked array with masked values.
     """
     if type(given) is np.ndarray and dtype is None:
         return given
@@ -30,9 +30,9 @@ def plain_array(given: Any, dtype: Any = None) -> np.ndarray:
 def first_outside(value: np.ndarray, low: int, high: int) -> Any:
     """The first number in ``value`` that is no index from ``low`` to ``high - 1``; None if there is none.
 
-    A fraction is cut off towards zero, as a Cast to a whole number does.
+    Fractions are truncated towards zero, as by a Cast to an integer.
 
-    Check an array that nobody else can write to: what another thread or process changes afterwards is not checked.
+    The array must be private: later changes by another thread or process are not checked.
     """
     value = np.asarray(value)
     if not value.size:

@@ -1,5 +1,4 @@
-"""Holds what a request brings against its limits: an index out of bounds never reaches a library, nor does a number
-that it would cut off."""
+"""Check of a request's inputs against their limits, before a library gets an invalid index or too large a number."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ _OF_AN_INDEX = re.compile(r"\bind(ex|ices)\b|out of (data )?(bounds|range)", re.
 
 
 def require_inside(feeds: Mapping[str, Any], limits: Mapping[str, tuple[int, int]]) -> None:
-    """Make sure that inputs which are indices lead nowhere out of the tensors that they are indices into, and that a
-    library which computes with 32 bits gets no number that takes more.
+    """Make sure that index inputs are inside the tensors that they index, and that a library which computes with 32
+    bits gets no larger integer.
 
     Args:
-        feeds: an array for each input, in memory that nobody else writes to.
+        feeds: an array for each input, in private memory.
         limits: for some of them the least value, and one more than the greatest.
 
     Raises:
-        InputError: one leads out, in ONNX Runtime's words; or it takes too many bits.
+        InputError: an index is outside, in ONNX Runtime's words; or an integer needs too many bits.
     """
     for name, (low, high) in limits.items():
         wrong = first_outside(feeds[name], low, high)
@@ -41,10 +40,10 @@ def require_inside(feeds: Mapping[str, Any], limits: Mapping[str, tuple[int, int
 
 
 def reraise_index_error(error: Exception) -> None:
-    """Raise an ``InputError`` for ``error`` if a library that checks indices itself raised it over an index.
+    """Convert ``error`` to an ``InputError`` if a library that checks indices itself raised it for an index.
 
     Raises:
-        InputError: it did.
+        InputError: the library did.
     """
     if not isinstance(error, CollageError) and _OF_AN_INDEX.search(str(error)):
         raise InputError(f"a library cannot run the model on these inputs: {one_line(error)}") from error

@@ -1,7 +1,7 @@
-"""Reads what an artifact says of itself as if an enemy had written it: takes a directory, gives a closed program.
+"""Reader of an artifact's manifest, which is untrusted: a closed program from a directory.
 
-Nothing is opened that is no plain file of the artifact, no library is loaded, and no memory is taken by what a
-number in the manifest says. Whatever is wrong ends in one line.
+The reader opens only plain files of the artifact, loads no library, and allocates no memory by a number in the
+manifest. Every fault becomes a one-line error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _MEND = "copy the artifact again, or run the search again"
 _JSON_BYTES = 2**25
-"""More than the largest manifest: names of half a million nodes. Read, it may take thirty times as much."""
+"""More than the largest manifest: names of half a million nodes. Parsed, it may take thirty times as much."""
 _MOST = 2**13
 """Most regions, and most tensors, of all programs together: far more than any search makes. Memory for so many is
 planned in half a minute, for twice as many in two."""
@@ -54,7 +54,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a manifest says: the programs, what the person's file declares, the target and machine they are for."""
+    """The content of a manifest: the programs, the signature of the user's file, the target and machine."""
 
     profiles: tuple[Profile, ...]
     target: Target
@@ -74,7 +74,7 @@ class Artifact:
 
 
 def _text(text: str) -> str:
-    """A short text of ours, which may stand in a message."""
+    """A short text of this package, safe for messages."""
     if not text.isprintable() or len(text) > _TEXT:
         raise ValueError(f"{text[:80]!r} is no text")
     return text
@@ -87,7 +87,7 @@ Border = dict[str, list[tuple[str, str, tuple[int, ...]]]]
 
 @dataclass(frozen=True)
 class Where:
-    """What a target is beside its machine, in a manifest."""
+    """A target without its machine, in a manifest."""
 
     device: Text
     threads: int
@@ -105,7 +105,7 @@ class WrittenTensor:
 
 @dataclass(frozen=True)
 class WrittenPiece:
-    """A piece in a manifest: names of its directory, of who runs it, of its tensors and nodes."""
+    """A piece in a manifest: names of its directory, its backend and variant, its tensors and nodes."""
 
     directory: Text
     backend: Text
@@ -130,7 +130,7 @@ class WrittenProgram:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What ``manifest.json`` holds; ``sizes`` are in bytes."""
+    """The content of ``manifest.json``; ``sizes`` are in bytes."""
 
     schema: int
     target: Where
@@ -160,11 +160,11 @@ def read_artifact(directory: Path) -> Artifact:
     """Read and check the manifest of an artifact, or of a run's answer, and every file it lists.
 
     Raises:
-        InputError: not an artifact, of a schema that is not read; a file is missing, changed, a link or outside of
-            it; or the manifest contradicts itself or what the pieces were built for.
-        UnavailableError: it holds a type of tensors that a package has which is not here.
+        InputError: it is no artifact, or of an unknown schema; a file is missing, changed, a link or outside of it;
+            or the manifest contradicts itself or the borders that the pieces were built for.
+        UnavailableError: it holds a type of tensors whose package is not installed.
     """
-    directory = Path(os.path.realpath(artifact_in(directory)))  # what is loaded later comes from the same one
+    directory = Path(os.path.realpath(artifact_in(directory)))  # resolved, so that later loads use the same directory
     try:
         with reading(directory / MANIFEST, _MEND):
             return _read(directory)
@@ -173,23 +173,23 @@ def read_artifact(directory: Path) -> Artifact:
 
 
 def artifact_in(directory: Path) -> Path:
-    """``directory`` itself, or the answer in it where it is a run's."""
+    """``directory`` itself, or the answer in a run's directory."""
     answer = directory / BEST
     return answer if answer.is_dir() and not (directory / MANIFEST).exists() else directory
 
 
 def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
-    """What an artifact says of the making of each profile; its other files are not looked at.
+    """An artifact's information on the making of each profile; its other files are not read.
 
     Raises:
-        InputError: not an artifact, or of a schema that is not read.
+        InputError: it is no artifact, or of an unknown schema.
     """
     with reading(directory / MANIFEST, _MEND):
         return tuple(profile.info for profile in _manifest(directory)[0].profiles)
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> Border:
-    """What a piece takes and gives, in order."""
+    """The inputs and outputs of a piece, in order."""
     sides = {"inputs": inputs, "outputs": outputs}
     return {side: [(one, tensors[one].dtype, tensors[one].shape) for one in names] for side, names in sides.items()}
 
@@ -287,7 +287,7 @@ def _tensor(name: str, written: WrittenTensor) -> Tensor:
 
 
 def _require_ml_dtypes(dtype: str) -> None:
-    """NumPy knows the type by its name once that package is imported."""
+    """Import ``ml_dtypes`` for its types: NumPy knows them by name only afterwards."""
     try:
         import ml_dtypes  # noqa: F401
     except ImportError:
@@ -324,7 +324,7 @@ def _json_of(path: Path) -> Any:
 
 
 def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
-    """Names of all files in the directory. Links and devices may lead anywhere, and are refused."""
+    """Names of all files in the directory. Refuses links and devices, which may point anywhere."""
     with os.scandir(directory / inside) as entries:
         for entry in entries:
             name = f"{inside}{entry.name}"
@@ -339,7 +339,7 @@ def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
 def _check_files(
     directory: Path, files: Mapping[str, str], sizes: Mapping[str, int], known: frozenset[str]
 ) -> dict[str, CheckedFile]:
-    """Every file of the artifact as its manifest says. ``sizes``: in bytes."""
+    """Check every file of the artifact against its manifest. ``sizes``: in bytes."""
     seen: dict[tuple[int, int], CheckedFile] = {}
     checked = {}
     for name, digest in files.items():
@@ -359,7 +359,7 @@ def _check_files(
 
 
 def _require_inside(directory: Path, name: str) -> None:
-    """Refuse a name that leads out: a manifest may come from anywhere."""
+    """Refuse a name that points outside: a manifest may come from anywhere."""
     relative = PurePosixPath(name)
     if relative.is_absolute() or ".." in relative.parts:
         raise InputError(f"the manifest of {directory} names '{name}', outside the artifact: do not use it")

@@ -1,8 +1,8 @@
-"""Puts the memory that libraries take while they load onto huge pages, where the kernel leaves that to the program.
+"""Huge pages for the memory that libraries allocate while they load, where the kernel leaves the choice to programs.
 
-A model's weights and activations are many times what the processor knows the addresses of (its TLB) in pages of 4
-KiB, and in a virtual machine to look one up takes several times as many steps. Measured: docs/results.md, "What the
-runtime costs". Nothing changes but how memory is mapped.
+A model's weights and activations are many times as large as the processor's TLB covers in pages of 4 KiB, and in a
+virtual machine a page walk takes several times as many steps. Measured: docs/results.md, "What the runtime costs".
+Only the mapping of memory changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 _SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
 _MAPPED = Path("/proc/self/maps")
 _ADVISED, _COLLAPSED = 14, 25
-"""Of madvise(2): what is touched from now on, and what was touched already (since Linux 6.1)."""
+"""Advice of madvise(2): for pages touched from now on, and for pages touched already (since Linux 6.1)."""
 
 Span = tuple[int, int]
 """Addresses from the first one to before the second."""
@@ -24,10 +24,10 @@ Span = tuple[int, int]
 
 @contextmanager
 def on_huge_pages() -> Iterator[None]:
-    """What this process allocates meanwhile lies on huge pages afterwards, as far as the kernel has some.
+    """Put this process's allocations within the context onto huge pages, as far as the kernel has some.
 
-    What malloc had at hand before stays where it is. It does nothing where the kernel has none or is told never to
-    give them, and on other systems than Linux.
+    Memory that malloc had before does not move. It does nothing where the kernel has none or never uses them, and on
+    other systems than Linux.
     """
     size = huge_page_bytes()
     before = _anonymous() if size else []
@@ -35,13 +35,13 @@ def on_huge_pages() -> Iterator[None]:
     for begin, end in beyond(_anonymous(), before) if size else ():
         begin, end = -(-begin // size) * size, end // size * size
         if begin < end:
-            for advice in (_ADVISED, _COLLAPSED):  # one that is refused changes nothing
+            for advice in (_ADVISED, _COLLAPSED):  # a refused call changes nothing
                 _madvise(begin, end - begin, advice)
 
 
 @cache
 def huge_page_bytes() -> int:
-    """How large huge pages are; 0 where a program gets none."""
+    """Size of huge pages in bytes; 0 where a program gets none."""
     try:
         setting = (_SETTINGS / "enabled").read_text()
         given = "[never]" not in setting and _MAPPED.exists()
@@ -51,7 +51,7 @@ def huge_page_bytes() -> int:
 
 
 def beyond(spans: Iterable[Span], known: Iterable[Span]) -> Iterator[Span]:
-    """What of ``spans`` is in none of ``known``, which are in ascending order and do not overlap."""
+    """The parts of ``spans`` outside ``known``, which are in ascending order and do not overlap."""
     known = list(known)
     for begin, end in sorted(set(spans) - set(known)):
         for low, high in known:
@@ -64,7 +64,7 @@ def beyond(spans: Iterable[Span], known: Iterable[Span]) -> Iterator[Span]:
 
 
 def _anonymous() -> list[Span]:
-    """Memory of this process's own that it may write and that no file backs, but for the main thread's stack."""
+    """Private writable memory of this process without a backing file, except the main thread's stack."""
     found = []
     for line in _MAPPED.read_text().splitlines():
         addresses, rights, _, _, inode, *name = line.split(maxsplit=5)

@@ -1,4 +1,4 @@
-"""Memory plan of steps: takes tensors with lifetimes, gives each an offset in one arena, reused once it is free."""
+"""Memory plan of sequential steps: offsets of tensors in one arena, reused after their lifetimes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Lifetime:
 def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
     """Place tensors so that none shares memory with another that is alive at the same time.
 
-    The planner is :func:`place`, as everywhere. Of steps that run one after the other a span tells who is alive; of
-    lanes and streams, whose order is open, :class:`collage_evo.graph.memory.StepUse` tells it by who waits for whom.
-    Offsets are multiples of ``alignment`` bytes.
+    The planner is :func:`place`, as everywhere. For sequential steps a lifetime is a span; for lanes and streams,
+    whose order is open, :class:`collage_evo.graph.memory.StepUse` derives it from the steps' waits. Offsets are
+    multiples of ``alignment`` bytes.
     """
     alive = {life.tensor.name: (life.first, life.last) for life in lifetimes}
 

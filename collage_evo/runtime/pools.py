@@ -1,24 +1,23 @@
-"""One policy for all thread pools: how long their threads wait before they sleep, and on which cores they run.
+"""Policy for all thread pools: how long their threads wait before they sleep, and on which cores they run.
 
-Several libraries' pools share the target's cores. Three things decide whether they get on:
+Several libraries' pools share the target's cores. Three properties decide whether they disturb each other:
 
-- Waiting. A pool that spins on after its region takes a core from the next one; measured here, two libraries in
+- Waiting. A pool that spins after its region takes a core from the next one; measured here, two libraries in
   turn took up to 2.5 times their time apart. Each backend's ``environment`` makes its threads sleep within some 10
   microseconds (``runtime/pools.py`` applies it before the library is loaded).
-- Place. A thread that sleeps is woken often, and after a pause Linux likes to wake it on the caller's own core,
-  where the two take turns for many runs. Where the process has exactly as many cores as the target has threads,
-  pool threads are pinned, each to a core of its own, and a run starts on the core that no worker has. A process
-  that may run anywhere is left to the system.
-- Distance. A hypervisor may move a virtual machine's cores between chips from one second to the next. One thread
-  does not notice; two then wait for each other several times as long. ``target/core_distance.py`` times a cache
-  line's round trip between the cores before and after each measurement on several cores, and what was taken while
-  they were far apart is taken again, unless waiting for better times would take more than a quarter of the whole;
-  it is then marked as disturbed. Races that decide are not filtered: both sides meet whatever comes.
+- Place. A sleeping thread wakes often, and after a pause Linux tends to wake it on the caller's own core, where the
+  two take turns for many runs. Where the process has exactly as many cores as the target has threads, pool threads
+  are pinned, each to its own core, and a run starts on the core that no worker has. The system places the threads of
+  a process that may run anywhere.
+- Distance. A hypervisor may move a virtual machine's cores between chips from one second to the next. That does not
+  affect a single thread; two then wait for each other several times as long. ``target/core_distance.py`` times a
+  cache line's round trip between the cores before and after each measurement on several cores, and a measurement on
+  distant cores is repeated, unless waiting for better times would take more than a quarter of the whole; it is then
+  marked as contended. Races that decide are not filtered: both sides run under the same conditions.
 
-Lanes (``backends/lanes/lane_threads.py``) are threads of another kind: each computes on one core what was compiled
-for one thread, so no pool is at work inside of it. All pieces are loaded by the caller, who may use all cores:
-OpenVINO keeps to the cores that it first finds. A crew of lanes belongs to a calling thread, and regions in turn
-share it.
+Lanes (``backends/lanes/lane_threads.py``) are threads of another kind: each runs on one core a piece compiled for one
+thread, so no pool is at work inside. The calling thread, which may use all cores, loads all pieces: OpenVINO stays on
+the cores that it first finds. Lane threads belong to a calling thread, and successive regions share them.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _current_core: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", la
 
 
 def settle_pools(backends: Iterable[str], target: Target) -> None:
-    """Set the environment of ``backends`` for ``target``; what the person has set already stays.
+    """Set the environment of ``backends`` for ``target``, without changing variables that the user has set.
 
-    One single backend has nobody to wait for and keeps its library's own settings. A library reads its settings
-    when it is first loaded: one that the program loaded before keeps those.
+    A single backend shares no cores and retains its library's own settings. A library reads its settings when it is
+    first loaded: one that the program loaded before retains those.
     """
     names = sorted(set(backends))
     for name in names if len(names) > 1 else ():
@@ -53,12 +52,12 @@ def settle_pools(backends: Iterable[str], target: Target) -> None:
 
 @contextlib.contextmanager
 def workers_apart(threads: int) -> Iterator[None]:
-    """Keep the pool threads that start in this context off the caller's core, each on one of its own.
+    """Pin the pool threads that start in this context to separate cores other than the caller's.
 
-    Threads that sleep between regions are woken often, and after a pause the system likes to wake them on the
-    core of the caller: both then share it for many runs, and each takes twice as long or more. Only where the
-    process has its cores to itself (:func:`own_cores`); the caller's place is :func:`from_first_core`. Threads that
-    keep off the caller's core already, as those of a lane do, stay where they are.
+    Threads that sleep between regions wake often, and after a pause the system tends to wake them on the core of the
+    caller: both then share it for many runs, and each takes twice as long or more. Only where the process has
+    exclusive cores (:func:`own_cores`); :func:`from_first_core` places the caller. Threads that avoid the caller's
+    core already, as those of a lane, do not move.
     """
     cores = own_cores(threads)
     if not cores or not _TASKS.exists():
@@ -67,7 +66,7 @@ def workers_apart(threads: int) -> Iterator[None]:
     before = _thread_ids()
     yield
     python_threads = {thread.native_id for thread in threading.enumerate()}
-    # A pool starts its threads in a row: dealt out in turn, no two of one pool meet.
+    # A pool starts its threads in a row: assigned in turn, no two of one pool share a core.
     for position, thread in enumerate(sorted(_thread_ids() - before - python_threads)):
         with contextlib.suppress(ProcessLookupError):
             if cores[0] in os.sched_getaffinity(thread):
@@ -77,16 +76,16 @@ def workers_apart(threads: int) -> Iterator[None]:
 def from_first_core(
     calls: tuple[Callable[[], None], ...], threads: int
 ) -> tuple[Callable[[], object], ...]:
-    """``calls``, but the calling thread first moves to the core that no worker has. It is free to move again."""
+    """``calls``, preceded by a move of the calling thread to the core that no worker has. It is not pinned there."""
     cores = own_cores(threads)
     return (partial(_move_to_first, cores), *calls) if cores else calls
 
 
 def _move_to_first(cores: tuple[int, ...]) -> None:
-    """Move the calling thread to the first of ``cores``, which it may leave for the others."""
-    if _current_core() != cores[0]:  # asking takes a tenth of what moving does
+    """Move the calling thread to the first of ``cores``; it may move to the others afterwards."""
+    if _current_core() != cores[0]:  # the check takes a tenth of the time of a move
         os.sched_setaffinity(0, cores[:1])
-        # Free again before the libraries start: OpenVINO takes the caller's cores for all that it may use.
+        # Unpinned before the libraries start: OpenVINO regards the caller's cores as all that it may use.
         os.sched_setaffinity(0, cores)
 
 

@@ -1,4 +1,4 @@
-"""A compiled placement as plain data: pieces in the order in which they run, and the tensors between them."""
+"""A compiled placement as plain data: pieces in execution order, and the tensors between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 
 @dataclass(frozen=True)
 class Piece:
-    """One compiled region: where its files lie, who runs it, and the tensors that go in and out, in order."""
+    """One compiled region: its directory, its backend and variant, and its input and output tensors, in order."""
 
     directory: Path
     backend: str
@@ -25,12 +25,12 @@ class Piece:
     nodes: tuple[str, ...] = ()
     backend_version: str = ""
     files: tuple[CheckedFile, ...] = field(default=(), compare=False)
-    """What is in the directory, where it is an artifact's: it is loaded only if it is still the same."""
+    """The files of an artifact's directory: they are loaded only if unchanged."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Pieces in the order in which they run, with the model's inputs, outputs and all tensors between."""
+    """Pieces in execution order, with the model's inputs, outputs and all tensors between."""
 
     pieces: tuple[Piece, ...]
     inputs: tuple[str, ...]
@@ -41,7 +41,7 @@ class Program:
 
     @property
     def shapes(self) -> Shapes:
-        """What it is for: the shape of each input, None for one that takes several."""
+        """The shape of each input, None for one that takes several."""
         tensors = [self.tensors[name] for name in self.inputs]
         return tuple(tensor.shape if tensor.static else None for tensor in tensors)
 
@@ -50,7 +50,7 @@ def require_closed(program: Program) -> None:
     """Make sure that every tensor is made once, before it is read, and every output is made.
 
     Raises:
-        ValueError: it is not so; says where.
+        ValueError: a tensor violates this; the message names it.
     """
     made = set(program.inputs)
     if len(made) != len(program.inputs) or len(set(program.outputs)) != len(program.outputs):
@@ -72,14 +72,14 @@ def require_closed(program: Program) -> None:
 
 @dataclass(frozen=True)
 class Touched:
-    """What one step reads and makes in one memory, by name."""
+    """The tensors that one step reads and makes in one memory, by name."""
 
     reads: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
 
 
 def lifetimes(program: Program) -> list[Lifetime]:
-    """When each static tensor is alive, in pieces of the program, where all of it runs in one memory."""
+    """The lifetime of each static tensor, in pieces of the program, where all of it runs in one memory."""
     touched = [Touched(piece.inputs, piece.outputs) for piece in program.pieces]
     return alive(touched, program.inputs, program.outputs, program.tensors)
 
@@ -87,7 +87,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 def alive(
     steps: Sequence[Touched], inputs: Iterable[str], outputs: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> list[Lifetime]:
-    """When each static tensor's contents matter in one memory; inputs and outputs live until after the last step.
+    """The lifetime of each static tensor in one memory; inputs and outputs live until after the last step.
 
     Inputs outlive their last use so that a session can run again without being fed again.
     """

@@ -1,7 +1,4 @@
-"""The steps of a program on two memories: takes pieces and who runs on the device, gives calls, copies and waits.
-
-Beside their order: which of the device's steps need not wait for each other.
-"""
+"""The route of a program over two memories: calls, copies and waits, and the dependencies of the device's steps."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from collage_evo.runtime.program import Program, Touched, alive
 
 @dataclass(frozen=True)
 class RunPiece:
-    """Run a piece; on the device it is enqueued only."""
+    """Run a piece; on the device this only enqueues it."""
 
     piece: int
     on_device: bool
@@ -23,21 +20,21 @@ class RunPiece:
 
 @dataclass(frozen=True)
 class ToDevice:
-    """Enqueue a copy of a tensor to the device. Its source must stay as it is until a wait."""
+    """Enqueue a copy of a tensor to the device. Its source must not change until a wait."""
 
     tensor: str
 
 
 @dataclass(frozen=True)
 class ToHost:
-    """Enqueue a copy of a tensor to the host, where it may be read after a wait."""
+    """Enqueue a copy of a tensor to the host, readable there after a wait."""
 
     tensor: str
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Until all that was enqueued has run."""
+    """Wait until all enqueued work has run."""
 
 
 Command = RunPiece | ToDevice | ToHost | Wait
@@ -49,11 +46,11 @@ class Route:
 
     Attributes:
         before: copies of the inputs that the device reads.
-        body: pieces in the order in which they run; a tensor is copied once, by who makes it, to who else reads it.
-            A piece on the host waits only if it reads what the device made.
-        after: copies of the outputs that nobody copied in the body.
-        host_inputs: inputs that must be on the host too, be it only to be given out.
-        host: when tensors are alive on the host, in steps of the body; inputs and outputs throughout.
+        body: pieces in execution order; a tensor is copied once, after its maker, if the other side reads it. A piece
+            on the host waits only if it reads a result of the device.
+        after: copies of the outputs that the body does not copy.
+        host_inputs: inputs that must be on the host too, possibly only as outputs.
+        host: lifetimes of tensors on the host, in steps of the body; inputs and outputs throughout.
         device: which steps use the tensors that lie on the device, its own steps in every order that
             :func:`waits_of` allows; inputs and outputs throughout, as far as they are there.
     """
@@ -72,13 +69,13 @@ class Route:
 
 
 def waits_of(steps: Sequence[Command], program: Program, pools: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """For each step the earlier ones that must have ended: who makes what it reads, and who uses its piece's pool.
+    """For each step the earlier ones that must have ended: makers of its inputs, and users of its piece's pool.
 
-    Copies in one direction share the device's copy engine. What the host does, and a wait, comes after all before it,
-    and all that follows comes after that.
+    Copies in one direction share the device's copy engine. A step of the host, and a wait, comes after all earlier
+    steps and before all later ones.
 
     Args:
-        pools: for each piece the name of memory that it shares with other pieces; empty if it has its own alone.
+        pools: for each piece the name of memory that it shares with other pieces; empty if it shares none.
     """
     waits: list[tuple[int, ...]] = []
     last: dict[tuple[str, object], int] = {}
@@ -113,7 +110,7 @@ def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) 
     empty = {name for name, tensor in program.tensors.items() if tensor.static and not tensor.nbytes}
 
     body: list[Command] = []
-    coming: set[str] = set()  # on their way to the host
+    coming: set[str] = set()  # pending copies to the host
     for index, (piece, device) in enumerate(readers):
         if not device and coming.intersection(piece.inputs):
             body.append(Wait())
@@ -143,10 +140,10 @@ def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) 
 
 
 def _on_host(program: Program, body: Sequence[Command], after: Sequence[ToHost]) -> list[Touched]:
-    """What each step touches on the host, and after them the end.
+    """The tensors that each step uses on the host, and after them those of the end.
 
-    What is copied to the device is read until the next wait; what is copied back after all steps may arrive as soon
-    as it was made.
+    The source of a copy to the device is read until the next wait; the target of a copy back after all steps may be
+    written as soon as its source is made.
     """
     touched: list[Touched] = []
     leaving: list[str] = []
@@ -173,7 +170,7 @@ def _on_host(program: Program, body: Sequence[Command], after: Sequence[ToHost])
 def _on_device(
     program: Program, body: Sequence[Command], pools: Sequence[str], inputs: Sequence[str], lasting: Sequence[str]
 ) -> StepUse:
-    """What each step uses on the device, between a first step that makes the inputs and a last one that reads all."""
+    """Each step's tensors on the device, between a first step that makes the inputs and a last one that reads all."""
     waits = [tuple(step + 1 for step in needed) or (0,) for needed in waits_of(body, program, pools)]
     end = len(body) + 1
     used = StepUse(all_before(((), *waits, range(end))))
@@ -190,7 +187,7 @@ def _on_device(
 
 
 def _device_use(step: Command, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a step reads on the device, and what it makes there."""
+    """The tensors that a step reads and makes on the device."""
     match step:
         case RunPiece(index, True):
             return program.pieces[index].inputs, program.pieces[index].outputs

@@ -1,4 +1,4 @@
-"""Runs the pieces of one program one after the other on planned memory: the host's, and a device's if it has part."""
+"""Runner of one program: calls its pieces in order on planned memory, the host's and a device's."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.target.target import CPU
 
 Loader = Callable[[Piece, Program, Target], Executable | DeviceExecutable]
-"""Loads a piece of a program, or has it loaded already."""
+"""Loads a piece of a program, or returns it from a cache."""
 
 
 class Runner:
-    """A loaded program, its pieces as ``load`` gives them. Not for several threads at a time."""
+    """A loaded program, with pieces from ``load``. Not for several threads at a time."""
 
     def __init__(self, program: Program, target: Target, load: Loader | None = None) -> None:
         self.program = program
@@ -55,14 +55,14 @@ class Runner:
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
-        """What tensors hold that have no buffer."""
+        """Values of tensors without a buffer."""
         self._executables: list[Executable | DeviceExecutable] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(on_huge_pages())
             stack.enter_context(workers_apart(target.threads))
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
-                stack.enter_context(exclusive(device))  # who loads allocates and waits, which breaks others' captures
+                stack.enter_context(exclusive(device))  # loading allocates and waits, which breaks others' captures
                 self._work = DeviceWork(device, program, on_device, pools)
                 self._buffers = self._work.host
             else:
@@ -72,7 +72,7 @@ class Runner:
             pieces = zip(program.pieces, on_device, strict=True)
             parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
             if self._work is not None:
-                self._work.device.settle()  # weights may be on their way on a stream of a library's own
+                self._work.device.settle()  # weights may still be in copy on a library's own stream
         self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
         calls = self._regions
         if self._work is not None:
@@ -82,30 +82,30 @@ class Runner:
 
     @property
     def device(self) -> Device | None:
-        """The device that has part in the program; None if it is the host's alone."""
+        """The program's device; None if all pieces run on the host."""
         return self._work.device if self._work else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not run as well as it might, and why; all is known after the first run."""
+        """Notes on work that runs worse than it could, with reasons; complete after the first run."""
         return tuple(dict.fromkeys(self._work.notes)) if self._work else ()
 
     @property
     def raced_ms(self) -> tuple[float, float] | None:
-        """Milliseconds of a run whose pieces overlap on the device, and of one in turn, once the first run is over.
+        """Milliseconds of a run with overlapping pieces on the device, and of a sequential one, after the first run.
 
-        The faster of them is what runs. None where no piece can overlap another.
+        The faster of them is used. None where no piece can overlap another.
         """
         return self._work.raced_ms if self._work else None
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
-        """Check what :func:`as_value` made of every input, and copy it into the buffers.
+        """Check every input, a result of :func:`as_value`, and copy it into the buffers.
 
         Inputs with limits are copied before the check: the caller's array may change until the run reads it. A
-        refused request leaves the buffers as they were.
+        refused request does not change the buffers.
 
         Raises:
-            InputError: an input is of another dtype or shape, or an index leads out of what it is an index into.
+            InputError: an input is of another dtype or shape, or an index is outside the tensor that it indexes.
         """
         if self.program.limits:
             feeds = {**feeds, **{name: np.array(feeds[name]) for name in self.program.limits}}
@@ -124,12 +124,12 @@ class Runner:
                 self._values[name] = np.ascontiguousarray(value, tensor.dtype).reshape(value.shape)
 
     def execute(self) -> None:
-        """Run once on what ``feed`` left in the input buffers; nothing is copied or allocated here."""
+        """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here."""
         for call in self._calls:
             call()
 
     def execute_here(self) -> None:
-        """Run once, for a thread that may not have called before: some libraries start a pool for each that calls.
+        """Run once on a thread that may be new: some libraries start a pool for each calling thread.
 
         Raises:
             InputError: a library that checks indices itself found one out of bounds.
@@ -146,10 +146,10 @@ class Runner:
         self._caller.known = True
 
     def read(self, name: str) -> Any:
-        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+        """The present value of a tensor, owned by the caller: a fed input, or an output of the last run.
 
         Raises:
-            InputError: it holds nothing, or there is no such tensor.
+            InputError: it has no value, or there is no such tensor.
         """
         if name in self._buffers:
             return self._buffers[name].copy()
@@ -161,7 +161,8 @@ class Runner:
         raise InputError(f"{name!r} holds nothing: it is no tensor of the program that runs, or nothing ran yet")
 
     def hand_over(self, names: Sequence[str]) -> list[Any]:
-        """Outputs of the last run as the caller's own; what a library allocated is not copied, so :meth:`forget` it.
+        """Outputs of the last run, owned by the caller; those that a library allocated are not copied, so call
+        :meth:`forget`.
 
         Raises:
             InputError: as :meth:`read`.
@@ -175,22 +176,22 @@ class Runner:
         return found
 
     def forget(self) -> None:
-        """Let go of what libraries allocated in the last run; inputs stay as they were fed."""
+        """Release the outputs that libraries allocated in the last run; fed inputs stay."""
         if self._values:
             self._values = {name: self._values[name] for name in self.program.inputs if name in self._values}
 
     def copies(self, name: str) -> tuple[Any, ...]:
-        """What a tensor holds now in each memory where it lies, as the caller's own."""
+        """The present value of a tensor in each memory that has it, owned by the caller."""
         there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
         return (self.read(name), *there)
 
     def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-        """Outputs by name as arrays of the caller's own on ``device``, for inputs that lie there.
+        """Outputs by name as arrays on ``device`` that the caller owns, for inputs on it.
 
-        Whoever calls is :func:`exclusive` with the device.
+        The caller must be in :func:`exclusive` with the device.
 
         Raises:
-            InputError: as :meth:`feed`; or a tensor that goes in or out has no fixed shape.
+            InputError: as :meth:`feed`; or an input or output has no fixed shape.
         """
         program, work = self.program, self._work
         tensors = program.tensors
@@ -202,7 +203,7 @@ class Runner:
         made = arrays_on(device, [tensors[name] for name in program.outputs])
         for name, array in given.items():
             require_place(name, array, next(iter(made.values())).place)
-        # The caller's array may change: pieces on the device, too, read what was checked.
+        # The caller's array may change: pieces on the device, too, must read the checked values.
         checked = {name: np.empty(tensors[name].shape, tensors[name].dtype) for name in program.limits}
         for name, copied in checked.items():
             device.copy_out(copied, given[name])
@@ -248,7 +249,7 @@ class Runner:
         return self._work.time_ms(flush_bytes)
 
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run on the inputs that were fed last; on a device without captures."""
+        """Milliseconds of each piece in one run on the last fed inputs; on a device without captures."""
         if self._work is not None:
             return self._work.profile()
         spent = []
@@ -259,7 +260,7 @@ class Runner:
         return spent
 
     def forked(self) -> None:
-        """Run no more where that would wait for ever, nor free what would."""
+        """Refuse runs that would wait forever in a forked process, and do not free objects that would."""
         if self._threads > 1:
             never_free(self._executables, self._regions, self._calls)
             self._executables = []
@@ -267,7 +268,7 @@ class Runner:
             self._calls = self._regions = (left_behind,)
 
     def close(self) -> None:
-        """Let go of all compiled regions and buffers."""
+        """Release all compiled regions and buffers."""
         self._calls = self._regions = (closed,)
         if self._work is not None:
             self._work.close()
@@ -283,7 +284,7 @@ class Runner:
                 return self._bound(piece, executable, on_device)
         except CollageError:
             raise
-        except Exception as error:  # a library may raise anything over a file that is not what it seems
+        except Exception as error:  # a library may raise anything for a corrupt file
             text = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
             raise CannotLoad(f"{piece.backend} {text}: run the search again") from error
 
@@ -301,11 +302,11 @@ class Runner:
         return BoundPiece(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
-        """Run a piece whose tensors are not all static: the library allocates what it makes."""
+        """Run a piece whose tensors are not all static: the library allocates its outputs."""
         given = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
         try:
             made = executable.run(given)
-        except Exception as error:  # each library has its own for shapes and values that an operator cannot take
+        except Exception as error:  # each library has its own for shapes and values that an operator refuses
             raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
         for name, value in zip(piece.outputs, made, strict=True):
             if name in self._buffers:
@@ -325,7 +326,7 @@ def _handed_over(program: Program) -> set[str]:
 
 
 def as_value(given: Any, tensor: Tensor) -> Any:
-    """What ONNX Runtime would take ``given`` for: a list is read as the model's type, an array keeps its own."""
+    """``given`` as ONNX Runtime would read it: a list gets the model's type, an array retains its own."""
     if tensor.dtype == OPAQUE or type(given) is np.ndarray:
         return given
     numpy = None if isinstance(given, np.ndarray) else getattr(given, "numpy", None)  # as of a PyTorch tensor
@@ -346,7 +347,7 @@ def written(value: np.ndarray | DeviceArray) -> str:
 
 
 def closed() -> None:
-    """What a session that was closed does.
+    """Refuse to run: the session is closed.
 
     Raises:
         InputError: always.
@@ -377,7 +378,7 @@ def _open(tensor: Tensor) -> str:
 
 
 def _waits_after_fork(piece: Piece, threads: int) -> str:
-    """The backend whose threads the piece would wait for in a forked process; empty if there are none."""
+    """The backend for whose threads the piece would wait in a forked process; empty if there is none."""
     backend = get_backend(piece.backend)
     variant = backend.variant(piece.variant)
     if backend.runs_on_after_fork(variant, threads):
@@ -386,12 +387,12 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
 
 
 def _shared_pool(backend: Backend) -> str:
-    """The backend if its pieces on a device share memory, else nothing."""
+    """The backend if its pieces on a device share memory, else empty."""
     return "" if isinstance(backend, OnDevice) and not backend.pieces_share_memory else backend.name
 
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
-    """``piece`` as its backend loads it, ready to be bound."""
+    """``piece``, loaded by its backend, ready to be bound."""
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]
     backend = get_backend(piece.backend)

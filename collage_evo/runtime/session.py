@@ -1,4 +1,4 @@
-"""What a person runs: takes the programs of an artifact, answers as ``onnxruntime.InferenceSession`` does."""
+"""Inference sessions of an artifact, with the interface of ``onnxruntime.InferenceSession``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, sig
 from collage_evo.target.target import CPU
 
 _NO_PROVIDER = {"cuda": "CUDAExecutionProvider"}
-"""What code that asks where a model runs looks for, where a library on that device is no provider itself."""
+"""Provider names for libraries that are no providers, by device: client code looks for these."""
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What ``onnxruntime.SessionOptions`` has that is true of a session: its threads; nothing of it can be set."""
+    """The applicable part of ``onnxruntime.SessionOptions``: the threads, read-only."""
 
     intra_op_num_threads: int
     inter_op_num_threads: int = 1
@@ -41,18 +41,18 @@ class SessionOptions:
 
 
 class Session:
-    """Loaded placements of one model, one for each profile of input shapes; the inputs' shapes say which one runs.
+    """Loaded placements of one model, one for each profile of input shapes; the inputs' shapes choose the placement.
 
-    Any other shapes run in the fall-back, one backend that takes them as they come, which is loaded when it is first
-    needed. ``run`` may be called from several threads: a lock lets one run at a time, because all share one arena.
-    Load the artifact once for each thread that should run at the same time. After ``close`` it cannot run.
+    Any other shapes run in the fall-back, a single backend that takes any, which is loaded on first use. ``run`` may
+    be called from several threads: a lock lets one run at a time, because all share one arena. Load the artifact once
+    for each thread that should run at the same time. After ``close`` it cannot run.
 
     Args:
-        programs: one for each profile, equal in the names of their inputs and outputs.
-        target: what they were compiled for.
-        signature: what the model's own file declares; by default what the programs tell.
+        programs: one for each profile, with equal names of inputs and outputs.
+        target: that they were compiled for.
+        signature: of the model's own file; by default that of the programs.
         fallback: a program that takes shapes of no profile.
-        load: gives the programs' pieces, for who keeps them loaded; by default their backends load them.
+        load: returns the programs' pieces, for callers that cache them; by default their backends load them.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Session:
         self._current = next(iter(self._runners.values()))
         static = all(tensor.static for tensor in self._tensors.values())
         self._only = self._current if static and fallback is None and len(self._runners) == 1 else None
-        """The runner of all requests, where there is one: it says itself which shapes do not fit."""
+        """The only runner, where there is one: its own errors name shapes that do not fit."""
         self._closed = False
         LINEAGE.register(self)
 
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def program(self) -> Program:
-        """The program that runs: the first profile's until inputs of other shapes were fed."""
+        """The current program: the first profile's until inputs of other shapes are fed."""
         return self._current.program
 
     def get_inputs(self) -> list[NodeArg]:
@@ -103,17 +103,17 @@ class Session:
         return list(self._signature.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: weights are compiled in, also those that the file lists as inputs."""
+        """An empty list: weights are compiled in, also those that the file lists as inputs."""
         return []
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model's file says of itself."""
+        """The metadata of the model's file."""
         return self._signature.meta
 
     def get_providers(self) -> list[str]:
-        """What runs the programs, first the first profile's: each library by its name as ONNX Runtime's provider.
+        """The libraries of the programs, beginning with the first profile's, as names of ONNX Runtime's providers.
 
-        One that is no such provider goes by its own name, as ``tvm``; on a GPU by ``CUDAExecutionProvider``.
+        One that is no such provider has its own name, as ``tvm``; on a GPU ``CUDAExecutionProvider``.
         """
         return list(dict.fromkeys(_provider(piece) for program in self._programs for piece in program.pieces))
 
@@ -124,17 +124,17 @@ class Session:
     def end_profiling(self) -> str:
         """
         Raises:
-            InputError: always; libraries here write no profile of ONNX Runtime's kind.
+            InputError: always; these libraries write no profile of ONNX Runtime's kind.
         """
         raise InputError("no profile is written here: profile() gives the milliseconds of each piece")
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
     ) -> list[Any]:
-        """Outputs by name (all of them for None or an empty list), as arrays of the caller's own.
+        """The outputs in ``output_names`` (all of them for None or an empty list), as arrays that the caller owns.
 
         Args:
-            output_names: which outputs, in the order wanted.
+            output_names: in the order of the result.
             input_feed: an array, or a list, for each input.
             run_options: taken for ONNX Runtime's sake, and not used.
 
@@ -146,7 +146,7 @@ class Session:
         for name in names:
             if name not in self._outputs:
                 raise InputError(f"no output '{name}': this model gives {', '.join(self._outputs)}")
-        values = self._values(input_feed)  # converting a tensor may run anything, this session too
+        values = self._values(input_feed)  # converting a tensor may run arbitrary code, this session too
         self._require_not_inside()
         with self._lock:
             self._runs_in = threading.get_ident()
@@ -155,13 +155,13 @@ class Session:
                 self._current.execute_here()
                 return self._current.hand_over(names)
             finally:
-                self._current.forget()  # a server that waits would hold the last answer in memory
+                self._current.forget()  # a waiting server would hold the last answer in memory
                 self._runs_in = None
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: object = None
     ) -> list[Any]:
-        """As ``run``, with each input and output an ``onnxruntime.OrtValue`` of the host; all are copied.
+        """:meth:`run` with each input and output an ``onnxruntime.OrtValue`` of the host; all are copied.
 
         Raises:
             InputError: as ``run``; or an output is no tensor.
@@ -170,11 +170,11 @@ class Session:
         return list(map(as_ort_value, names, self.run(names, input_dict_ort_values)))
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs of this session that can be bound to memory of the host."""
+        """A new binding of this session's inputs and outputs to memory of the host."""
         return IOBinding(self._inputs, self._outputs)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
-        """Run on the inputs that are bound, and write to the outputs that are; errors as :meth:`IOBinding.fill`."""
+        """Run on the bound inputs, and write to the bound outputs; errors as :meth:`IOBinding.fill`."""
         iobinding.fill(self.run)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
@@ -193,17 +193,17 @@ class Session:
         self._current = runner
 
     def _require_not_inside(self) -> None:
-        """Require that this thread is not inside of a run, from which a signal handler or the like asks for another.
+        """Require that this thread is not inside a run, from which a signal handler or the like starts another.
 
         Raises:
-            InputError: it is; waiting for the end of that run it would wait for ever.
+            InputError: it is; it would wait forever for the end of that run.
         """
         if self._runs_in == threading.get_ident():
             raise InputError("this session is at work in this thread already: use another session there")
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
-        """The session to this thread alone. Raises as :meth:`_require_not_inside`."""
+        """Exclusive use of the session by this thread. Raises as :meth:`_require_not_inside`."""
         self._require_not_inside()
         with self._lock:
             self._runs_in = threading.get_ident()
@@ -213,16 +213,16 @@ class Session:
                 self._runs_in = None
 
     def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, DeviceArray]:
-        """Outputs by name on the target's device, as arrays of the caller's own, for inputs that lie there.
+        """Outputs by name as arrays on the target's device that the caller owns, for inputs on it.
 
-        Nothing goes by way of the host but what a piece there needs. All has run when it returns.
+        Only tensors that a host piece needs go through the host. All work has run on return.
 
         Args:
             feeds: for each input an array on the device: a ``DeviceArray``, or any with ``__dlpack__``, such as a
-                tensor of PyTorch. It must stay as it is until this returns.
+                tensor of PyTorch. It must not change until this returns.
 
         Raises:
-            InputError: as ``run``; or the artifact was made for the CPU; or an input lies elsewhere.
+            InputError: as ``run``; or the artifact was made for the CPU; or an input is on another device.
             UnavailableError: the device is not there.
         """
         if self._target.device == CPU:
@@ -230,44 +230,44 @@ class Session:
         with self._running():
             self._require_names(feeds)
             device = open_device(self._target.device)
-            with exclusive(device):  # who gives an array has our stream wait for it: in no capture of another thread
+            with exclusive(device):  # __dlpack__ has our stream wait: never in another thread's capture
                 given = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
                 self._current = self._runner(given)
                 return self._current.run_on_device(device, given)
 
     def execute(self) -> None:
-        """Run once on what ``feed`` left in the input buffers; nothing is copied or allocated here.
+        """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here.
 
-        Where a device takes part: inputs and outputs are copied to it and from it, and all has run at the end.
+        With a device, inputs and outputs are copied to it and from it, and all work has run on return.
         """
         self._current.execute()
 
     def read(self, name: str) -> Any:
-        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+        """The present value of a tensor, owned by the caller: a fed input, or an output of the last run.
 
-        ``run`` gives outputs of open shapes away: then only ``execute`` leaves something to read.
+        ``run`` does not retain outputs of open shapes: only ``execute`` leaves them to read.
 
         Raises:
-            InputError: it holds nothing, there is no such tensor, or the session is closed.
+            InputError: it has no value, there is no such tensor, or the session is closed.
         """
         return self._current.read(name)
 
     def copies(self, name: str) -> tuple[Any, ...]:
-        """What a tensor holds now in each memory where it lies, as the caller's own."""
+        """The present value of a tensor in each memory that has it, owned by the caller."""
         return self._current.copies(name)
 
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run on the inputs that were fed last."""
+        """Milliseconds of each piece in one run on the last fed inputs."""
         return self._current.profile()
 
     @property
     def device(self) -> Device | None:
-        """The device that has part in the program that runs; None if it is the host's alone."""
+        """The current program's device; None if all pieces run on the host."""
         return self._current.device
 
     def time_device_ms(self, flush_bytes: int = 0) -> float:
-        """Milliseconds by the device's events of a run on the inputs that were fed last, without copies of these and
-        of the outputs. ``flush_bytes`` are written before, so that weights are cold and inputs warm.
+        """Milliseconds by the device's events of a run on the last fed inputs, without copies of inputs and outputs.
+        It first writes ``flush_bytes``, so that weights are cold and inputs warm.
 
         Raises:
             InputError: no piece runs on a device.
@@ -281,15 +281,15 @@ class Session:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not run as well as it might, and why; of each program all is known after its first run."""
+        """Notes on work that runs worse than it could, with reasons; complete after each program's first run."""
         return tuple(dict.fromkeys(note for runner in self._runners.values() for note in runner.notes))
 
     def forked(self) -> None:
-        """Nobody in this process holds the lock, whoever held it in the one before."""
+        """Reset the lock: no thread of this process holds it, whichever held it in the parent."""
         self._lock, self._runs_in = threading.Lock(), None
 
     def close(self) -> None:
-        """Let go of all compiled regions and buffers."""
+        """Release all compiled regions and buffers."""
         with self._running():
             self._closed = True
             for runner in (*self._runners.values(), *([self._open] if self._open else [])):
@@ -331,7 +331,7 @@ class Session:
             return found
         if self._fallback is None:
             if len(self._runners) == 1:
-                return self._current  # which says what does not fit
+                return self._current  # its error names what does not fit
             arrays = (name for name, tensor in self._tensors.items() if tensor.dtype != OPAQUE)
             given = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {given}: add it to model.shapes and run again")
@@ -341,7 +341,7 @@ class Session:
 
 
 def _provider(piece: Piece) -> str:
-    """What :meth:`Session.get_providers` calls the library of ``piece``."""
+    """The name of the library of ``piece`` in :meth:`Session.get_providers`."""
     backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
     known = backend.execution_providers if isinstance(backend, HasExecutionProvider) else _NO_PROVIDER
     return known.get(device, piece.backend)

@@ -1,4 +1,4 @@
-"""What a session says of its model, in ONNX Runtime's words: inputs, outputs and the file's own metadata."""
+"""The signature of a session's model, in ONNX Runtime's terms: inputs, outputs and the file's metadata."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import onnx
 
 _NO_VERSION = 2**63 - 1
-"""What ONNX Runtime gives as the version of a model that has none."""
+"""ONNX Runtime's version of a model without one."""
 
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output: its type as ``tensor(float)``; sizes that are open as a name or None."""
+    """An input or output: its type as ``tensor(float)``; open sizes as a name or None."""
 
     name: str
     type: str
@@ -29,7 +29,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model's file says of itself; ``custom_metadata_map`` is its ``metadata_props``."""
+    """A model file's metadata; ``custom_metadata_map`` is its ``metadata_props``."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -42,9 +42,9 @@ class ModelMetadata:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs as the person's file declares them, and its metadata.
+    """Inputs and outputs as the user's file declares them, and its metadata.
 
-    ``compiled_in`` names inputs with a value of their own in the file, which ONNX Runtime lets a request override.
+    ``compiled_in`` names inputs with a default value in the file, which ONNX Runtime lets a request override.
     """
 
     inputs: tuple[NodeArg, ...]
@@ -60,7 +60,7 @@ class Signature:
     def require_agreement(self, given: Mapping[str, Any]) -> None:
         """
         Raises:
-            InputError: sizes in the shapes of ``given`` differ that go by one name.
+            InputError: sizes of one name differ in the shapes of ``given``.
         """
         seen: dict[str, tuple[str, int]] = {}
         for arg in self.inputs:
@@ -71,11 +71,11 @@ class Signature:
 
 
 def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] = ()) -> Signature:
-    """What ``model`` declares. Needs the package onnx.
+    """The signature of ``model``. Needs the package onnx.
 
     Args:
-        model: as its file has it.
-        outputs: as the file declares them, where ``model`` declares others by now.
+        model: as in its file.
+        outputs: as in the file, where ``model`` now declares others.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
@@ -97,7 +97,7 @@ def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] 
 
 
 def signature_of_program(program: Program) -> Signature:
-    """What is known where the model's file is not: the types that ``program`` was compiled for."""
+    """A signature without the model's file, from the types that ``program`` was compiled for."""
     return Signature(
         tuple(_known(program.tensors[name]) for name in program.inputs),
         tuple(_known(program.tensors[name]) for name in program.outputs),
@@ -106,7 +106,7 @@ def signature_of_program(program: Program) -> Signature:
 
 def _declared(value: onnx.ValueInfoProto) -> NodeArg:
     tensor = value.type.tensor_type
-    # Some exporters write -1 for a size that is open.
+    # Some exporters write -1 for an open size.
     shape: list[int | str | None] = [
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
         for dim in tensor.shape.dim

@@ -1,4 +1,4 @@
-"""The one timing routine: takes a call, gives raw times and summaries, within a bound on total time."""
+"""Timing: the only timing routine, raw times of a call and summaries, within a bound on total time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collage_evo.statistics import median_interval
 from collage_evo.target.interference import Others
 
 WARM_UP_GAIN = 5.0
-"""No warm-up makes a call so many times as fast."""
+"""Warm-up never makes a call so many times as fast."""
 LONG_S = 0.5
-"""A call that takes as long and is too slow gets no warm-up: it has run before, if only to be checked."""
+"""A call that takes this long and is too slow gets no warm-up: it has run before, at least for a check."""
 
 
 @dataclass(frozen=True)
 class TimingSettings:
-    """How often and how long to time.
+    """Number of runs and duration of timing.
 
     Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, never past ``max_seconds``
     (warm-up included) except to finish the first timed run.
@@ -34,24 +34,25 @@ class TimingSettings:
 
 RACE_RUNS = 3
 ATTEMPTS = 3
-"""A time that others disturb is taken so often at most."""
+"""Maximum number of timings while they are contended."""
 NEAR_WAIT_S = 3.0
 CONTENDED = 0.1
-"""Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
+"""Share of the cores' time that others took: a process without others has under 0.05, one that shares a core of two
+0.25."""
 DEVICE_WARM_UP_S = 0.2
 """Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as
 TensorRT's ``trtexec`` warms up by default."""
 JUDGED_S = 0.1
-"""A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
+"""Timing does not stop for slowness before this time: the system's counters of the cores' use are coarser."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """Raw times of single runs, in ms.
 
-    ``others``: share of the cores' time that other processes, or virtual machines, took meanwhile. Above
-    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual. ``throttled``: the
-    device ran slower than it could.
+    ``others``: share of the cores' time that other processes, or virtual machines, took during the timing. Above
+    ``CONTENDED`` the times are unreliable. ``far``: the cores were farther from each other than usual. ``throttled``:
+    the device ran slower than it could.
     """
 
     times_ms: tuple[float, ...]
@@ -97,15 +98,15 @@ def measure(
     """Time ``call``.
 
     Args:
-        call: what is timed. If it gives a float, these are its milliseconds, by a clock of its own.
+        call: the timed call. If it returns a float, that is its time in milliseconds, by its own clock.
         settings: warm-up, least effort, bound.
-        before_each: run untimed before every timed run, not before warm-up, to flush caches or restore inputs.
-        give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
-            far, or takes long, is not warmed up to the end.
+        before_each: runs untimed before every timed run, not before warm-up, to flush caches or restore inputs.
+        give_up_ms: timing stops for a call that is still slower than this once warm; warm-up stops early for one that
+            is slower by far, or takes long.
         clock: seconds.
-        behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
-            the race.
-        warm_s: seconds that warm-up takes at least, but not more than half of ``max_seconds``.
+        behind_ms: timing stops for a call whose first runs, at least ``RACE_RUNS``, all take longer: it lost the
+            race.
+        warm_s: least duration of warm-up in seconds, but not more than half of ``max_seconds``.
     """
     begin = clock()
     others = Others()
@@ -140,13 +141,13 @@ def measure_uncontended(
     clock: Callable[[], float] = time.monotonic,
     throttled: Callable[[], bool] = lambda: False,
 ) -> Timing:
-    """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
+    """The result of ``time_once``, repeated after a pause while it is contended; the least contended of ``attempts``.
 
-    Nothing is timed again once ``timeout_s`` have passed, or would have after the pause.
+    It does not repeat once ``timeout_s`` have passed, or would have after the pause.
 
-    ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
-    waiting is in vain, nothing is timed again for their distance. ``throttled`` tells, right after a timing, whether
-    the device was.
+    ``near`` waits up to so many seconds for the cores to be close to each other, and returns whether they are. Where
+    they stay far apart, distance is no reason to repeat. ``throttled`` returns, directly after a timing, whether the
+    device was.
     """
 
     def attempt() -> Timing:
