@@ -10,7 +10,7 @@ from collage_evo.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
 Dims = Sequence[int | None]
-"""Sizes of an input's dimensions, None for one that takes any; a model may not even say how many there are."""
+"""Sizes of an input's dimensions, None for one that takes any; None for an input of unknown rank."""
 
 
 def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) -> list[dict[str, np.ndarray]]:

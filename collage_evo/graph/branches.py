@@ -15,7 +15,7 @@ from collage_evo.graph.static import STANDARD, inferred
 from collage_evo.graph.value_ranges import Values
 
 TRIED = 16
-"""Random inputs that are tried for a branch that no other took. Chosen."""
+"""Random inputs to try for a branch that no other input took. Chosen."""
 
 Feeds = Mapping[str, Any]
 

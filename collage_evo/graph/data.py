@@ -27,9 +27,9 @@ _FORMS = (
     "or file.py:function"
 )
 IMAGES = f"{PREFIX}images"
-"""The data source that the program draws itself."""
+"""The data source of synthetic images."""
 MOST = 4000
-"""Samples that are taken of a person's function: it may yield without end."""
+"""Most samples from a user's function, which may yield without end."""
 
 
 def read_feeds(
@@ -128,7 +128,7 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
 
 
 def input_dims(model: onnx.ModelProto) -> dict[str, list[int | None] | None]:
-    """The declared sizes of each input that a caller gives, None for an open one; None where it has no known rank."""
+    """The declared sizes of each input, without weights, None for an open one; None for an unknown rank."""
     return {name: _dims(value) for name, value in given_inputs(model).items()}
 
 
@@ -216,7 +216,7 @@ def _number(path: Path) -> int:
 
 
 def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """The inputs that a caller gives, by name: those that are not weights."""
+    """The inputs that are not weights, by name."""
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     return {value.name: value for value in model.graph.input if value.name not in constants}
@@ -245,7 +245,7 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | None] | None:
-    """The sizes that the model declares, None for those it leaves open; None where it does not say how many."""
+    """The sizes that the model declares, None for open ones; None for an unknown rank."""
     tensor = value.type.tensor_type
     if value.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
         return None

@@ -22,16 +22,16 @@ from collage_evo.graph.static import STANDARD
 from collage_evo.graph.values import plain
 
 STRONG = 30.0
-"""By which floats are multiplied: exponentials of some results leave float32's range, of others they nearly do."""
+"""Factor of floats: exponentials of some results leave float32's range, others nearly do."""
 TINY, EACH = 1e-20, 7
-"""What every so-manieth float is: its square is none that float32 has in full."""
+"""The value of one float in each group of ``EACH``: float32 does not hold its square in full precision."""
 LARGE = (2**24 + 1, -(2**24) - 3, 2**30 + 7, 1, -(2**30) - 5, 3)
 """Whole numbers of 31 bits and a sign; float32 holds all up to 24 bits."""
 DECIDED = 2.5e-5
-"""An output that one rounding moves further than this is left to rounding, so it tells nothing of a library."""
+"""An output that one rounding moves further than this depends on rounding, so it proves nothing about a library."""
 MOST_WEIGHTS = 2**24
-"""Models with more numbers in their weights have no such samples: to find out what rounding decides took 18 s for the
-88 million of ViT-B/32, 3 s for 8 million (Xeon, a busy core)."""
+"""Models with more weights have no such samples: the check of rounding took 18 s for the 88 million of ViT-B/32, 3 s
+for 8 million (Xeon, a busy core)."""
 _FIRST_ONLY = {"Reshape", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "ReduceSum", "ReduceMax", "ReduceMin"}
 _DIVIDED = {"Div", "Mod"}
 _WHOLE_NUMBERS = {
@@ -163,4 +163,4 @@ _FEW_BITS = {
     getattr(onnx.TensorProto, name) for name in ("INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "FLOAT16")
 }
 _WHOLE_KINDS = (0, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
-"""Types of tensors that are followed; 0 is one that is not known. Of others no whole number is made but by a Cast."""
+"""Types to follow; 0 is an unknown one. Only a Cast makes whole numbers of other types."""

@@ -36,7 +36,7 @@ EXTENDED: Mapping[str, Extended] = {
     "uint2": Extended(25, "uint2", 2),
     "int2": Extended(26, "int2", 2),
 }
-"""By the name that ``ml_dtypes`` gives them."""
+"""By their names in ``ml_dtypes``."""
 NUMPY = frozenset(
     {
         *("float16", "float32", "float64", "bool", "complex64", "complex128"),

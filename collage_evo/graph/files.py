@@ -15,7 +15,7 @@ from collage_evo.files import reading
 MESSAGE_BYTES = 2**31 - 2**24
 """A protobuf message holds less than 2 GiB, the operators included."""
 _LARGE = 1024
-"""Weights of so many bytes move into the file beside a large model."""
+"""Weights of at least so many bytes move into the data file of a large model."""
 
 
 def weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:

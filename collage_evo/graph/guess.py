@@ -19,7 +19,7 @@ from collage_evo.graph.reference import Reference
 from collage_evo.graph.shapes import dynamic_inputs, is_tensor, open_axes, written
 
 USUAL = (224, 128, 640)
-"""Sizes that a person is likely to want."""
+"""Common sizes."""
 SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 224, 256, 320, 384, 512, 576, 640, 1024, 1280, 1536, 4096, 16000)
 TIMEOUT_S = 20.0
 """Time for finding sizes that run."""

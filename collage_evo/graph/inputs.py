@@ -15,7 +15,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph
 
 _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
-"""Operators behind which an index is still the same index."""
+"""Operators that preserve an index."""
 _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}

@@ -22,7 +22,7 @@ numbers in decimal Python reads no more than 4300 digits."""
 
 OPAQUE = "opaque"
 UNCHECKED_BRANCHES = "collage_evo.unchecked_branches"
-"""Key of a normalised model's metadata that is there if no check takes both branches of some If."""
+"""Key in a normalised model's metadata, present if no check takes both branches of some If."""
 COMPOSITE = "collage_evo.composite"
 """The domain of nodes that stand for operators with bodies, or for several with open shapes between them."""
 
@@ -93,7 +93,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     protos: tuple[onnx.NodeProto, ...] = field(default=(), repr=False, compare=False)
-    """The operators that it stands for, in order: one, but for composites."""
+    """The operators that it stands for, in order: a single one, except for composites."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.reference import Reference, dtype_of
 
 SMALL = 4096
-"""Elements of the largest tensor whose value is kept: shapes, bounds, axes, lengths."""
+"""Most elements of a tensor whose value is recorded: shapes, bounds, axes, lengths."""
 
 
 @dataclass(frozen=True)

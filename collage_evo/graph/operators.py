@@ -35,7 +35,7 @@ _BROADCASTING = frozenset(
     }
 )
 ELEMENTWISE = _UNARY | _BROADCASTING
-"""Operators that give one element for each element of their largest input."""
+"""Operators that make one element for each element of their largest input."""
 _KINDS = {
     OpKind.ELEMENTWISE: _UNARY,
     OpKind.BROADCAST: _BROADCASTING,

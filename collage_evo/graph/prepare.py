@@ -31,9 +31,9 @@ NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 INCOMPARABLE = 0.5
-"""From this relative error on, two results have nothing to do with each other."""
+"""From this relative error on, two results have nothing in common."""
 NOISE_ROOM = 2.0
-"""A right result may be so many times as far off as an output's noise."""
+"""Allowed error of a correct result, as a multiple of an output's noise."""
 ROUNDING_ROOM = 4.0
 """Optimisations that change an output by more than so many times what rounding moves it by are wrong. On six networks
 in float32 they change it by 0.45 to 0.73 times as much, on a quantised one by 1.2 times; a wrong one by a million

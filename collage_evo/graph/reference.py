@@ -26,7 +26,7 @@ LABEL_BYTES = 4
 MOST_LABELS = 64
 """Different numbers of a shorter type that may be labels: chosen, not measured."""
 LARGEST_LABEL = 2.0**22
-"""From here on float32 has hardly any numbers but whole ones."""
+"""From here on float32 holds hardly any fractions."""
 
 
 class Reference:

@@ -15,7 +15,7 @@ from collage_evo.graph.ir import COMPOSITE, Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
-"""Operators that may run without touching all that enters and leaves them: they say nothing of the bandwidth."""
+"""Operators that may run without touching all of their inputs and outputs, so they do not show the bandwidth."""
 
 MACS_PER_MS, BYTES_PER_MS = 50e6, 15e6
 """Multiply-adds of convolutions and products, and what operators read and write, out of the caches too, as expected

@@ -33,13 +33,13 @@ BY_VALUE: Mapping[str, tuple[int, ...]] = {
     "STFT": (1, 3),
     "MelWeightMatrix": (0, 1),
 }
-"""Inputs whose values decide the shape of what an operator makes. Of reductions it is the axes, input 1."""
+"""Inputs whose values determine the shape of an operator's output. For reductions these are the axes, input 1."""
 _BY_DATA = {
     *("NonZero", "NonMaxSuppression", "Unique", "ImageDecoder", "Loop", "Scan", "If"),
     *("StringSplit", "StringNormalizer"),
     *("SequenceAt", "SequenceMap", "ConcatFromSequence", "OptionalGetElement", "SequenceLength"),
 }
-"""Operators whose output may have another shape for other data, or whose body would have to be looked into."""
+"""Operators whose output shape may depend on data, or whose body would have to be analysed."""
 CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
 _CONTRIB_BY_DATA = {
     *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
@@ -50,7 +50,7 @@ NONDETERMINISTIC = {
     *("Bernoulli", "Multinomial", "Dropout"),
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
 }
-"""Operators that give, or may give, other numbers each time."""
+"""Operators whose results differ, or may differ, each time."""
 
 
 @dataclass(frozen=True)

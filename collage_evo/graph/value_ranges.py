@@ -22,9 +22,9 @@ Range = tuple[int, int]
 """The least and the greatest value."""
 
 RELAYS = frozenset({"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Cast"})
-"""Operators that give all values that go in first, and no others."""
+"""Operators whose output has all values of the first input, and no others."""
 _SELECTING = RELAYS | {"Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND"}
-"""Operators that give none but values that go in first."""
+"""Operators whose output has only values of the first input."""
 
 
 class Values:
@@ -53,7 +53,7 @@ class Values:
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.inputs = {value.name for value in graph.input} - self._initializers.keys()
         self.fixed = all(declared_tensor(v.name, v.type).static for v in graph.input if v.name in self.inputs)
-        """Whether all inputs have one shape, so that what is settled is the same in every run."""
+        """Whether all inputs have one shape, so that settled values are the same in every run."""
         types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
         self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
         self._ranges: dict[str, Range | None] = dict(given)
@@ -285,4 +285,4 @@ _EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     "OneHot": _of_values,
     "NonZero": lambda values, node: (0, max(values.shape(node.input[0]) or (0,))) if _known(values, node) else None,
 }
-"""Beside those that hold for all libraries."""
+"""In addition to those that hold for all libraries."""
