@@ -84,7 +84,7 @@ class DeviceExecutable(Protocol):
     """A loaded piece of a variant that runs on an accelerator."""
 
     capturable: bool
-    """Whether what the call enqueues can be recorded once, and enqueued again from the record alone."""
+    """Whether the enqueued work can be captured once, and replayed from the capture only."""
 
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
         """Return a call that enqueues the piece on the arrays' own stream without waiting for it.

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import onnx
 
 _SOFTMAX_OF_ONE_AXIS = 13
-"""The operator set from which on a Softmax is over its axis alone."""
+"""The operator set from which on a Softmax is over only its axis."""
 _NATIVE = re.compile(r"\.(so(\.[^/]*)?|dylib|dll|pyd)$")
 _MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
-"""The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
+"""The first compute capability with matrix instructions for it: before, it is as slow as float32, or slower."""
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 

@@ -22,9 +22,9 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("add", "sub", "mul", "div"), ("a", "b")),
     **dict.fromkeys(("max", "min", "pow"), ("input0", "input1")),
 }
-"""What the frontend calls an operation's tensors; ``input`` where it has one."""
+"""The frontend's names of an operation's tensors; ``input`` for a single one."""
 _HEURISTICS = ("A", "B", "FALLBACK")
-"""Whom to ask for engines, in that order: without tensor cores the first one often knows none."""
+"""Heuristics for engines, in order of use: without tensor cores the first one often finds none."""
 _FIRST_PYTHON_ENGINE = 10_000
 """Engines from that number on are not cuDNN's own: the frontend compiles them when they first run."""
 

@@ -30,7 +30,7 @@ from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import spatial_pads
 
 _STORED = {Arithmetic.FLOAT16: "float16", Arithmetic.BFLOAT16: "bfloat16"}
-"""What tensors are kept as inside a region, where that is not float32."""
+"""The stored type of tensors inside a region, where that is not float32."""
 _Shape = tuple[int, ...]
 
 

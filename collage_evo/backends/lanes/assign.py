@@ -17,8 +17,8 @@ EFFORT = 150_000
 """Nodes looked at by trial schedules: about a second."""
 
 BUSY_WEIGHT = 0.01
-"""What a ms of work in any lane counts beside one of the time until all are done: of schedules that take equally
-long, the one with fewer borders is better."""
+"""Weight of a ms of work in any lane relative to a ms until all are done: of schedules that take equally long, the
+one with fewer borders is better."""
 
 
 def schedule(work: Work, lanes: int, effort: int = EFFORT) -> tuple[Groups, Timeline]:

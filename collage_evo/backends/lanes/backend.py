@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern
 
 REVISION = 2
-"""Of how plans are run: pieces that another one built are not taken."""
+"""Revision of the execution of plans: pieces of another one are not used."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 
@@ -61,9 +61,9 @@ ENGINES = (
     Engine("ncnn"),
     Engine("tvm"),
 )
-"""What each library usually runs in: other ways of its own are for pieces of one operator."""
+"""Each library's usual variants: its other ones are for pieces of one operator."""
 DESCRIBED = (Engine("onnxruntime"),)
-"""Those whose library can be told the cores of each part: these run in lanes of several cores too."""
+"""Engines whose library has a setting for the cores of each part: these run in lanes of several cores too."""
 WIDTHS = (2, 4, 8, 16, 32)
 """Cores of such a lane."""
 

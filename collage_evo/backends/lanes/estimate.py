@@ -15,16 +15,16 @@ from collage_evo.graph.operators import ELEMENTWISE, HEAVY
 from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, VIEWS, multiply_adds, touched_bytes
 
 DEPTHWISE_MACS_PER_MS = 5e6
-"""Multiply-adds of convolutions where each channel is alone: what is read is used a few times only."""
+"""Multiply-adds of depthwise convolutions, which use each input only a few times."""
 
 OPERATOR_MS = 0.001
 """To begin an operator."""
 
 SERIAL_SHARE = 0.16
-"""Of what an operator takes on one core, what more cores do not help."""
+"""Share of an operator's time on one core that more cores do not reduce."""
 
 SYNC_MS = 0.016
-"""What twice as many cores cost an operator. Both are fitted to six networks on one thread and on two (Xeon)."""
+"""Cost of doubling an operator's cores. Both are fitted to six networks on one thread and on two (Xeon)."""
 
 
 @dataclass(frozen=True)

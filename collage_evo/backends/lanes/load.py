@@ -1,7 +1,7 @@
 """A loaded region on lanes: binds its plan and its loaded parts to buffers.
 
 Two tensors share memory only if all that use the one come before all that make the other in every order that the
-handoffs allow. Each begins on a cache line of its own, so that lanes do not take lines from each other.
+handoffs allow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collage_evo.backends.lanes.run import LaneCall, Task
 from collage_evo.graph.memory import MemoryPlan, StepUse, allocate
 
 LINE = 128
-"""Bytes: processors fetch cache lines of 64 bytes in pairs."""
+"""Alignment of tensors in bytes, so that lanes do not take cache lines from each other: processors fetch lines of 64
+bytes in pairs."""
 
 
 class LoadedLanes:

@@ -17,14 +17,14 @@ from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.regions import maximal_regions
 
 WIDE = 1.1
-"""How much longer all of a region's work has to take than the longest path through it."""
+"""Least ratio of all of a region's work to the longest path through it."""
 
 NEIGHBOUR_SHARE = 0.25
 """Share of the work between a waist's neighbours that may neither come before nor after it, such as what a cell does
 to the cell before the last."""
 
 NOTHING = 0.002
-"""Share of a region's work that is no work, such as a mask's."""
+"""Share of a region's work that is negligible, such as a mask's."""
 
 NARROWER = 0.9
 """The longest path through what is proposed inside a block, as a share of the work, over that of the block itself."""
@@ -33,7 +33,7 @@ INSIDE_BLOCK = 2
 """Proposals inside one block."""
 
 JOINED = (1, 2, 4)
-"""How many consecutive blocks are proposed as one, beside all of them."""
+"""Numbers of consecutive blocks to propose as one, in addition to all of them."""
 
 
 def lane_patterns() -> tuple[Pattern, ...]:

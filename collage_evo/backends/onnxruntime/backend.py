@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 _PROVIDER = "CPUExecutionProvider"
 _FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
-"""The model, named after the layout that its convolutions run in, or the way in which its products are quantised."""
+"""Names of the model, by the layout of its convolutions, or the quantisation of its products."""
 _INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
-"""Operators that the library makes of heavy ones between quantisers."""
+"""Operators into which the library fuses heavy ones between quantisers."""
 
 _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
 """First and last operator-set version, and the types allowed for each type variable."""
@@ -71,11 +71,6 @@ class OnnxRuntimeBackend(Backend):
     ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and products run in int8; the variant
     ``int8-dynamic`` is for products whose ranges are found at run time, ``int8-blocks`` for those that are bounded by
     reading their weights.
-
-    ONNX Runtime pins its threads only when it chooses their number itself; this backend always sets it, so the
-    process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no core from
-    the next region, which may be another library's. By default they spin for 33 ms more (ONNX Runtime 1.32, an EPYC),
-    which made runs of 60 microseconds, one after the other, some 6 shorter.
     """
 
     name: ClassVar[str] = "onnxruntime"

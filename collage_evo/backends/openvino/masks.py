@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _QUANTISERS = frozenset({"Convert", "FakeQuantize", "Multiply", "Subtract"})
-"""What those of ONNX, and its Casts, are read as."""
+"""The library's operators for ONNX's quantisers and Casts."""
 
 
 def spread_masks(model: Any) -> None:

@@ -210,11 +210,11 @@ def _gelu_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any]
 
 
 ATTENTIONS = (Fusion(ATTENTION, _attention),)
-"""What Inductor finds by itself only in some forms."""
+"""Fusions that Inductor finds by itself only in some forms."""
 FUSIONS = (
     *ATTENTIONS,
     Fusion(GraphPattern("linear", _linear), _linear_kernel),
     Fusion(GraphPattern("gemm", _gemm), _gemm_kernel),
     Fusion(GraphPattern("gelu", _gelu), _gelu_kernel),
 )
-"""What is worth finding for a GPU where nobody else fuses."""
+"""Fusions that pay on a GPU without a fusing compiler."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _LEVELS = {"avx2": "haswell", "avx512": "skylake-avx512", "avx512_bf16": "cooperlake"}
-"""What LLVM calls the levels to which a processor can be held."""
+"""LLVM's names of the levels to which a processor can be held."""
 _SHARE_ALL_CORES = -3
 """Thread-pool mode in which TVM leaves the choice of cores to the system."""
 

@@ -1,9 +1,4 @@
-"""Clean-up of the Relax modules that TVM's ONNX front end makes: folded constants, and clips as clips.
-
-TVM's own constant folding compiles a loop for every weight that it transposes, which is two thirds of the time to
-build a network; NumPy transposes them at once. The front end imports a Clip as loops that the layout pass cannot see
-through, so that each one costs two transpositions; as Relax's own clip it costs none.
-"""
+"""Clean-up of the Relax modules that TVM's ONNX front end makes: folded constants, and clips as clips."""
 
 from __future__ import annotations
 
@@ -56,6 +51,8 @@ def _mutator_class() -> Any:
             value = self._constant(operands[1])
             if value is None or value.size != 1 or value.dtype != np.float32:
                 return call
+            # The front end imports a Clip as loops that the layout pass cannot see through, so that each one costs
+            # two transpositions; Relax's own clip costs none.
             limits = {"min": -np.inf, "max": np.inf, bound: value.item()}
             return relax.op.clip(operands[0], limits["min"], limits["max"])
 

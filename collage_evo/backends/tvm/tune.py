@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BATCH = 8
 """Trials of one kernel between two proposals around the best so far."""
 STALLED = 32
-"""A kernel whose last so many trials brought nothing better is finished."""
+"""Number of last trials without an improvement after which a kernel is finished."""
 _REPEATS, _REPEAT_MS = 5, 10
 _POPULATION = 128
 """Of the evolutionary search: with no cost model to learn, more would only take longer."""

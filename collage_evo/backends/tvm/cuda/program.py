@@ -17,7 +17,7 @@ ALIGNMENT = 256
 """Bytes at a multiple of which each buffer begins."""
 INPUT, OUTPUT, WEIGHT, SCRATCH = "input", "output", "weight", "scratch"
 _LOOSE = "loose"
-"""A buffer whose place is not known yet."""
+"""A buffer whose place is still unknown."""
 
 
 @dataclass(frozen=True)
