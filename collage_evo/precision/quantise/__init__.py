@@ -9,11 +9,9 @@ output channel. Biases are corrected (docs/quantisation.md). The library decides
 be rounded too, and takes products as integers with a result in float32, which its own operator expresses. OpenVINO
 subtracts a zero point of a product's input in a separate loop, so in its form products read numbers from zero, and
 their bias compensates for that. Operators that only pass values on have their input's scale, so that nothing is
-rounded twice. No quantiser is between a convolution and the activation that is fused into it. A sum that begins with
-a convolution reads that one unrounded: libraries add inside the convolution.
+rounded twice. No quantiser is between a convolution and the activation that is fused into it.
 
 OpenVINO runs a product of two activations in int8 only where its right side is signed and neither has a zero point,
-which is left out (docs/quantisation.md), and transposed convolutions only where nothing is negative; its padded
-averages of u8 are wrong. A backend inspects the graph that the library made of a piece: an operator that should run
-in int8 and does not is a build failure.
+which is left out (docs/quantisation.md). A backend inspects the graph that the library made of a piece: an operator
+that should run in int8 and does not is a build failure.
 """

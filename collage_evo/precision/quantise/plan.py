@@ -70,7 +70,7 @@ def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: Nod
     """``positions`` without inputs that are rounded already, and without the first operand of a fused sum."""
     remaining = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
     if node.op_type == "Add":
-        # Libraries fuse a sum into the convolution of its operand; of two, into the first.
+        # Libraries add inside the convolution that makes an operand, which is not rounded before; of two, the first.
         begun = [place for place in remaining if _begins_sum(graph, node.inputs[place], quantised)]
         remaining = [place for place in remaining if place not in begun[:1]]
     return tuple(remaining)

@@ -41,7 +41,7 @@ class Quantisers(StrEnum):
 
 
 PASSING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
-"""Operators whose output has their input's scale: they only choose among values, or move them."""
+"""Operators whose output has their input's scale: they only select or move values."""
 _POOLING = frozenset({"AveragePool", "GlobalAveragePool"})
 _JOINING = frozenset({"Add", "Concat"})
 _MIN_OPSET = 13
@@ -202,7 +202,7 @@ def _light(graph: Graph, node: Node) -> bool:
     if len([name for name in node.outputs if name]) != 1:
         return False  # indices of the maxima
     if node.op_type == "AveragePool" and (any(node.attributes.get("pads", ())) or "auto_pad" in node.attributes):
-        return False  # OpenVINO pads u8 with another number than zero
+        return False  # OpenVINO pads u8 with another number than zero: averages are wrong
     read = [node.inputs[position] for position in quantised_inputs(graph, node)]
     return _float32(graph, *read, node.outputs[0]) and not any(name in graph.constants for name in read)
 
@@ -213,7 +213,7 @@ def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     touched = [scale_source(graph, node.inputs[position]) for position in quantised_inputs(graph, node)]
     if not all(name in ranges for name in (*touched, scale_source(graph, node.outputs[0]))):
         return False
-    # OpenVINO's kernel of this one takes no zero point.
+    # OpenVINO's kernel of a transposed convolution takes no zero point, so its input must not be negative.
     return node.op_type != "ConvTranspose" or ranges[touched[0]].low >= 0.0
 
 

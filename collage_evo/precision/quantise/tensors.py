@@ -22,7 +22,7 @@ class Tensors:
     def __init__(self, scales: Mapping[str, Scale]) -> None:
         self.written: list[onnx.NodeProto] = []
         self.behind: dict[str, str] = {}
-        """By canonical name, what a tensor is called behind both quantisers, where they are written."""
+        """Names of the written tensors behind both quantisers, by canonical name."""
         self._scales = scales
         self._constants: dict[str, np.ndarray] = {}
         self._there: set[str] = set()

@@ -35,9 +35,9 @@ _MOVING = PASSING | {"Concat", "Expand", "Gather", "Pad", "Slice", "Split"}
 """Operators that choose among values or move them: what was rounded before is not rounded again."""
 _NO_FLOATS_OUT = frozenset({"Cast", "Not", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or"})
 _CASTABLE = (HEAVY | ELEMENTWISE | PASSING | _OTHERS) - _NO_FLOATS_OUT - {"ConvTranspose"}
-"""What OpenVINO computes in bfloat16 where its types say so, no slower than by a hint for the whole model.
+"""Operators that OpenVINO computes in bfloat16 by their types, no slower than by a hint for the whole model.
 
-Transposed convolutions are slower so than in float32 (2026.4), and its hint leaves them in that.
+Transposed convolutions are slower so than in float32 (2026.4), and its hint leaves them in float32.
 """
 
 
