@@ -68,5 +68,5 @@ def _bounds(graph: Graph, node: Node) -> tuple[object, ...]:
 
 
 _UNARY = frozenset({"Relu", "Clip", "LeakyRelu", "Sigmoid", "HardSwish", "HardSigmoid", "Tanh", "Elu"})
-"""Activations that may stand before the output is split: each element depends on one element alone."""
+"""Activations that can run before the split: each element depends on a single element."""
 

@@ -12,7 +12,7 @@ from collage_evo.rewrites.common import cut, reshape, split, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 MOST_STEPS = {"GRU": 64, "LSTM": 32, "RNN": 64}
-"""LSTM of more gained nothing in ONNX Runtime and OpenVINO. OpenVINO compiles 64 steps in a second, TVM in seven."""
+"""Longer LSTMs gained nothing in ONNX Runtime and OpenVINO. OpenVINO compiles 64 steps in a second, TVM in seven."""
 _SINCE = 11
 """The version of ONNX's operators from which Gemm may add nothing."""
 _ACTIVATIONS = {"GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"], "RNN": ["tanh"]}
@@ -23,7 +23,7 @@ _LENGTHS, _FIRST_STATE, _PEEPHOLES = 4, 5, 7
 """Positions of inputs."""
 
 _Step = Callable[[Sequence[str], tuple[str, ...]], tuple[str, ...]]
-"""Writes a step: takes the input's product for each gate and the states before, none if zero; gives the states."""
+"""Writer of a step: from the input's product for each gate and the previous states, none if zero, to the states."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Direction:
     bias: np.ndarray
     """Of the sum of both products."""
     inner: np.ndarray
-    """What a GRU adds to the state's product alone, for it to be reset."""
+    """The bias that a GRU adds only to the state's product, so that the reset applies to it."""
     backwards: bool
 
 

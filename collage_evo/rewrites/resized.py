@@ -27,7 +27,7 @@ _FLOORS = {("asymmetric", "floor")} | {
 }
 """Ways to choose a neighbour that are the same for whole factors: that of ``n`` is ``n // factor``."""
 _COORDINATES_FROM = 11
-"""The version from which Resize says which places it interpolates; until then they were not the middles of pixels."""
+"""The version from which Resize defines its coordinates; before, they were not the centres of pixels."""
 
 
 def _repeats(graph: Graph, node: Node) -> tuple[int, ...]:

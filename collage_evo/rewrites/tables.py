@@ -20,7 +20,7 @@ _SINCE = 12
 _MOST = 2**18
 """Elements of a table that is always small enough, 1 MiB in float32; a larger one is no larger than its result."""
 _TIMES = 64
-"""How many times the model's own rows a table may have: so often are its operators run to make it. Chosen."""
+"""Most rows of a table as a multiple of the model's own: its operators run so often to make it. Chosen."""
 _MOST_KINDS = 4096
 """Of a one-hot row: of so many the tables are too large but for narrow results, and here rows are written out."""
 _INDEX_TYPES = ("int32", "int64")
