@@ -70,7 +70,7 @@ class Tally:
 
     def _warm(self, now: float) -> bool:
         least, elapsed = min(self._warming), now - self._began
-        most = sum(self._warming) + len(self._warming)  # counting the sessions' current runs
+        most = sum(self._warming) + len(self._warming)  # with the current runs of all sessions
         slow = elapsed >= LONG_S and elapsed * 1e3 / most > self._give_up_ms
         return least > 0 and (least >= self._settings.warmup or slow or elapsed >= self._settings.max_seconds / 2)
 

@@ -76,7 +76,7 @@ class DeviceWork:
         self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in made}
         self.notes: list[str] = []
         self.parts: tuple[BoundPiece, ...] = ()
-        """To be set before the first run: every piece in order."""
+        """Every piece in order; set before the first run."""
         self._waits = partial(waits_of, program=program, pools=pools)
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
         self._inputs = [name for name in program.inputs if name in self.host]
@@ -86,7 +86,7 @@ class DeviceWork:
         self._overlapping = False
         """Whether captures let independent pieces run at the same time."""
         self._warmed_by = 0
-        """The thread of the first run."""
+        """Identity of the first run's thread."""
         self._whole: tuple[Enqueue, ...] = ()
         self._body: tuple[Enqueue, ...] = ()
 
@@ -218,6 +218,7 @@ class DeviceWork:
         self, captured: Iterable[Enqueue], plain: Iterable[Enqueue], wanted: Mapping[str, np.ndarray]
     ) -> bool:
         """Whether a replay makes all of the outputs ``wanted`` anew."""
+        # The capture would miss work on another stream, and the stale outputs of an earlier run would go unnoticed.
         self._run_on_zeros(plain)
         self._clear()
         self._run(captured)

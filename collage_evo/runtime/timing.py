@@ -37,8 +37,7 @@ ATTEMPTS = 3
 """Maximum number of timings while they are contended."""
 NEAR_WAIT_S = 3.0
 CONTENDED = 0.1
-"""Share of the cores' time that others took: a process without others has under 0.05, one that shares a core of two
-0.25."""
+"""Share of the cores' time that others took: under 0.05 without others, 0.25 with one of two cores shared."""
 DEVICE_WARM_UP_S = 0.2
 """Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as
 TensorRT's ``trtexec`` warms up by default."""
