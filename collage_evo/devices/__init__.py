@@ -15,9 +15,9 @@ libraries allocate and tune then. After that it captures each uninterrupted row 
 one launch. If a row cannot be captured, each of its pieces is tried by itself, and those that cannot be captured run
 without, between captures of the others. Then the model runs on zeros, which leaves nothing of its inputs in
 libraries' own memory, all of the device's memory is filled with zeros, and a replay on the inputs has to reproduce
-the earlier run (within 1 %), because the capture would miss work on another stream, and the stale outputs would go
-unnoticed. Otherwise nothing is captured. ``Session.notes`` lists what runs without captures and why; the result holds
-the notes of the answer and of its rivals in the final race, since single kernel launches may by themselves lose it.
+the earlier run (within 1 %). Otherwise nothing is captured. ``Session.notes`` lists what runs without captures and
+why; the result holds the notes of the answer and of its rivals in the final race, since single kernel launches may by
+themselves lose it.
 
 Independent pieces may run at the same time. All of them are captured on one stream, but the next captured work
 depends on the nodes that ``Device.side_by_side`` names, not on the previous capture (CUDA's

@@ -17,7 +17,7 @@ _REASONS = {
     0x40: "thermal limit of the hardware",
     0x80: "power brake",
 }
-"""nvml.h's bits of what slows the clocks in the middle of work. Left out: idle, and clocks that somebody has set."""
+"""nvml.h's bits of the reasons for low clocks during work, without idle and clocks that a user has set."""
 
 
 @cache
