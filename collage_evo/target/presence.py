@@ -1,4 +1,4 @@
-"""Presence notes of the processes at work on this machine, by which a waiting run finds whom it waits for.
+"""Presence notes of the processes at work on this machine, which show what a waiting run waits for.
 
 Each measuring process writes a note to a file. A note is valid as long as its file is locked, and the system unlocks
 it when its process ends, however it ends.
@@ -152,7 +152,7 @@ def _listed(cores: Sequence[int]) -> str:
 
 
 class Lookout:
-    """Reports, within the context, whom a run waits for: soon after a wait begins, and at intervals while it lasts.
+    """Reports, within the context, the runs that a run waits for: soon after a wait begins, and at intervals.
 
     Args:
         directory: the machine's.

@@ -23,7 +23,7 @@ def own_temporary() -> Path:
     """A private directory of this user in :func:`shared_temporary`.
 
     Raises:
-        InputError: somebody else made it, or may look into it.
+        InputError: another user made it, or may read it.
     """
     return own_directory(shared_temporary() / f"collage_evo-{os.geteuid()}", "TMPDIR")
 
@@ -35,7 +35,7 @@ def machine_directory() -> Path:
     of this user can hold a lock in it: others cannot even open its files.
 
     Raises:
-        InputError: somebody else made it, or may look into it.
+        InputError: another user made it, or may read it.
     """
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     if runtime.is_absolute() and runtime.is_dir() and not _fault(runtime, readable=False):
