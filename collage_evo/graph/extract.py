@@ -90,7 +90,7 @@ def structural_hash(graph: Graph, nodes: NodeSet) -> str:
     """Equal for regions that take equally long: 32 hexadecimal digits.
 
     Covers operators, attributes, wiring, types and shapes, which tensors leave, and the values of constants that
-    affect timing (scalars, integers up to 64 elements), but not of weights.
+    determine behaviour (scalars, integers up to 64 elements), but not of weights.
     """
     return _digest(_structure(graph, _region(graph, nodes)))
 

@@ -63,7 +63,7 @@ def write_artifact(
         signature: of the user's own file; by default that of the first program.
         fallback: a program that takes any other shapes.
     """
-    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # unique
+    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # reserved names
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     store = _Store(work)

@@ -120,7 +120,7 @@ def _leads(process: int) -> bool:
 
 
 def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
-    """What ``run`` has waited for longer than :data:`SOON_S`: the runs that it waits for, and a line of text."""
+    """Runs for which ``run`` has waited longer than :data:`SOON_S`, empty for an unknown one, each with a message."""
     found = {}
     for mine in notes:
         waited = now - mine.since

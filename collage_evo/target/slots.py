@@ -55,7 +55,7 @@ def acquire_slot(
 ) -> Slot | None:
     """Wait for a free one of ``slots``, and hold it for ``run``; and with it ``device``, if that is not the CPU.
 
-    None when that takes longer than ``timeout_s``, or when ``given_up`` becomes true.
+    None when that takes longer than ``timeout_s`` seconds, or when ``given_up`` is set.
 
     Presence notes show other processes the waiting and holding runs (:mod:`collage_evo.target.presence`).
     """

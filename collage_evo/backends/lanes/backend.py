@@ -141,7 +141,7 @@ class LanesBackend(Backend):
         return engine.backend, engine.variant
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
-        """A forked process makes new lane threads, but the engine's threads are missing."""
+        """The engine's answer: a forked process makes new lane threads, but lacks the engine's."""
         backend, chosen = self._engine(variant)
         return backend.runs_on_after_fork(chosen, self._way(variant).width)
 

@@ -44,7 +44,8 @@ def require_toolkit() -> None:
 
     if not cpp_extension.CUDA_HOME:
         raise UnavailableError("Inductor compiles C++ with CUDA's headers: install a CUDA toolkit and set CUDA_HOME")
-    # Only there it finds the toolkit's stub of the driver: the driver itself may lack the file to link.
+    # Inductor finds the toolkit's stub of the driver only by this variable; the driver itself may lack the file to
+    # link.
     os.environ.setdefault("CUDA_HOME", cpp_extension.CUDA_HOME)
 
 

@@ -120,7 +120,7 @@ def _errors2(
     trials: Sequence[_Trial],
     until: float,
 ) -> dict[_Trial, float]:
-    """The squared error of each trial on one sample that begins before ``until``."""
+    """The squared error on one sample of each trial that begins before ``until``."""
     exact = reference.run(sample)
     found: dict[_Trial, float] = {}
     for trial in trials:
