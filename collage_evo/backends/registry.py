@@ -26,7 +26,7 @@ class Origin:
     """Module and folder from which another process imports the class of a registered backend."""
 
     folder: str
-    """What must be on the import path."""
+    """Folder that must be on the import path."""
     module: str
     name: str
 

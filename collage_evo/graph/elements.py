@@ -57,7 +57,7 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()} | {type_.name: dtype f
 
 
 def onnx_name(dtype: str) -> str:
-    """What ONNX calls the type, as in ``tensor(float)``."""
+    """ONNX's name of the type, as in ``tensor(float)``."""
     return EXTENDED[dtype].name if dtype in EXTENDED else _NAMES.get(dtype, dtype)
 
 

@@ -72,7 +72,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """What :func:`save_model` wrote.
+    """Read a model written by :func:`save_model`.
 
     Raises:
         DamagedFile: the file holds no model.

@@ -16,7 +16,7 @@ from collage_evo.graph.operators import ELEMENTWISE
 from collage_evo.graph.other_shapes import Shape, constant, follows, reshape_made, sizes
 
 _NO_AXES = ELEMENTWISE - {"BatchNormalization", "PRelu"}
-"""Those that treat all axes alike."""
+"""Elementwise operators that treat all axes alike."""
 
 
 class FlatRows(ir.passes.InPlacePass):

@@ -1,4 +1,4 @@
-"""Interruptible library calls: work in a thread of its own, with a timeout."""
+"""Interruptible library calls: work in another thread, with a timeout."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ StepSet = int
 
 @dataclass(frozen=True)
 class StepUse:
-    """Which steps use a tensor and which of them make it, where some steps may run at the same time.
+    """The steps that use each tensor and those that make it, where some steps may run at the same time.
 
     ``before`` gives for each step those that have ended when it begins.
     """

@@ -1,7 +1,7 @@
 """Normalisation: an equal model in the plain form that the search works on.
 
 In that form shapes are static, constants are initializers, BatchNormalization and per-channel scales sit in
-the convolution before them, layer normalisations are one operator, rows lie along one axis, images of one
+the convolution before them, layer normalisations are one operator, rows are along one axis, images of one
 column are images of one row, and dead or idle operators are gone. Only standard operators are used.
 """
 

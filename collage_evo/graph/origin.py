@@ -24,7 +24,7 @@ _RANDOM = frozenset({"RandomNormal", "RandomUniform"})
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one node of the file.
+    """The fate of one node of the file.
 
     Attributes:
         outputs: the tensors that it makes.

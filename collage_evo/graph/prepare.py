@@ -35,9 +35,9 @@ INCOMPARABLE = 0.5
 NOISE_ROOM = 2.0
 """Allowed error of a correct result, as a multiple of an output's noise."""
 ROUNDING_ROOM = 4.0
-"""Optimisations that change an output by more than so many times what rounding moves it by are wrong. On six networks
-in float32 they change it by 0.45 to 0.73 times as much, on a quantised one by 1.2 times; a wrong one by a million
-times. Chosen in between."""
+"""Optimisations that change an output by more than this multiple of the effect of rounding are wrong. On six networks
+in float32 the multiple is 0.45 to 0.73, on a quantised one 1.2; for a wrong optimisation a million. Chosen in
+between."""
 
 Values = Mapping[str, Any]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LABEL_BYTES = 4
-"""Whole numbers of so many bytes are labels, indices, lengths."""
+"""Bytes of the whole numbers that are labels, indices, lengths."""
 MOST_LABELS = 64
 """Different numbers of a shorter type that may be labels: chosen, not measured."""
 LARGEST_LABEL = 2.0**22
@@ -149,7 +149,7 @@ class Distance:
 
     @property
     def error(self) -> Error:
-        """Where the reference is all zero, zero for an exact result and infinite for any other."""
+        """The relative error; for a reference of zeros, zero for an exact result and infinite for any other."""
         relative = self.distance / self.size if self.size else (0.0 if self.distance == 0.0 else np.inf)
         return Error(relative, self.max_abs)
 

@@ -52,7 +52,7 @@ def heavy_operators(graph: Graph, nodes: NodeSet) -> int:
 
 
 def multiply_adds(graph: Graph, nodes: NodeSet) -> int:
-    """Of all convolutions and matrix products, computed directly."""
+    """Multiply-adds of all convolutions and matrix products, computed directly."""
     return sum(_multiply_adds(graph, index) for index in members(nodes))
 
 

@@ -55,7 +55,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:
-    """What :func:`save_values` wrote."""
+    """Read values written by :func:`save_values`."""
     found: dict[str, dict[str, Any]] = {}
     with np.load(path, allow_pickle=False) as data:
         for key in data.files:

@@ -14,7 +14,7 @@ from collage_evo.rewrites.common import filled, reshape, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _FEWEST_ROWS = 17
-"""Of a product. Chosen: with fewer, ``joined-products`` may join it with others."""
+"""Fewest rows of a product. Chosen: with fewer, ``joined-products`` may join it with others."""
 _ALONG_LAST_AXIS = ELEMENTWISE - {"BatchNormalization"}
 """Operators whose constants of one axis go with the last one, that of a row's numbers."""
 

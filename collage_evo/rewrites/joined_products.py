@@ -10,7 +10,7 @@ from collage_evo.rewrites.common import filled, reshape, split, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _MOST_ROWS = 16
-"""Of one product. Chosen: with more rows, arithmetic bounds it and no longer the reading of its weights."""
+"""Most rows of a product. Chosen: with more, arithmetic bounds it and no longer the reading of its weights."""
 
 
 class JoinedProducts:

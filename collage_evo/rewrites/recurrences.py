@@ -33,7 +33,7 @@ class _Direction:
     of_input: np.ndarray
     of_state: np.ndarray
     bias: np.ndarray
-    """Of the sum of both products."""
+    """Bias of the sum of both products."""
     inner: np.ndarray
     """The bias that a GRU adds only to the state's product, so that the reset applies to it."""
     backwards: bool

@@ -22,7 +22,8 @@ _MOST = 2**18
 _TIMES = 64
 """Most rows of a table as a multiple of the model's own: its operators run so often to make it. Chosen."""
 _MOST_KINDS = 4096
-"""Of a one-hot row: of so many the tables are too large but for narrow results, and here rows are written out."""
+"""Longest one-hot row: for longer ones tables are too large except for narrow results, and here rows are written
+out."""
 _INDEX_TYPES = ("int32", "int64")
 _BY_ROW = ELEMENTWISE - {"BatchNormalization"}
 """Elementwise operators; a normalisation by channels is none of rows."""

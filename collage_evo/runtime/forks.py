@@ -56,7 +56,7 @@ class _Lineage:
 
 
 LINEAGE = _Lineage()
-"""Of this process: it has one, as it has one memory."""
+"""The lineage of this process."""
 
 
 def left_behind() -> None:

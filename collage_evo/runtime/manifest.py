@@ -39,7 +39,7 @@ _MOST = 2**13
 """Most regions, and most tensors, of all programs together: far more than any search makes. Memory for so many is
 planned in half a minute, for twice as many in two."""
 _TEXT = 600
-"""Most characters of a text that may stand in a message."""
+"""Most characters of a text in a message."""
 _MAX_AXES = 32
 """As many as every NumPy takes."""
 
@@ -82,7 +82,7 @@ def _text(text: str) -> str:
 
 Text = Annotated[str, As(_text, _text)]
 Border = dict[str, list[tuple[str, str, tuple[int, ...]]]]
-"""What ``border.json`` holds: name, type and shape of a piece's inputs and of its outputs."""
+"""Content of ``border.json``: name, type and shape of a piece's inputs and of its outputs."""
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ class Route:
         after: copies of the outputs that the body does not copy.
         host_inputs: inputs that must be on the host too, possibly only as outputs.
         host: lifetimes of tensors on the host, in steps of the body; inputs and outputs throughout.
-        device: which steps use the tensors that lie on the device, its own steps in every order that
-            :func:`waits_of` allows; inputs and outputs throughout, as far as they are there.
+        device: use of the tensors on the device by its steps, in every order that :func:`waits_of` allows; inputs and
+            outputs throughout, as far as they are there.
     """
 
     before: tuple[ToDevice, ...]

@@ -11,7 +11,7 @@ LEVELS = {
     "avx512": _AVX512,
     "avx512_bf16": _AVX512 | {"avx512_vnni", "avx512_bf16"},
 }
-"""By level the features that it stands for."""
+"""Features by level."""
 _PREFIXES = ("avx512", "avx10", "avx_", "amx")
 
 

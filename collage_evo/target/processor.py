@@ -18,7 +18,7 @@ _INSTRUCTIONS = {
     "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "avx_ifma"}),
     "float16": frozenset({"avx512_fp16", "asimdhp", "avx_ifma"}),
 }
-"""By arithmetic the features one of which libraries need to compute in it. Any processor computes in int8.
+"""By arithmetic the features of which libraries need one to compute in it. Any processor computes in int8.
 
 Linux does not name AVX-NE-CONVERT, with which processors of 256 bits read bfloat16 and float16. All that have it have
 AVX-IFMA too, which it does name. On ARM no library here computes in bfloat16.

@@ -112,7 +112,7 @@ class Width:
         return work > WIDE * path and work - path > USUAL.call_ms + USUAL.handoff_ms
 
     def blocks(self, region: NodeSet) -> Sequence[NodeSet]:
-        """``region`` cut at its waists, in order: each ends in a waist but for the last, and is convex."""
+        """``region`` cut at its waists, in order: each block is convex and, except for the last, ends in a waist."""
         ends = [self._until(waist) & region for waist in self._waists(region)]
         blocks = [later & ~earlier for earlier, later in pairwise([0, *ends])]
         rest = region & ~ends[-1] if ends else region

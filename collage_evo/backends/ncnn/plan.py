@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from collage_evo.backends.ncnn.rules import MAX_RANK
 
 _NO_BATCH = 233
-"""What the converter writes as the batch axis of a tensor that it takes to have none."""
+"""The converter's batch axis for a tensor without one."""
 _READ_ONLY = {
     *("Convolution", "ConvolutionDepthWise", "Deconvolution", "DeconvolutionDepthWise"),
     *("Gemm", "InnerProduct", "Pooling"),

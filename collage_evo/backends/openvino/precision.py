@@ -18,7 +18,7 @@ _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "Ma
 _BLOCK = "Subgraph"
 _INTEGER = ("u8", "i8")
 _Layer = tuple[str, frozenset[str], str]
-"""What kind of kernel it is, the names of the model's operators in it, and its precision."""
+"""Kind of kernel, names of the model's operators in it, and its precision."""
 
 
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:

@@ -33,13 +33,13 @@ _WRAPS = ("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Div", "Mod", "Sum", "CumSum
 _COMPARISONS = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
 _ROUNDED = ("ReduceMean", "Mean", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 _NOT_COMPUTED = ("Shape", "Size", "Constant", "ConstantOfShape", "If", "Loop", "Scan", "EyeLike", "NonMaxSuppression")
-"""What these give is no result of arithmetic on whole numbers; bodies are looked into."""
+"""Operators whose outputs are no result of arithmetic on whole numbers; bodies are analysed separately."""
 _DATA_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Pad": (0, 2),
     **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSumSquare"), _FIRST),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _FIRST),
 }
-"""Of operators that it computes in float32, the inputs that hold such numbers, where not all do."""
+"""Inputs with such numbers, of operators that the plugin computes in float32, where not all inputs hold them."""
 
 
 def inexact(graph: Graph, node: Node) -> str:

@@ -64,7 +64,7 @@ def gpu_target(capability: tuple[int, int]) -> Any:
 
 
 _WEIGHT_LAYOUTS = {"llvm": "HWIO", "cuda": "OHWI"}
-"""Of convolutions, by kind of target: what neighbouring vector lanes, or neighbouring threads, read lies together."""
+"""Weight layouts of convolutions by kind of target: neighbouring vector lanes, or threads, read neighbours."""
 
 
 def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:

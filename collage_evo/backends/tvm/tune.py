@@ -34,7 +34,7 @@ STALLED = 32
 """Number of last trials without an improvement after which a kernel is finished."""
 _REPEATS, _REPEAT_MS = 5, 10
 _POPULATION = 128
-"""Of the evolutionary search: with no cost model to learn, more would only take longer."""
+"""Population of the evolutionary search: without a cost model to learn, a larger one would only take longer."""
 
 
 class TvmTuner(Tuner):

@@ -53,7 +53,7 @@ def write_ranges(path: Path, ranges: Ranges) -> None:
 
 
 def read_ranges(path: Path) -> Ranges:
-    """What :func:`write_ranges` wrote.
+    """Read ranges written by :func:`write_ranges`.
 
     Raises:
         DamagedFile: the file holds no ranges.

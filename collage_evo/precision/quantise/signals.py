@@ -14,7 +14,8 @@ from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import spatial_pads
 
 _FEWEST_CHANNELS = 16
-"""Of images of several rows, for which a Pad pays. With 3 it loses a little, with 16 it wins a little."""
+"""Fewest channels of images of several rows for which a Pad pays. With 3 it loses a little, with 16 it wins a
+little."""
 _LONGEST_SUM = 2**15
 """Products for each number along a row, up to which OpenVINO takes the fast kernel; half as many again are too
 many."""

@@ -23,7 +23,7 @@ from collage_evo.extras import install
 
 _NVRTC, _RUNTIME = "libnvrtc.so.13", "libcudart.so.13"
 _HEADERS = ("cuda_fp16.h", "crt/mma.h", "cccl/cuda/std/cstdint")
-"""What generated code includes: of nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl."""
+"""Headers that generated code includes, of nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl."""
 _LIBRARY_FOLDERS = ("lib64", "lib")
 
 
