@@ -22,7 +22,7 @@ class TakesOpenShapes(Protocol):
     open_inputs: ClassVar[bool]
     """Whether these tensors may be inputs, where only the library knows which shapes the piece can take.
 
-    It then raises for any other shape, and the next run is unaffected. Other backends are no fall-back.
+    It then raises for any other shape, and the next run is unaffected. Other backends are no fallback.
     """
 
 
@@ -53,7 +53,7 @@ class KeepsToCores(Protocol):
 class StandsOnOthers(Protocol):
     """A backend that has others build and run the parts of its pieces.
 
-    It is no library that users call by itself, so it is no baseline and no fall-back.
+    It is no library that users call by itself, so it is no baseline and no fallback.
     """
 
     least_threads: ClassVar[int]

@@ -159,7 +159,7 @@ class WholeJob(Asks[Measured]):
 class FallbackJob(Asks[Measured]):
     """Compile the user's model with open shapes, write it as an artifact, check and time it.
 
-    A fall-back gets shapes that it has not run before, for which some libraries compile anew: the job times the first
+    A fallback gets shapes that it has not run before, for which some libraries compile anew: the job times the first
     run of a newly loaded session.
     """
 

@@ -11,7 +11,7 @@ from collage_evo.runtime.signature import NodeArg
 
 
 def print_artifact(found: Artifact) -> None:
-    """The target, the model's inputs and outputs, each profile's regions, the fall-back."""
+    """The target, the model's inputs and outputs, each profile's regions, the fallback."""
     _line(f"target {found.target.device}, {found.target.threads} thread(s)")
     for kind, args in (("input", found.signature.inputs), ("output", found.signature.outputs)):
         for arg in args:
@@ -32,7 +32,7 @@ def print_bench(report: BenchReport, profile: bool) -> None:
     for kind, tensors in (("input", report.inputs), ("output", report.outputs)):
         for name, (dtype, shape) in tensors.items():
             _line(f"{kind} {name}: {dtype}{list(shape)}")
-    where = " in the fall-back" if report.fallback else ""
+    where = " in the fallback" if report.fallback else ""
     _line(
         f"median {report.median_ms:.3f} ms{where} (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
         f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"

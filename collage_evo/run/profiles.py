@@ -95,7 +95,7 @@ def with_shapes(config: Config, shapes: Shapes) -> Config:
 
 
 def _join(places: Sequence[Path], directory: Path) -> Path:
-    """One artifact of the profiles' answers, unchanged, with the fall-back that is the best over all of them."""
+    """One artifact of the profiles' answers, unchanged, with the fallback that is the best over all of them."""
     artifacts = [place / BEST for place in places]
     first = read_artifact(artifacts[0])
     best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])

@@ -201,7 +201,7 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
             f"{directory} was made for {artifact.target.threads} threads, this machine has {cores} cores: "
             "run the search on this machine"
         )
-    # Every profile has its own arena, and the fall-back may be loaded too.
+    # Every profile has its own arena, and the fallback may be loaded too.
     size = sum(plan_memory(lifetimes(program)).size for program in artifact.programs)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:

@@ -68,7 +68,7 @@ class Artifact:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """Every profile's, and the fall-back."""
+        """Every profile's, and the fallback."""
         every = tuple(profile.program for profile in self.profiles)
         return (*every, self.fallback) if self.fallback else every
 
@@ -143,7 +143,7 @@ class Manifest:
 
     @property
     def programs(self) -> tuple[WrittenProgram, ...]:
-        """Every profile's, and the fall-back."""
+        """Every profile's, and the fallback."""
         return (*self.profiles, *([self.fallback] if self.fallback else []))
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ class SessionOptions:
 class Session:
     """Loaded placements of one model, one for each profile of input shapes; the inputs' shapes choose the placement.
 
-    Any other shapes run in the fall-back, a single backend that takes any, which is loaded on first use. ``run`` may
+    Any other shapes run in the fallback, a single backend that takes any, which is loaded on first use. ``run`` may
     be called from several threads: a lock lets one run at a time, because all share one arena. Load the artifact once
     for each thread that should run at the same time. After ``close`` it cannot run.
 

@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Profiles for two and five rows, in two backends, and a fall-back for others."""
+    """Profiles for two and five rows, in two backends, and a fallback for others."""
     folder = tmp_path_factory.mktemp("profiles")
     cache = folder / "pieces"
     profiles = [
@@ -177,7 +177,7 @@ def test_timing_and_inspection_go_by_profile(
     with pytest.raises(InputError, match=r"none\.npz has no row of 'x'"):
         bench_artifact(artifact, tmp_path / "none.npz", warmup=0, repeat=2)
     print_bench(other, profile=True)
-    assert "in the fall-back" in capsys.readouterr().out
+    assert "in the fallback" in capsys.readouterr().out
     print_artifact(read_artifact(artifact))
     told = capsys.readouterr().out
     for line in ("input x: tensor(float)[rows, 4]", "profile 1: x [5, 4], k [1]", "any other shapes:"):

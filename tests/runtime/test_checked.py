@@ -27,7 +27,7 @@ def artifact(tmp_path: Path) -> Path:
 
 
 def deployed(folder: Path, scale: int = 1) -> Path:
-    """An artifact for two rows, with a fall-back; ``scale`` makes another model of it."""
+    """An artifact for two rows, with a fallback; ``scale`` makes another model of it."""
     opened = sums("rows")
     opened.graph.node[0].op_type = "Relu" if scale == 1 else "Neg"
     write_artifact(

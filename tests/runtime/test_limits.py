@@ -104,7 +104,7 @@ def test_an_artifact_keeps_the_limits(tmp_path: Path) -> None:
     assert [program.limits for program in read_artifact(artifact).programs] == [{"ids": (-5, 5)}, {}]
     with collage_evo.load(artifact) as session:
         refuses_what_leads_out(session)
-        with pytest.raises(InputError, match="idx=7"):  # by the fall-back
+        with pytest.raises(InputError, match="idx=7"):  # by the fallback
             session.run(None, {"ids": np.array([[7, 0]])})
 
 

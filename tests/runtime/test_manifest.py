@@ -31,7 +31,7 @@ ODD: list[Any] = [
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two profiles of one model, one of them over two backends, and a fall-back."""
+    """Two profiles of one model, one of them over two backends, and a fallback."""
     root = tmp_path_factory.mktemp("manifest")
     model = chain(2)
     programs = [alternating(model, root / "pieces", ("onnxruntime", "openvino")), whole(model, root / "pieces")]

@@ -20,7 +20,7 @@ its next wait, and the caller gets the error once all have stopped; a lane that 
 process. A backend whose parts run in lanes must release Python's interpreter lock during a call; the conformance
 suite checks that.
 
-As a backend that ``StandsOnOthers``, lanes are no baseline and no fall-back, and take no part on one thread.
+As a backend that ``StandsOnOthers``, lanes are no baseline and no fallback, and take no part on one thread.
 
 Two steps check whether a region can be cut. Enumeration checks a set of the model's nodes without writing a model, so
 that it proposes little that would not be built. Building cuts the region itself, in another process, for the target's

@@ -1,4 +1,4 @@
-"""Baselines: each single backend, the first answer, and the fall-back for inputs of any other shapes."""
+"""Baselines: each single backend, the first answer, and the fallback for inputs of any other shapes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
 
 
 def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
-    """Common parts of every answer of this run: the file's declarations, and the fall-back for any other shapes."""
+    """Common parts of every answer of this run: the file's declarations, and the fallback for any other shapes."""
     signature = signature_of(model.dynamic or model.original, model.declared)
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)
