@@ -60,9 +60,13 @@ class Built:
 
 @dataclass(frozen=True)
 class BuildFailure:
-    """One line with the reason why a piece could not be compiled."""
+    """One line with the reason why a piece could not be compiled.
+
+    ``needless``: the variant would run this model as another variant does, so that nothing is lost.
+    """
 
     reason: str
+    needless: bool = False
 
 
 class Executable(Protocol):

@@ -173,4 +173,4 @@ class WholeModels:
 
 def unbuilt(failure: BuildFailure) -> Failure:
     """The answer for a model that could not be compiled."""
-    return Failure(Fault.BUILD, failure.reason)
+    return Failure(Fault.NEEDLESS if failure.needless else Fault.BUILD, failure.reason)

@@ -26,6 +26,8 @@ class Fault(StrEnum):
     """Too slow: its timing was aborted, or omitted."""
     NO_TIME = "no time"
     """The time limit passed before it was tried."""
+    NEEDLESS = "needless"
+    """Another variant runs this model in the same way."""
     KNOWN = "known"
     """An earlier run has evidence enough."""
     WORKERS_DIED = "worker died"

@@ -30,6 +30,7 @@ _WHAT = {
     Fault.SYSTEM: "was not timed, as the operating system refused what it needs",
     Fault.CLOSED: "was not timed, as the run was over",
     Fault.NO_TIME: "was not tried",
+    Fault.NEEDLESS: "was not tried",
     Fault.KNOWN: "was not tried",
 }
 

@@ -10,6 +10,8 @@ from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.read import build_graph
+from collage_evo.measure.whole_models import unbuilt
+from collage_evo.placement.failure import Fault
 from collage_evo.testing.cases import CASES
 
 
@@ -43,3 +45,10 @@ def test_without_a_convolution_there_is_one_layout(tmp_path: Path) -> None:
     built = OnnxRuntimeBackend().build(CASES["relu"](), Target(), Variant("nchw"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert "nchw" in built.reason
+
+
+def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> None:
+    backend = OnnxRuntimeBackend()
+    built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("nchw"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert unbuilt(built).fault is Fault.NEEDLESS

@@ -41,3 +41,16 @@ def test_a_call_is_timed_in_turns_with_the_execution_alone(
         np.testing.assert_array_equal(session.read("y"), 3 * FEEDS["x"])
     assert calls == ["run", "execute"] * (len(calls) // 2)
     assert len(calls) >= 6
+
+
+def test_differences_that_scatter_are_no_time_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, took = [0.0], iter([0.093, 0.080, 0.079, 0.085, 0.090, 0.081])
+
+    def taking(*_: Any) -> None:
+        now[0] += next(took)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    with Session([whole(sums(2), tmp_path)], TARGET) as session:
+        monkeypatch.setattr(session, "run", taking)
+        monkeypatch.setattr(session, "execute", taking)
+        assert time_call_ms(session, FEEDS, seconds=0.05) == 0.0

@@ -163,7 +163,7 @@ class OnnxRuntimeBackend(Backend):
         from collage_evo.graph.files import save_model
 
         if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
-            return BuildFailure("onnxruntime: without convolutions, nchw is no other than default")
+            return BuildFailure("without convolutions, nchw is no other than default", needless=True)
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)

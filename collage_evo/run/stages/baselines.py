@@ -21,6 +21,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Fault
 from collage_evo.report.reasons import describe_failure, raw_words
 from collage_evo.report.words import format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext
@@ -62,7 +63,9 @@ def measure_baselines(
 def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     latency, failure = baseline.outcome.latency_ms, baseline.outcome.failure
     name = format_engine(baseline.backend, baseline.variant)
-    if latency is None:
+    if failure is not None and failure.fault is Fault.NEEDLESS:
+        pass  # a line would read like a failure
+    elif latency is None:
         why = "it has no time" if failure is None else describe_failure(failure, baseline.backend)
         run.tell(f"{name}: {why}", raw_words(failure, baseline.backend))
     else:
