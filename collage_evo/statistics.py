@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -35,6 +36,12 @@ def bootstrap_interval(
         return None
     low, high = np.quantile(usable, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def robust_deviation(values: Sequence[float]) -> float:
+    """The standard deviation of normal values, from their median deviation: outliers do not inflate it."""
+    middle = median(values)  # NumPy's takes ten times as long for a few values
+    return 1.4826 * median(abs(one - middle) for one in values)
 
 
 def median_interval(values: Sequence[float]) -> Interval:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collage_evo.statistics import bootstrap_interval, median_interval, net_share_interval, share_interval
+from collage_evo.statistics import (
+    bootstrap_interval,
+    median_interval,
+    net_share_interval,
+    robust_deviation,
+    share_interval,
+)
 
 
 def test_the_interval_holds_the_median_and_is_repeatable() -> None:
@@ -40,3 +46,9 @@ def test_a_net_share_s_interval_covers_at_least_as_often_as_it_says() -> None:
     known = {pair: net_share_interval(*map(int, pair), samples) for pair in {tuple(row[:2]) for row in draws}}
     covered = [known[tuple(row[:2])][0] <= lost - won <= known[tuple(row[:2])][1] for row in draws]
     assert np.mean(covered) >= 0.95
+
+
+def test_the_robust_deviation_is_that_of_normal_values_and_ignores_outliers() -> None:
+    values = np.random.default_rng(0).normal(3.0, 2.0, 4001).tolist()
+    assert robust_deviation(values) == pytest.approx(2.0, rel=0.05)
+    assert robust_deviation([*values, *[1e9] * 100]) == pytest.approx(2.0, rel=0.1)

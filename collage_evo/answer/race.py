@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from types import TracebackType
 
 import numpy as np
@@ -21,6 +20,7 @@ from collage_evo.measure.sample_batches import SampleBatch, log_ratio, log_ratio
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
+from collage_evo.statistics import robust_deviation
 
 LAYOUT = 0.005
 """Standard deviation of a latency's logarithm over placements of the model in memory."""
@@ -95,15 +95,8 @@ def expected_variance(rounds: Sequence[np.ndarray]) -> float:
     if repeats < 4:
         inside = float(np.mean([np.var(one, ddof=1) for one in rounds])) / repeats
     else:
-        inside = _OF_MEDIAN / repeats * float(np.median([_deviation(one) ** 2 for one in rounds]))
+        inside = _OF_MEDIAN / repeats * float(np.median([robust_deviation(one.tolist()) ** 2 for one in rounds]))
     return inside + 2 * LAYOUT**2
-
-
-def _deviation(values: np.ndarray) -> float:
-    """The standard deviation of normal values, from their median deviation."""
-    numbers: list[float] = values.tolist()  # a few: NumPy's median takes ten times as long
-    middle = median(numbers)
-    return 1.4826 * median(abs(one - middle) for one in numbers)
 
 
 class RaceRunner:

@@ -138,7 +138,7 @@ class CostMeasurement:
         """Time kernels of engines that no profile covers, the most expensive first; estimate the others from
         those."""
         self._costs.recall()
-        kernels = {engine: self._untold(engine) for engine in self._plain if engine not in self._late}
+        kernels = {engine: self._unprofiled(engine) for engine in self._plain if engine not in self._late}
         in_turn = self._weightiest(kernels)
         self._costs.measure(in_turn, on_done, self._policy.standalone_share)
         self._costs.measure(self._inside(in_turn), on_done, self._policy.standalone_share)
@@ -186,7 +186,7 @@ class CostMeasurement:
             found += [single[part] for part in parts if part in single]
         return found
 
-    def _untold(self, engine: Engine) -> dict[NodeSet, int]:
+    def _unprofiled(self, engine: Engine) -> dict[NodeSet, int]:
         """Kernels of ``engine`` with nodes that no profile covers, by their nodes."""
         costs = self._node_ms(engine)
         own = {self._matches[i].nodes: i for i in self._plain[engine]}

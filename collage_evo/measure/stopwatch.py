@@ -16,6 +16,7 @@ from collage_evo.measure.cold_caches import Flush, device_flush_bytes, flush_byt
 from collage_evo.measure.jobs import CostJob
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
+from collage_evo.statistics import robust_deviation
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
         differences.append(2 * second - first - time.perf_counter())
     values = np.array(differences)
     median = float(np.median(values))
-    # Of ten and more the median deviation, which a disturbed run does not inflate.
-    spread = np.std(values, ddof=1) if len(values) < 10 else 1.4826 * np.median(np.abs(values - median))
+    # A few differences have no robust deviation; of ten and more, a contended run does not inflate it.
+    spread = np.std(values, ddof=1) if len(values) < 10 else robust_deviation(differences)
     return max(0.0, 1e3 * (median - 2 * float(spread) / math.sqrt(len(values))))
 
 

@@ -100,9 +100,9 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     tall = below + axes.tip_lines * LINE
     name = f"front-{width:.0f}"
     return (
-        f'<svg class="front" viewBox="0 0 {width:g} {tall:g}" role="img" aria-labelledby="{name} {name}-told">'
+        f'<svg class="front" viewBox="0 0 {width:g} {tall:g}" role="img" aria-labelledby="{name} {name}-description">'
         f'<title id="{name}">Latency against error, {escape(budget)}</title>'
-        f'<desc id="{name}-told">{escape(_description(drawn, front))}</desc>{"".join(parts)}</svg>'
+        f'<desc id="{name}-description">{escape(_description(drawn, front))}</desc>{"".join(parts)}</svg>'
     )
 
 

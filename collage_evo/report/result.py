@@ -364,8 +364,8 @@ class Result:
     scales: Mapping[str, float] = field(default_factory=dict)
     """Factors from earlier times to those of the final comparison: of ``baselines``, and of the ``search``."""
     call_ms: float | None = None
-    """What a call of the answer's ``session.run`` adds to ``best``, which times the execution between its own
-    buffers, as all times here do; None: not known."""
+    """What a call of the answer's ``session.run`` adds at least to ``best``, which times the execution between its
+    own buffers, as all times here do; None: not known."""
     schema: int = SCHEMA
 
 

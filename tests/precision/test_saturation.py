@@ -161,8 +161,8 @@ def graph_of(make: Net) -> Graph:
 
 def saturating(monkeypatch: pytest.MonkeyPatch, does: bool) -> None:
     features = frozenset({"avx2"} if does else {"avx2", "avx_vnni"})
-    here = lambda: Machine("x86_64", "some", features)  # noqa: E731
-    monkeypatch.setattr("collage_evo.precision.quantise.rounded.this_machine", here)
+    here = Machine("x86_64", "some", features)
+    monkeypatch.setattr("collage_evo.precision.quantise.rounded.this_machine", lambda: here)
 
 
 @pytest.mark.parametrize(

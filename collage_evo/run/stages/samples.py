@@ -102,8 +102,9 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
         require_finite(model, (*own.search, *own.calibration, *own.held_out))
     parts = own or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
-    seconds = lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS  # noqa: E731
-    search = expected_of(model, parts.search, seconds)
+    search = expected_of(
+        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
+    )
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # the search has not seen these either
     calibration = _within_bytes(parts.calibration)
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
