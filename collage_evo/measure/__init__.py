@@ -9,6 +9,9 @@ has an answer type of its own (``measure/answers.py``); a ``Reply`` adds which w
 cluster that may not measure sends ``LeftOut`` instead. The run parses answers with pydantic; worker processes parse
 and write them by hand, since importing pydantic would add a tenth of a second to their start.
 
+A server (``measure/fork_server.py``) forks the worker processes, because importing their modules takes half a second
+of processor time, and a run starts dozens.
+
 Worker processes load and check side by side, but only one of them times at once, while the other slots are idle
 (``measure/exclusive.py``): cores share caches and memory, and libraries differ in how much that slows them, so that
 placements timed in parallel would rank differently. Two file locks ensure it: processes that prepare hold a lock in

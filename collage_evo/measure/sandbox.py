@@ -6,7 +6,6 @@ import contextlib
 import os
 import queue
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -22,8 +21,8 @@ from collage_evo.errors import InputError
 from collage_evo.measure.answers import A, Answer, Asks, Inherits, Message, Waits
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.exclusive import go_on
+from collage_evo.measure.fork_server import WorkerProcess, start_worker
 from collage_evo.measure.jobs import Begin, Job, RaceJob, Setting
-from collage_evo.modules import module_command, module_environment
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import SHARED, machine_directory, shared_temporary
@@ -90,7 +89,6 @@ class Sandbox:
         """
         running = self._started()
         process = running.process
-        assert process.stdin is not None
         request = to_json(job, Job)
         try:
             process.stdin.write(f"{request}\n")
@@ -162,7 +160,7 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> WorkerProcess:
         """The process, started if necessary, without waiting for its imports.
 
         Raises:
@@ -184,26 +182,13 @@ class Sandbox:
     def _new(self) -> _Running:
         # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
-        # A process group of its own: Ctrl-C reaches only the process in the user's terminal, which then ends this
-        # one. In the same session, so that if that one is killed while this one is halted, the system ends this one
-        # too.
-        process = subprocess.Popen(
-            [*module_command("collage_evo.measure.process"), str(os.getpid()), scratch.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            process_group=0,
-            env={
-                **module_environment(),
-                "OPENBLAS_NUM_THREADS": "1",
-                "TMPDIR": scratch.name,
-                SHARED: str(shared_temporary()),
-            },
-        )
+        variables = {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch.name, SHARED: str(shared_temporary())}
+        try:
+            process = start_worker(scratch.name, self._stderr.fileno(), variables)
+        except ChildProcessError as error:
+            raise _Died(Failure(Fault.CRASH, str(error))) from None
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
-        assert process.stdin is not None
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
         return _Running(process, scratch, lines)
 
@@ -227,18 +212,16 @@ class Sandbox:
 class _Running:
     """A process, its temporary directory and its output; the code that removes it from the sandbox ends it."""
 
-    process: subprocess.Popen[str]
+    process: WorkerProcess
     scratch: tempfile.TemporaryDirectory[str]
     lines: queue.Queue[str]
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+            with contextlib.suppress(OSError):
+                pipe.close()
         self.scratch.cleanup()
         go_on(machine_directory())  # it may have been timing, with others halted
 

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx
-import psutil
 import pytest
 
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError
 from collage_evo.measure.answers import Answer, Measured
+from collage_evo.measure.fork_server import WorkerProcess
 from collage_evo.measure.jobs import CostJob, Job, PlacementJob
 from collage_evo.measure.process import _answer
 from collage_evo.measure.sandbox import Sandbox
@@ -108,9 +108,9 @@ def test_a_full_disk_is_nobodys_fault_and_ends_the_run(sandbox: Sandbox, monkeyp
     assert sandbox.call(cost_job(5), 60.0).times_ms
 
 
-def _temporary_of(process: subprocess.Popen[str]) -> Path:
+def _temporary_of(process: WorkerProcess) -> Path:
     """Its directory for temporary files, in which it has left something."""
-    place = Path(psutil.Process(process.pid).environ()["TMPDIR"])
+    place = Path(process.scratch)
     (place / "unpacked").mkdir()
     return place
 

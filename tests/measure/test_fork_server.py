@@ -1,0 +1,70 @@
+"""Worker processes that a server forks: their ends, and the server's."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from collage_evo.measure.fork_server import WorkerProcess, start_worker
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[list[WorkerProcess]]:
+    """Two workers that wait for their first line."""
+    workers = [start_worker(str(tmp_path / name), 2, {}) for name in ("a", "b")]
+    yield workers
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+
+
+def server_of(worker: WorkerProcess) -> psutil.Process:
+    parent = psutil.Process(worker.pid).parent()
+    assert parent is not None
+    return parent
+
+
+def test_workers_share_a_server_and_each_ends_alone(started: list[WorkerProcess]) -> None:
+    first, second = started
+    assert server_of(first) == server_of(second)
+    assert os.getpgid(first.pid) == first.pid
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    assert second.poll() is None
+    second.stdin.close()
+    assert second.wait() == 1, "it was not told what to do"
+
+
+def test_another_server_takes_the_place_of_one_that_was_killed(started: list[WorkerProcess], tmp_path: Path) -> None:
+    server_of(started[0]).kill()
+    assert [worker.wait() for worker in started] == [-signal.SIGKILL] * 2
+    another = start_worker(str(tmp_path / "c"), 2, {})
+    assert another.poll() is None
+    another.kill()
+    assert another.wait() == -signal.SIGKILL
+
+
+def test_workers_that_start_in_another_environment_have_another_server(
+    started: list[WorkerProcess], tmp_path: Path
+) -> None:
+    another = start_worker(str(tmp_path / "c"), 2, {"MALLOC_ARENA_MAX": "1"})
+    assert server_of(another) != server_of(started[0])
+    another.kill()
+    another.wait()
+    assert started[0].poll() is None, "its server stays while it has workers"
+
+
+def test_a_server_without_workers_ends_after_a_while() -> None:
+    program = """
+import socket
+from collage_evo.measure import process
+process.IDLE_S = 0.1
+requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+process.fork_on_request(theirs)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
