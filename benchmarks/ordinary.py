@@ -343,7 +343,7 @@ def bits(folder: Path, names: Sequence[str], output: Path) -> None:
             graph.memo.pop(rounded._MEMO, None)
             with mock.patch.object(rounded, "_fitting_scales", scales), tempfile.TemporaryDirectory() as place:
                 numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
-                model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.quantisers)).model()
+                model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
                 base, target = backend.variant(variant.base), Target.here("cpu", 1)
                 backend.build(model, target, base, Path(place))
                 sides = [graph.tensors[given]], [graph.tensors[made]]

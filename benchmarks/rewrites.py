@@ -105,10 +105,10 @@ def measure(
         how = get_backend(library).variant(variant)
         catalogue = {ORIGINAL, *(rewrite.name for rewrite in REWRITES)}
         for form in (ORIGINAL, *candidate.forms):
-            if how.quantisers is not None and form not in catalogue:
+            if how.int8_form is not None and form not in catalogue:
                 refused[form] = "int8 is written into rewrites of the catalogue alone"
                 continue
-            quantised = how.quantisers is not None
+            quantised = how.int8_form is not None
             model = in_int8(graph, form, feeds, how) if quantised else candidate.model(shape, form)
             workdir = Path(work) / form
             workdir.mkdir()

@@ -98,7 +98,7 @@ def in_int8(graph: Graph, form: str, feeds: Mapping[str, Any], variant: Variant)
     Raises:
         ValueError: the rewrite declines the graph.
     """
-    data = Data(dict(calibrate(graph, [feeds])), variant.quantisers, variant.everything)
+    data = Data(dict(calibrate(graph, [feeds])), variant.int8_form, variant.everything)
     sites = () if form == ORIGINAL else _sites(graph, rewrite_named(form))
     chosen, outside = transform_of(Arithmetic.INT8), graph.all_nodes
     assert chosen is not None
@@ -106,7 +106,7 @@ def in_int8(graph: Graph, form: str, feeds: Mapping[str, Any], variant: Variant)
     for site in sites:
         outside &= ~site[1]
         part = Rewritten.of(graph, site[1], (site,), data.ranges or {})
-        if part.able(Arithmetic.INT8, part.wrote[0], data.quantisers):
+        if part.able(Arithmetic.INT8, part.wrote[0], data.int8_form):
             able |= site[1]
     numerics = (Arithmetic.INT8, able | chosen.sites(graph, outside, data))
     return EditedRegion(graph, graph.all_nodes, edits_of(numerics, *sites), data).model()

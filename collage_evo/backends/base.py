@@ -14,7 +14,7 @@ from collage_evo.backends.variants import DEFAULT, Variant, plain_name
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
-from collage_evo.precision.quantise.rules import Quantisers
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.target.target import Target as Target  # part of the contract
 
 if TYPE_CHECKING:
@@ -217,9 +217,9 @@ class Backend(ABC):
         """Version of the stored pieces of ``variant``; pieces of another version are not run."""
         return self.probe().version
 
-    def quantisers(self, base: str) -> Quantisers | None:
-        """The placing of quantisers in pieces that the variant ``base`` builds; None if it takes none."""
-        found = (variant.quantisers for variant in self.variants if variant.base == base and variant.quantisers)
+    def int8_form(self, base: str) -> Int8Form | None:
+        """The int8 form of pieces that the variant ``base`` builds; None if it takes none."""
+        found = (variant.int8_form for variant in self.variants if variant.base == base and variant.int8_form)
         return next(found, None)
 
     def declines(self, variant: Variant) -> str:

@@ -178,7 +178,7 @@ def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges |
 
     if not variant.writes or (transform := transform_of(variant.arithmetic)) is None:
         return ()
-    data = Data(ranges, variant.quantisers, variant.everything)
+    data = Data(ranges, variant.int8_form, variant.everything)
     return numerics_of((variant.arithmetic, transform.sites(graph, nodes, data)))
 
 

@@ -116,7 +116,7 @@ def _edits(
     if not variant.writes:
         return (sole,)
     (wrote,), (_, site) = part.wrote, sole
-    if not part.able(variant.arithmetic, wrote, variant.quantisers):
+    if not part.able(variant.arithmetic, wrote, variant.int8_form):
         return None
     return edits_of((variant.arithmetic, site), *numerics_in(graph, nodes & ~site, variant, ranges), sole)
 

@@ -13,7 +13,6 @@ from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serve
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
@@ -142,7 +141,7 @@ def piece_variants(
     guarded = [variant for variant in found if backend.guards(variant)]
     if guarded != found and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
         found = guarded
-    usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
+    usable = (v for v in found if ranges or not v.needs_ranges)
     wanted = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)}.intersection(left_out))
     return tuple(variant for variant in wanted if not backend.declines(variant))
 

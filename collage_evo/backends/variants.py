@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collage_evo.precision.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
-from collage_evo.precision.quantise.rules import Quantisers
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.target.target import CPU
 
 
@@ -20,8 +20,8 @@ class Variant:
             operators.
         device: ``cpu`` or ``cuda``.
         base: the variant that builds and runs the piece, itself unless something is written into the piece before.
-            Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
-        quantisers: their placing in the piece; None if there are none.
+            Pieces of one base may be joined into one. All variants of one base have the same int8 form, if any.
+        int8_form: what the library needs around operators in int8; None if nothing is written so.
         everything: whether quantisers surround pooling, joins and moves too, not only heavy operators.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
         last_resort: whether it runs only whole models, and only those for which no earlier variant is correct.
@@ -31,7 +31,7 @@ class Variant:
     arithmetic: Arithmetic = Arithmetic.FLOAT32
     device: str = "cpu"
     base: str = ""
-    quantisers: Quantisers | None = None
+    int8_form: Int8Form | None = None
     everything: bool = False
     built_as: str = ""
     last_resort: bool = False
@@ -42,7 +42,12 @@ class Variant:
     @property
     def writes(self) -> bool:
         """Whether it differs by edits of pieces: it runs no whole file."""
-        return self.quantisers is not None or self.base != plain_name(self.name)
+        return self.int8_form is not None or self.base != plain_name(self.name)
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether it takes part only where there are calibrated ranges."""
+        return self.int8_form is not None and self.int8_form.calibrated
 
     @property
     def exact(self) -> bool:

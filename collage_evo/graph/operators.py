@@ -8,6 +8,8 @@ from collage_evo.graph.ir import Graph, Node
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators that carry the arithmetic of a model."""
+CONTRIBUTED = "com.microsoft"
+"""The domain of operators besides ONNX's that several runtimes know."""
 
 
 class OpKind(IntEnum):

@@ -292,7 +292,7 @@ class Suite:
         numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
         if not numerics:
             return self._as_piece(name, graph.model, built)
-        model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.quantisers)).model()
+        model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
         if not isinstance(transform_of(variant.arithmetic), Casts):
             return self._as_piece(name, model, built)
         judged = self._as_piece(name, extract(graph, graph.all_nodes), variant)
@@ -322,7 +322,7 @@ def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Va
 
 def _ranges(graph: Graph, variants: Sequence[Variant]) -> Ranges:
     """Ranges of random inputs, if one of ``variants`` has quantisers."""
-    if all(variant.quantisers is None for variant in variants):
+    if all(variant.int8_form is None for variant in variants):
         return {}
     return calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
 

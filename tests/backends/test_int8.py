@@ -16,14 +16,16 @@ from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir import Graph
 from collage_evo.models.builder import Builder
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8
-from collage_evo.precision.quantise.rules import Quantisers, quantisable
+from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
+from tests.support.numerics import DYNAMIC
 from tests.support.processor import needs
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
@@ -35,9 +37,9 @@ def names(backend: Backend, graph: Graph) -> list[str]:
 
 
 def quantised(graph: Graph, variant: Variant) -> onnx.ModelProto:
-    assert variant.quantisers is not None
-    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything)
-    return quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), variant.quantisers)
+    assert variant.int8_form is not None
+    chosen = quantisable(graph, graph.all_nodes, variant.int8_form, variant.everything)
+    return quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), variant.int8_form)
 
 
 @needs_int8
@@ -61,7 +63,7 @@ def test_heavy_operators_between_quantisers_run_in_int8(
 ) -> None:
     graph = net(make)
     for variant in backend.variants_of(graph, graph.all_nodes):
-        if variant.quantisers is not None and not backend.declines(variant):
+        if variant.int8_form is not None and not backend.declines(variant):
             work = tmp_path / variant.name
             work.mkdir()
             built = backend.build(quantised(graph, variant), Target(), backend.variant(variant.base), work)
@@ -107,12 +109,12 @@ def test_a_light_operator_is_no_int8_piece_unless_it_can_stand_between_quantiser
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_all_variants_of_a_base_have_the_same_quantisers(backend: Backend) -> None:
+def test_all_variants_of_a_base_have_the_same_int8_form(backend: Backend) -> None:
     for variant in backend.variants:
         built = backend.variant(variant.base)
-        assert built.quantisers in (None, Quantisers.DYNAMIC)
-        if variant.quantisers is not None:
-            assert backend.quantisers(variant.base) is variant.quantisers
+        assert built.int8_form in (None, DYNAMIC)
+        if variant.int8_form is not None:
+            assert backend.int8_form(variant.base) is variant.int8_form
 
 
 @needs_int8
@@ -120,13 +122,13 @@ def test_all_variants_of_a_base_have_the_same_quantisers(backend: Backend) -> No
 def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> None:
     graph = net(nets.matmul)
 
-    def offered(tolerance: float, ranges: bool) -> set[Quantisers | None]:
+    def offered(tolerance: float, ranges: bool) -> set[Int8Form | None]:
         found = piece_variants(backend, graph, graph.all_nodes, "cpu", tolerance, ranges)
-        return {variant.quantisers for variant in found}
+        return {variant.int8_form for variant in found}
 
-    static = backend.variant("int8").quantisers
+    static = backend.variant("int8").int8_form
     assert static in offered(Arithmetic.INT8.roundoff, True)
-    assert offered(Arithmetic.INT8.roundoff, False) <= {None, Quantisers.DYNAMIC}
+    assert offered(Arithmetic.INT8.roundoff, False) <= {None, DYNAMIC}
     assert offered(Arithmetic.INT8.roundoff / 2, True) == {None}
 
 
@@ -141,7 +143,7 @@ def test_int8_takes_part_on_every_processor(
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_whole_files_are_run_without_quantisers_of_ours(backend: Backend) -> None:
-    assert {variant.quantisers for variant in whole_variants(backend, "cpu", 1.0)} == {None}
+    assert {variant.int8_form for variant in whole_variants(backend, "cpu", 1.0)} == {None}
 
 
 def test_dilated_convolutions_over_three_axes_are_left_out_where_openvino_writes_past_their_memory() -> None:

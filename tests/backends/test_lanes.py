@@ -137,7 +137,7 @@ def test_what_no_plan_can_hold_is_a_failure_to_build_with_the_reason(tmp_path: P
 def test_variants_are_engines_as_their_libraries_usually_run() -> None:
     for engine in ENGINES:
         variant = get_backend(engine.backend).variant(engine.variant)
-        assert (variant.arithmetic, variant.quantisers, variant.device) == (engine.arithmetic, None, "cpu")
+        assert (variant.arithmetic, variant.int8_form, variant.device) == (engine.arithmetic, None, "cpu")
     names = [variant.name for variant in LanesBackend.variants]
     assert names[:5] == ["openvino", "openvino-bf16", "onnxruntime", "ncnn", "tvm"]
     assert len(set(names)) == len(names)

@@ -39,7 +39,7 @@ needs_both = needs(Arithmetic.INT8, Arithmetic.BFLOAT16)
 
 def model_of(numerics: Numerics) -> onnx.ModelProto:
     ranges = ranges_of(GRAPH)
-    return written_region(GRAPH, GRAPH.all_nodes, numerics, ranges, BACKEND.quantisers("default"))
+    return written_region(GRAPH, GRAPH.all_nodes, numerics, ranges, BACKEND.int8_form("default"))
 
 
 def outputs(graph: Graph, model: onnx.ModelProto, work: Path) -> list[np.ndarray]:
@@ -94,7 +94,7 @@ def test_a_product_in_bfloat16_may_be_called_after_what_is_added_to_it_in_float3
     graph = products()
     first, last = (1 << node.index for node in graph.nodes if node.op_type == "MatMul")
     numerics = numerics_of((Arithmetic.BFLOAT16, first), (Arithmetic.INT8, last))
-    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.quantisers("default"))
+    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.int8_form("default"))
     exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
     assert 1e-3 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.1
 

@@ -31,7 +31,7 @@ def test_a_lone_convolution_has_a_choice_of_layout(case: str, variants: tuple[st
     graph = build_graph(CASES[case]())
     offered = OnnxRuntimeBackend().variants_of(graph, graph.all_nodes)
     on_cpu = [variant for variant in offered if variant.device == "cpu"]
-    assert [variant.name for variant in on_cpu if variant.quantisers is None] == list(variants)
+    assert [variant.name for variant in on_cpu if variant.int8_form is None] == list(variants)
 
 
 def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:

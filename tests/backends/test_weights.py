@@ -83,7 +83,7 @@ def test_they_stand_beside_other_precisions_in_one_piece(backend: Backend, other
     if other is Arithmetic.BFLOAT16 and backend.name != "openvino":
         pytest.skip("it has no bfloat16")
     numerics = numerics_of((packing(backend).arithmetic, 0b100), (other, 0b001))
-    model = written_region(GRAPH, 0b111, numerics, ranges_of(GRAPH), backend.quantisers("default"))
+    model = written_region(GRAPH, 0b111, numerics, ranges_of(GRAPH), backend.int8_form("default"))
     exact = outputs(backend, GRAPH, extract(GRAPH, 0b111), tmp_path / "exact")
     assert 1e-3 < relative_error(outputs(backend, GRAPH, model, tmp_path / "mixed"), exact).relative < 0.05
 

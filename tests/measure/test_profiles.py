@@ -26,7 +26,7 @@ from collage_evo.measure.kernels import kernels_of
 from collage_evo.measure.worker import Worker
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Region
-from collage_evo.precision.quantise.rules import Quantisers, Range
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.rewrites.write import write_rewrites
 from collage_evo.runtime.timing import TimingSettings
@@ -34,7 +34,7 @@ from collage_evo.testing.cases.case import weight
 from collage_evo.testing.models import chain
 from tests.measure.helpers import make_setting
 from tests.precision.nets import net, ranges_of
-from tests.support.numerics import in_int8
+from tests.support.numerics import INPUTS, in_int8
 from tests.support.spaces import make_graph, products
 
 GRAPH = build_graph(chain(3))
@@ -163,7 +163,7 @@ def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backe
 def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() -> None:
     graph = products([4, 8, 8])
     ranges = dict.fromkeys(graph.tensors, Range(0.0, 1.0))
-    model = quantised_region(graph, 0b11, 0b11, ranges, Quantisers.INPUTS)
+    model = quantised_region(graph, 0b11, 0b11, ranges, INPUTS)
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
     between = next(node for node in quantisers if heavy[0].output[0] in node.input)
@@ -179,7 +179,7 @@ def test_all_that_lays_out_a_convolution_is_its_work() -> None:
         return b.op("Relu", b.op("Conv", x, b.const(weight(4, 2**12, 1, 9)), pads=(0, 4, 0, 4)))
 
     graph = net(long_kernel)
-    model = quantised_region(graph, 0b111, 0b010, ranges_of(graph), Quantisers.INPUTS)
+    model = quantised_region(graph, 0b111, 0b010, ranges_of(graph), INPUTS)
     names = {node.op_type: node.name for node in model.graph.node}
     region = Region(0b111, "openvino", "default", edits=in_int8(0b010))
     told = [KernelTime(names[kind], 1.0) for kind in ("QuantizeLinear", "Pad", "Reshape", "Conv")]
@@ -193,7 +193,7 @@ def test_the_kernel_of_a_product_whose_bias_was_corrected_and_of_the_sum_behind_
         return b.op("Add", product, b.const(weight(8)))
 
     graph = net(product_and_sum)
-    model = quantised_region(graph, 0b11, 0b01, ranges_of(graph), Quantisers.INPUTS)
+    model = quantised_region(graph, 0b11, 0b01, ranges_of(graph), INPUTS)
     assert [node.op_type for node in model.graph.node][-3:] == ["MatMul", "Add", "Add"], "the first corrects the bias"
     label = f"{model.graph.node[-3].name}/DequantizationMultiply,{model.graph.node[-1].name}"
     region = Region(0b11, "openvino", "default", edits=in_int8(0b01))

@@ -11,16 +11,18 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.bias import corrected_bias, mean_shift
-from collage_evo.precision.quantise.rules import Quantisers, Range, corrected_axis, quantisable
+from collage_evo.precision.quantise.form import Int8Form
+from collage_evo.precision.quantise.rules import Range, corrected_axis, quantisable
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
+from tests.support.numerics import BOTH, INPUTS
 
 Net = Callable[[Builder], str]
 EVERYWHERE = np.ones(())
 
 
-def shift(graph: Graph, quantisers: Quantisers, means: bool) -> float:
+def shift(graph: Graph, form: Int8Form, means: bool) -> float:
     """Norm of the mean error of each output channel where the input is its mean everywhere."""
     (name,) = graph.inputs
     shape = graph.tensors[name].shape
@@ -30,28 +32,28 @@ def shift(graph: Graph, quantisers: Quantisers, means: bool) -> float:
     wide = channels.reshape([-1 if place == axis else 1 for place in range(len(shape))])
     feed = np.broadcast_to(wide, shape).copy()
     seen = {**ranges_of(graph), name: Range(-1.0, 1.5, tuple(channels.tolist()) if means else ())}
-    chosen = quantisable(graph, graph.all_nodes, quantisers)
-    model = quantised_region(graph, graph.all_nodes, chosen, seen, quantisers)
+    chosen = quantisable(graph, graph.all_nodes, form)
+    model = quantised_region(graph, graph.all_nodes, chosen, seen, form)
     (found,), (exact,) = reference_outputs(model, {"i0": feed}), reference_outputs(graph.model, {name: feed})
     off = found - exact
     return float(np.linalg.norm(off.mean(tuple(place for place in range(off.ndim) if place != axis))))
 
 
 @pytest.mark.parametrize(
-    ("make", "quantisers"),
+    ("make", "form"),
     [
-        (nets.conv, Quantisers.INPUTS),
-        (nets.conv_depthwise, Quantisers.INPUTS),
-        (nets.conv_without_bias, Quantisers.INPUTS),
-        (nets.gemm, Quantisers.INPUTS),
-        (nets.gemm, Quantisers.BOTH),
-        (nets.matmul, Quantisers.INPUTS),
-        (nets.matmul, Quantisers.BOTH),
+        (nets.conv, INPUTS),
+        (nets.conv_depthwise, INPUTS),
+        (nets.conv_without_bias, INPUTS),
+        (nets.gemm, INPUTS),
+        (nets.gemm, BOTH),
+        (nets.matmul, INPUTS),
+        (nets.matmul, BOTH),
     ],
 )
-def test_the_mean_error_shrinks(make: Net, quantisers: Quantisers) -> None:
+def test_the_mean_error_shrinks(make: Net, form: Int8Form) -> None:
     graph = net(make)
-    assert shift(graph, quantisers, means=True) < 0.7 * shift(graph, quantisers, means=False)
+    assert shift(graph, form, means=True) < 0.7 * shift(graph, form, means=False)
 
 
 def test_exact_weights_leave_the_bias_as_it_is() -> None:
@@ -75,5 +77,5 @@ def test_other_means_are_another_piece() -> None:
     seen = ranges_of(graph)
     other = {**seen, name: seen[name]._replace(means=tuple(mean + 1.0 for mean in seen[name].means))}
     given = (graph, graph.all_nodes, graph.all_nodes)
-    keys = {quantisation_key(*given, ranges, Quantisers.INPUTS) for ranges in (seen, other)}
+    keys = {quantisation_key(*given, ranges, INPUTS) for ranges in (seen, other)}
     assert len(keys) == 2

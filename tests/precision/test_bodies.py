@@ -13,10 +13,9 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.precision.transforms.edits import numerics_of
 from tests.precision.nets import ranges_of
-from tests.support.numerics import written_region
+from tests.support.numerics import INPUTS, written_region
 
 SIZE = 512
 
@@ -41,7 +40,7 @@ def chosen() -> Graph:
 def test_what_a_body_alone_reads_is_there(arithmetic: Arithmetic) -> None:
     graph = chosen()
     numerics = numerics_of((arithmetic, 0b1))
-    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), Quantisers.INPUTS)
+    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), INPUTS)
     onnx.checker.check_model(model, full_check=arithmetic is not Arithmetic.INT8_BLOCKS)
     if arithmetic is Arithmetic.BFLOAT16:
         return  # the reference has no product in it

@@ -15,7 +15,6 @@ from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.precision.transforms.catalogue import transform_of
 from collage_evo.precision.transforms.edits import (
     edits_from,
@@ -30,7 +29,7 @@ from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.precision.transforms.transform import Data
 from collage_evo.testing.models import chain
 from tests.precision.nets import ranges_of
-from tests.support.numerics import in_bfloat16, in_int8, writing_key, written_region
+from tests.support.numerics import INPUTS, in_bfloat16, in_int8, writing_key, written_region
 
 GRAPH = build_graph(chain(3))
 """Convolutions, each with a Relu: nodes 0 to 5."""
@@ -83,7 +82,7 @@ def test_constants_are_rounded_and_those_in_float32_are_as_they_were() -> None:
 
 def test_int8_and_bfloat16_and_float32_stand_in_one_region() -> None:
     ranges = ranges_of(GRAPH)
-    model = written_region(GRAPH, GRAPH.all_nodes, BOTH, ranges, Quantisers.INPUTS)
+    model = written_region(GRAPH, GRAPH.all_nodes, BOTH, ranges, INPUTS)
     assert heavy_in_int8(model) == 1
     assert [name.partition("_")[2] for name in sorted(written_in(model, Arithmetic.BFLOAT16))] == ["Conv", "Relu"]
     with pytest.raises(InputError, match="takes no quantisers"):
@@ -95,7 +94,7 @@ def test_equal_regions_are_written_alike_and_keys_cover_what_is_written_where() 
     assert written(GRAPH, 0b1100).SerializeToString() == written(again, 0b1100).SerializeToString()
     asked = [(), in_bfloat16(0b1100), in_bfloat16(0b11), in_int8(0b11), BOTH]
     everything, ranges = GRAPH.all_nodes, ranges_of(GRAPH)
-    keys = {writing_key(GRAPH, everything, one, ranges, Quantisers.INPUTS) for one in asked}
+    keys = {writing_key(GRAPH, everything, one, ranges, INPUTS) for one in asked}
     assert len(keys) == len(asked)
     assert len({structure_text(GRAPH, everything, one) for one in asked}) == len(asked)
     assert structure_text(GRAPH, everything, in_int8(0b101)) == "|quantised 0,2", "what costs are kept under stays"

@@ -12,11 +12,11 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import rounded as module
 from collage_evo.precision.quantise.rounded import rounded_weights, share_rounded, usual_scales
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.precision.quantise.scales import quantise_weights
 from collage_evo.precision.quantise.write import quantised_region
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
+from tests.support.numerics import INPUTS
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 
 def written(graph: Graph) -> bytes:
-    model = quantised_region(graph, graph.all_nodes, graph.all_nodes, ranges_of(graph), Quantisers.INPUTS)
+    model = quantised_region(graph, graph.all_nodes, graph.all_nodes, ranges_of(graph), INPUTS)
     return model.SerializeToString(deterministic=True)
 
 

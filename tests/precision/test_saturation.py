@@ -119,10 +119,10 @@ def errors(backend_name: str, folder: Path) -> dict[str, float]:
         largest = {name: float(np.abs(want).max()) for name, want in wanted.items()}
         ranges = dict.fromkeys(graph.inputs, Range(0.0, 1.0))
         ranges |= {name: Range(-most, most) for name, most in largest.items()}
-        for variant in (one for one in backend.variants if one.quantisers and one.base in ("default", one.name)):
+        for variant in (one for one in backend.variants if one.int8_form and one.base in ("default", one.name)):
             if backend.declines(variant) or not (numerics := numerics_in(graph, graph.all_nodes, variant, ranges)):
                 continue
-            model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.quantisers)).model()
+            model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
             base, place = backend.variant(variant.base), folder / f"{len(found)}"
             place.mkdir()
             built = backend.build(model, target, base, place)

@@ -19,11 +19,12 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import Quantisers, quantisable
+from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
 from collage_evo.testing.models import chain, tiny_transformer
 from tests.precision.nets import random_inputs, ranges_of
+from tests.support.numerics import BOTH, INPUTS
 
 
 @pytest.mark.parametrize("chosen", [0b0001, 0b0101, 0b1010101])
@@ -31,7 +32,7 @@ def test_shares_add_up_to_the_error_of_several_operators(chosen: int) -> None:
     graph = build_graph(normalise(chain(4, channels=16)))
     ranges, feeds = ranges_of(graph), random_inputs(graph, 7)
     shares = error_sensitivities(graph, ranges, [feeds])
-    model = quantised_region(graph, graph.all_nodes, chosen, ranges, Quantisers.INPUTS)
+    model = quantised_region(graph, graph.all_nodes, chosen, ranges, INPUTS)
     right = reference_outputs(graph.model, feeds)
     measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), right).relative
     predicted = math.sqrt(sum(shares[Arithmetic.INT8][node] for node in members(chosen)))
@@ -53,7 +54,7 @@ def test_of_labels_the_share_that_differs_is_predicted_however_far_off_they_are(
 def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:
     graph = build_graph(normalise(tiny_transformer()))
     shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)])
-    products = quantisable(graph, graph.all_nodes, Quantisers.BOTH)
+    products = quantisable(graph, graph.all_nodes, BOTH)
     in_int8 = {node.index for node in graph.nodes if shares[Arithmetic.INT8][node.index]}
     assert set(members(products)) <= in_int8
     assert not {graph.nodes[index].op_type for index in in_int8} & {"Softmax", "LayerNormalization", "Transpose"}

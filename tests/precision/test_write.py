@@ -16,22 +16,23 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import write
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import heavy_in_int8
 from collage_evo.precision.quantise.rounded import usual_scales
-from collage_evo.precision.quantise.rules import Quantisers, Range, Ranges, quantisable, weight_axis
+from collage_evo.precision.quantise.rules import Range, Ranges, quantisable, weight_axis
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region, structure_key
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.models import chain
 from tests.precision import nets
 from tests.precision.nets import net, random_inputs, ranges_of, rounded, rounded_weights
+from tests.support.numerics import BOTH, DYNAMIC, INPUTS
 
-INPUTS, BOTH, DYNAMIC = Quantisers.INPUTS, Quantisers.BOTH, Quantisers.DYNAMIC
 Net = Callable[[Builder], str]
 
 
-def written(graph: Graph, quantisers: Quantisers, everything: bool = False) -> onnx.ModelProto:
-    chosen = quantisable(graph, graph.all_nodes, quantisers, everything)
-    model = quantised_region(graph, graph.all_nodes, chosen, without_means(ranges_of(graph)), quantisers)
+def written(graph: Graph, form: Int8Form, everything: bool = False) -> onnx.ModelProto:
+    chosen = quantisable(graph, graph.all_nodes, form, everything)
+    model = quantised_region(graph, graph.all_nodes, chosen, without_means(ranges_of(graph)), form)
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -177,7 +178,7 @@ def test_products_of_two_activations_stay_in_float32_where_sums_of_pairs_saturat
     graph = net(nets.attention)
     for features, count in ((frozenset({"avx2"}), 0), (frozenset({"avx2", "avx_vnni"}), 1)):
         machine = Machine("x86_64", "some", features)
-        monkeypatch.setattr("collage_evo.precision.quantise.rules.this_machine", lambda machine=machine: machine)
+        monkeypatch.setattr("collage_evo.backends.openvino.int8.this_machine", lambda machine=machine: machine)
         assert quantisable(graph, graph.all_nodes, INPUTS).bit_count() == count
         assert quantisable(graph, graph.all_nodes, BOTH).bit_count() == 1, "ONNX Runtime's read uint8 on both sides"
 
@@ -228,16 +229,16 @@ def test_dynamic_ranges_are_those_of_each_run(make: Net) -> None:
 
 
 @pytest.mark.parametrize("make", [nets.conv_add_relu, nets.concat, nets.max_pool])
-@pytest.mark.parametrize("quantisers", [INPUTS, BOTH])
+@pytest.mark.parametrize("form", [INPUTS, BOTH])
 @pytest.mark.parametrize("everything", [False, True])
-def test_blocks_stay_close_to_float32(make: Net, quantisers: Quantisers, everything: bool) -> None:
+def test_blocks_stay_close_to_float32(make: Net, form: Int8Form, everything: bool) -> None:
     graph = net(make)
-    chosen = quantisable(graph, graph.all_nodes, quantisers, everything)
+    chosen = quantisable(graph, graph.all_nodes, form, everything)
     light = [graph.nodes[i].op_type for i in members(chosen) if graph.nodes[i].op_type != "Conv"]
     expected = {nets.conv_add_relu: "Add", nets.concat: "Concat", nets.max_pool: "MaxPool"}[make]
     assert light == ([expected] if everything else [])
     right = reference_outputs(graph.model, random_inputs(graph, 0))
-    assert 0 < relative_error(run(graph, written(graph, quantisers, everything)), right).relative < 0.03
+    assert 0 < relative_error(run(graph, written(graph, form, everything)), right).relative < 0.03
 
 
 def test_a_tensor_is_quantised_once_for_all_its_readers() -> None:
@@ -288,7 +289,7 @@ def test_keys_tell_positions_scales_and_quantisers_apart() -> None:
     wider = dict.fromkeys(graph.tensors, Range(-2.0, 2.0))
     asked = [(0b0001, ranges, BOTH), (0b0101, ranges, BOTH), (0b0001, wider, BOTH), (0b0001, ranges, INPUTS)]
     assert len({quantisation_key(graph, 0b1111, *ask) for ask in asked}) == 4
-    structures = [structure_key(graph, 0b1111, chosen, quantisers) for chosen, _, quantisers in asked]
+    structures = [structure_key(graph, 0b1111, chosen, form) for chosen, _, form in asked]
     assert len(set(structures)) == 3
     assert structures[0] == structures[2]
 

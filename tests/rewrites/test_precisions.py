@@ -25,7 +25,6 @@ from collage_evo.measure.jobs import bare
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.precision.transforms.rewritten import Rewritten
 from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.joined_products import JoinedProducts
@@ -33,6 +32,7 @@ from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.turned_factors import TurnedFactors
 from collage_evo.target.processor import this_machine
+from tests.support.numerics import INPUTS
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
 """Relative errors, from and to."""
@@ -132,6 +132,6 @@ def test_integers_are_moved_unless_another_rewrite_undoes_the_moves() -> None:
     rewritten = Rewritten.of(graph, graph.all_nodes, sites, ranges)
     found = []
     for wrote in rewritten.wrote:
-        able = rewritten.able(Arithmetic.INT8, wrote, Quantisers.INPUTS)
+        able = rewritten.able(Arithmetic.INT8, wrote, INPUTS)
         found.append([node.op_type for node in rewritten.graph.nodes if able >> node.index & 1])
     assert found == [["Reshape", "Transpose", "Conv"], ["Conv"]]

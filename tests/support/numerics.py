@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import onnx
 
+from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
+from collage_evo.backends.openvino.int8 import INT8
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import Quantisers, Ranges
+from collage_evo.precision.quantise.form import Int8Form
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Edits, Numerics, numerics_of
 from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
+
+INPUTS, BOTH, DYNAMIC = INT8, CALIBRATED_INT8, DYNAMIC_INT8
+"""int8 forms, by where their quantisers stand."""
 
 
 def in_int8(nodes: NodeSet) -> Numerics:
@@ -21,10 +27,10 @@ def in_bfloat16(nodes: NodeSet) -> Numerics:
 
 
 def written_region(
-    graph: Graph, nodes: NodeSet, edits: Edits, ranges: Ranges, quantisers: Quantisers | None
+    graph: Graph, nodes: NodeSet, edits: Edits, ranges: Ranges, form: Int8Form | None
 ) -> onnx.ModelProto:
-    return EditedRegion(graph, nodes, edits, Data(ranges, quantisers)).model()
+    return EditedRegion(graph, nodes, edits, Data(ranges, form)).model()
 
 
-def writing_key(graph: Graph, nodes: NodeSet, edits: Edits, ranges: Ranges, quantisers: Quantisers | None) -> str:
-    return EditedRegion(graph, nodes, edits, Data(ranges, quantisers)).key
+def writing_key(graph: Graph, nodes: NodeSet, edits: Edits, ranges: Ranges, form: Int8Form | None) -> str:
+    return EditedRegion(graph, nodes, edits, Data(ranges, form)).key

@@ -31,6 +31,7 @@ from collage_evo.backends.checks import (
     written_variants,
 )
 from collage_evo.backends.onnxruntime import cuda
+from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
 from collage_evo.backends.onnxruntime.plain import UNOPTIMISED, OnnxRuntimePlain, session_settings
 from collage_evo.backends.onnxruntime.plain.piece import session_options
 from collage_evo.backends.onnxruntime.profile import read_profile
@@ -44,7 +45,6 @@ from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_na
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import all_numpy, run_session
 from collage_evo.precision.quantise.marks import heavy_in_int8
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ class OnnxRuntimeBackend(Backend):
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
         Variant("nchw"),
-        Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH),
-        Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH, everything=True),
-        Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
+        Variant("int8", Arithmetic.INT8, base="default", int8_form=CALIBRATED_INT8),
+        Variant("int8-all", Arithmetic.INT8, base="default", int8_form=CALIBRATED_INT8, everything=True),
+        Variant("int8-dynamic", Arithmetic.INT8, int8_form=DYNAMIC_INT8),
         Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
         UNOPTIMISED,
         *cuda.VARIANTS,

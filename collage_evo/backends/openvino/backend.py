@@ -33,6 +33,7 @@ from collage_evo.backends.checks import (
     require_borders,
     written_variants,
 )
+from collage_evo.backends.openvino.int8 import INT8
 from collage_evo.backends.openvino.masks import spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
@@ -43,7 +44,6 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
-from collage_evo.precision.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
 from collage_evo.target.processor import level, this_machine
 
@@ -80,10 +80,10 @@ class OpenVinoBackend(Backend):
         DEFAULT,
         Variant("bf16", Arithmetic.BFLOAT16),
         Variant("f16", Arithmetic.FLOAT16),
-        Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS),
-        Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
-        Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
-        Variant("bf16-int8-all", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS, everything=True),
+        Variant("int8", Arithmetic.INT8, base="default", int8_form=INT8),
+        Variant("int8-all", Arithmetic.INT8, base="default", int8_form=INT8, everything=True),
+        Variant("bf16-int8", Arithmetic.INT8, base="bf16", int8_form=INT8),
+        Variant("bf16-int8-all", Arithmetic.INT8, base="bf16", int8_form=INT8, everything=True),
         Variant("bf16-cast", Arithmetic.BFLOAT16, base="default"),
         Variant("int8-weights", Arithmetic.INT8_WEIGHTS, base="default"),
     )

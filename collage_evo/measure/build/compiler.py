@@ -87,7 +87,7 @@ class Compiler:
     def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
         """The content that identifies the region's model in the cache, and the model."""
         ranges = self._ranges if region.numerics else None
-        data = Data(ranges, get_backend(region.backend).quantisers(region.variant))
+        data = Data(ranges, get_backend(region.backend).int8_form(region.variant))
         edited = EditedRegion(graph, region.nodes, region.edits, data)
         return f"{content_hash(graph, region.nodes)} {edited.key}".rstrip(), edited.model
 

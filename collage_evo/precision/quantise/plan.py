@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rules import (
     PASSING,
-    Quantisers,
     Ranges,
     correcting_means,
     fused_activation,
@@ -18,9 +18,6 @@ from collage_evo.precision.quantise.rules import (
     scale_source,
 )
 from collage_evo.precision.quantise.scales import Scale, activation_scale, symmetric_scale
-
-_FLOAT_RESULT = frozenset({"Gemm", "MatMul"})
-"""Operators that ONNX Runtime runs on integers also where their result is float32."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +37,27 @@ class Plan:
     means: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
-def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> Plan:
+def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, form: Int8Form) -> Plan:
     """The plan of quantisers if ``quantised`` of ``nodes`` run in int8.
 
     Raises:
         InputError: a tensor has no range.
     """
     chosen = [graph.nodes[index] for index in members(nodes & quantised)]
-    if quantisers is Quantisers.DYNAMIC:
+    if not form.calibrated:
         return Plan({node.index: (0,) for node in chosen}, frozenset(), {})
     behind: set[str] = set()
-    if quantisers is Quantisers.BOTH:
-        ends = [node for node in chosen if node.op_type not in _FLOAT_RESULT]
+    if form.rounds_results:
+        ends = [node for node in chosen if not form.replaces(node)]
         behind = {(fused_activation(graph, node, nodes) or node).outputs[0] for node in ends}
     reads = {}
     for node in chosen:
         positions = quantised_inputs(graph, node)
-        if quantisers is Quantisers.INPUTS:
+        if not form.rounds_results:
             positions = _needed(graph, node, positions, nodes & quantised)
         reads[node.index] = positions
     touched = {graph.nodes[index].inputs[position] for index, places in reads.items() for position in places}
-    signed = _read_signed(graph, chosen) if quantisers is Quantisers.INPUTS else frozenset()
+    signed = _read_signed(graph, chosen) if form.symmetric_products else frozenset()
     scales = {name: _scale(graph, name, ranges, signed) for name in sorted(touched | behind)}
     means = {node.index: means for node in chosen if (means := correcting_means(graph, node, ranges))}
     return Plan(reads, frozenset(behind), scales, means)
@@ -87,10 +84,7 @@ def _begins_sum(graph: Graph, tensor: str, quantised: NodeSet) -> bool:
 
 
 def _read_signed(graph: Graph, quantised: Iterable[Node]) -> frozenset[str]:
-    """The tensors that a product of two activations reads, by the tensors that determine their scales.
-
-    OpenVINO has a kernel for integers of both where neither has a zero point.
-    """
+    """The tensors that a product of two activations reads, by the tensors that determine their scales."""
     products = [node for node in quantised if node.op_type in HEAVY and len(quantised_inputs(graph, node)) > 1]
     return frozenset(scale_source(graph, name) for node in products for name in node.inputs)
 

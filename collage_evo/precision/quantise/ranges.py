@@ -27,7 +27,7 @@ def calibrate(
     Args:
         graph: the normalised model.
         samples: arrays by input name; at least one runs.
-        threads: of ONNX Runtime.
+        threads: of the reference.
         seconds: no further sample begins after this time.
 
     Raises:

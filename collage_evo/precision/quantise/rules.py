@@ -6,14 +6,13 @@ Activations are uint8 with a zero point, one scale a tensor; weights are int8, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
-from collage_evo.target.processor import this_machine
+from collage_evo.precision.quantise.form import PRODUCTS, Int8Form
 
 
 class Range(NamedTuple):
@@ -29,17 +28,6 @@ Ranges = Mapping[str, Range]
 """By a tensor's name in the normalised graph."""
 
 
-class Quantisers(StrEnum):
-    """The placing of quantisers; each library runs int8 only for its own."""
-
-    INPUTS = "inputs"
-    """Before the inputs of quantised operators."""
-    BOTH = "both"
-    """Before the inputs, and behind each quantised operator or the activation that is fused into it."""
-    DYNAMIC = "dynamic"
-    """Before products, with ranges found at run time."""
-
-
 PASSING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
 """Operators whose output has their input's scale: they only select or move values."""
 _POOLING = frozenset({"AveragePool", "GlobalAveragePool"})
@@ -49,34 +37,35 @@ _MIN_OPSET = 13
 
 
 def quantisable(
-    graph: Graph,
-    nodes: NodeSet,
-    quantisers: Quantisers,
-    everything: bool = False,
-    ranges: Ranges | None = None,
+    graph: Graph, nodes: NodeSet, form: Int8Form, everything: bool = False, ranges: Ranges | None = None
 ) -> NodeSet:
     """The ``nodes`` that a match of an int8 variant runs in int8; none where the operator set is too old.
 
     Args:
         graph: the normalised model.
         nodes: the match.
-        quantisers: the library's placing.
+        form: of the library.
         everything: include pooling, joins and moves whose result goes into an operator in int8, or leaves ``nodes``;
             else only heavy operators.
         ranges: if given, excludes nodes that need a missing range, or another one than calibrated.
     """
-    if graph.opset < _MIN_OPSET:
-        return 0
     chosen = [graph.nodes[index] for index in members(nodes)]
-    known = None if quantisers is Quantisers.DYNAMIC else ranges
-    heavy = [node for node in chosen if node.op_type in HEAVY and _fits(graph, node, quantisers)]
-    found = node_set(node.index for node in heavy if _calibrated(graph, node, known))
-    if not everything or quantisers is Quantisers.DYNAMIC:
+    heavy = [node for node in chosen if _writable(graph, node) and form.takes(graph, node)]
+    if not form.calibrated:
+        return node_set(node.index for node in heavy)
+    found = node_set(node.index for node in heavy if _calibrated(graph, node, ranges))
+    if not everything or graph.opset < _MIN_OPSET:
         return found
     for node in reversed(chosen):
-        if _light(graph, node) and _calibrated(graph, node, known) and _pays(graph, node, nodes, found):
+        if _light(graph, node) and _calibrated(graph, node, ranges) and _pays(graph, node, nodes, found):
             found |= 1 << node.index
     return found
+
+
+def constant_products(graph: Graph, nodes: NodeSet) -> NodeSet:
+    """The products among ``nodes`` by constant weights that can be written in int8 without calibration."""
+    products = (graph.nodes[index] for index in members(nodes) if graph.nodes[index].op_type in PRODUCTS)
+    return node_set(n.index for n in products if n.inputs[1] in graph.constants and _writable(graph, n))
 
 
 def quantised_inputs(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -135,34 +124,23 @@ def _float32(graph: Graph, *names: str) -> bool:
     return all(graph.tensors[name].dtype == "float32" and graph.tensors[name].static for name in names if name)
 
 
-def _fits(graph: Graph, node: Node, quantisers: Quantisers) -> bool:
-    """Whether the heavy ``node`` has a form that libraries run in int8 with these ``quantisers``."""
-    rule = _FORMS.get((node.op_type, quantisers))
+def _writable(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` is heavy and can be written in int8."""
+    if node.op_type not in HEAVY or graph.opset < _MIN_OPSET:
+        return False
     activation = node.inputs[0] not in graph.constants
     standard = node.domain in ("", "ai.onnx") and _float32(graph, *node.inputs, *node.outputs)
-    return standard and activation and rule is not None and rule(graph, node)
+    return standard and activation and _RULES[node.op_type](graph, node)
 
 
 def _constant_weights(graph: Graph, node: Node) -> bool:
     return all(name in graph.constants for name in node.inputs[1:] if name)
 
 
-def _safe_convolution(graph: Graph, node: Node) -> bool:
-    """Exclude dilation over three axes: OpenVINO writes past the end of its memory (2026.4, AMX, two threads)."""
-    over_three = len(graph.tensors[node.inputs[0]].shape) == 5
-    dilated = any(step > 1 for step in node.attributes.get("dilations", ()))
-    return _constant_weights(graph, node) and not (over_three and dilated)
-
-
 def _product(graph: Graph, node: Node) -> bool:
     """A batch of matrices by a constant matrix."""
     weights = graph.constants.get(node.inputs[1])
     return weights is not None and weights.ndim == 2 and len(graph.tensors[node.inputs[0]].shape) > 1
-
-
-def _fused_product(graph: Graph, node: Node) -> bool:
-    """Products, also of two activations as in attention; for these OpenVINO is wrong without VNNI (2026.4: 99 %)."""
-    return _product(graph, node) if this_machine().saturates_int8 else _any_product(graph, node)
 
 
 def _any_product(graph: Graph, node: Node) -> bool:
@@ -182,16 +160,11 @@ def _gemm(graph: Graph, node: Node) -> bool:
     return plain and node.inputs[1] in graph.constants and bias is not None and bias.ndim <= 1
 
 
-_FORMS: Mapping[tuple[str, Quantisers], Callable[[Graph, Node], bool]] = {
-    ("Conv", Quantisers.INPUTS): _safe_convolution,
-    ("Conv", Quantisers.BOTH): _constant_weights,
-    ("ConvTranspose", Quantisers.INPUTS): _constant_weights,
-    ("Gemm", Quantisers.INPUTS): _gemm,
-    ("Gemm", Quantisers.BOTH): _gemm,
-    ("Gemm", Quantisers.DYNAMIC): _gemm,
-    ("MatMul", Quantisers.INPUTS): _fused_product,
-    ("MatMul", Quantisers.BOTH): _any_product,
-    ("MatMul", Quantisers.DYNAMIC): _product,
+_RULES: Mapping[str, Callable[[Graph, Node], bool]] = {
+    "Conv": _constant_weights,
+    "ConvTranspose": _constant_weights,
+    "Gemm": _gemm,
+    "MatMul": _any_product,
 }
 
 
@@ -202,7 +175,7 @@ def _light(graph: Graph, node: Node) -> bool:
     if len([name for name in node.outputs if name]) != 1:
         return False  # indices of the maxima
     if node.op_type == "AveragePool" and (any(node.attributes.get("pads", ())) or "auto_pad" in node.attributes):
-        return False  # OpenVINO pads u8 with another number than zero: averages are wrong
+        return False  # integers may be padded with another number than that of zero: averages are wrong
     read = [node.inputs[position] for position in quantised_inputs(graph, node)]
     return _float32(graph, *read, node.outputs[0]) and not any(name in graph.constants for name in read)
 
@@ -213,7 +186,7 @@ def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     touched = [scale_source(graph, node.inputs[position]) for position in quantised_inputs(graph, node)]
     if not all(name in ranges for name in (*touched, scale_source(graph, node.outputs[0]))):
         return False
-    # OpenVINO's kernel of a transposed convolution takes no zero point, so its input must not be negative.
+    # No kernel of a transposed convolution takes a zero point, so its input must not be negative.
     return node.op_type != "ConvTranspose" or ranges[touched[0]].low >= 0.0
 
 

@@ -50,8 +50,8 @@ def largest_pairs(weights: np.ndarray) -> np.ndarray:
     """float64 [outputs]: the largest sum of two weights of like sign that a saturating instruction may add together.
 
     Scales by these instead of the largest weight bound each pair by 128, so that with activations of 255 it fits 16
-    bits (``Machine.saturates_int8``). Libraries pair neighbours along the sum: oneDNN input channels at the same
-    kernel element, MLAS all inputs with the channels last. The orders differ for an odd number of channels.
+    bits (``Machine.saturates_int8``). Libraries pair neighbours along the sum: some input channels at the same kernel
+    element, others all inputs with the channels last. The orders differ for an odd number of channels.
 
     Args:
         weights: [outputs, inputs of a group, kernel...].

@@ -16,21 +16,18 @@ from collage_evo.graph.extract import canonical_names, extract, import_domains, 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.precision.quantise.bias import corrected_bias
+from collage_evo.precision.quantise.form import PRODUCTS, Int8Form, Layout
 from collage_evo.precision.quantise.marks import mark_int8
 from collage_evo.precision.quantise.plan import Plan, make_plan
 from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
-from collage_evo.precision.quantise.rules import Quantisers, Ranges, weight_axis
+from collage_evo.precision.quantise.rules import Ranges, weight_axis
 from collage_evo.precision.quantise.scales import Scale, quantise_bias, with_room_for
-from collage_evo.precision.quantise.signals import column_to_write, pads_to_write
 from collage_evo.precision.quantise.tensors import Tensors
 from collage_evo.target.processor import this_machine
 
-CONTRIBUTED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators."""
-
 
 def quantised_region(
-    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
+    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, form: Int8Form
 ) -> onnx.ModelProto:
     """The region ``nodes`` as a standalone model in which ``quantised`` of them have quantisers around them.
 
@@ -39,27 +36,27 @@ def quantised_region(
     Raises:
         InputError: a tensor that needs a range has none.
     """
-    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
-    writer = _Writer(graph, nodes, plan, quantisers)
+    plan = make_plan(graph, nodes, quantised, ranges, form)
+    writer = _Writer(graph, nodes, plan, form)
     for index in members(nodes):
         writer.node(graph.nodes[index])
     return writer.finished()
 
 
-def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> str:
+def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, form: Int8Form) -> str:
     """Text that a content hash must cover besides the region: the nodes in int8, and their calibration."""
-    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
+    plan = make_plan(graph, nodes, quantised, ranges, form)
     names = canonical_names(graph, nodes)
     scales = sorted(f"{names[name]} {_scale_text(scale)}" for name, scale in plan.scales.items())
     means = [f"{names[graph.nodes[index].outputs[0]]} {plan.means[index]}" for index in sorted(plan.means)]
-    return _digest([structure_key(graph, nodes, quantised, quantisers), *scales, *means])
+    return _digest([structure_key(graph, nodes, quantised, form), *scales, *means])
 
 
-def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
+def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, form: Int8Form) -> str:
     """Text that a structural hash must cover besides the region: the nodes in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
     saturating = ["weights fit sums of pairs"] if this_machine().saturates_int8 else []
-    return _digest([_FORM, *saturating, quantisers.value, *places])
+    return _digest([_VERSION, *saturating, form.name, *places])
 
 
 def _scale_text(scale: Scale) -> str:
@@ -71,15 +68,15 @@ def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-_FORM = "products read numbers from zero, corrected biases know of padding, convolutions read what is padded"
+_VERSION = "products read numbers from zero, corrected biases know of padding, convolutions read what is padded"
 """Changes when the written form does, so that older pieces and costs are not used."""
 
 
 class _Writer:
     """Writes the region's operators in order, each with the quantisers around it."""
 
-    def __init__(self, graph: Graph, nodes: NodeSet, plan: Plan, quantisers: Quantisers) -> None:
-        self._graph, self._plan, self._quantisers = graph, plan, quantisers
+    def __init__(self, graph: Graph, nodes: NodeSet, plan: Plan, form: Int8Form) -> None:
+        self._graph, self._plan, self._form = graph, plan, form
         self._names = canonical_names(graph, nodes)
         self._model = extract(graph, nodes)
         self._given = iter(list(self._model.graph.node))
@@ -93,7 +90,7 @@ class _Writer:
             for position, name in enumerate(proto.input):
                 if name in self._behind:
                     proto.input[position] = tensors.behind.get(name, name)
-            if node.index in self._plan.reads and self._by_integers(node):
+            if node.index in self._plan.reads and self._form.replaces(node):
                 self._product(node, proto)
                 continue
             behind = self._read_rounded(node, proto) if node.index in self._plan.reads else ()
@@ -110,10 +107,6 @@ class _Writer:
         heavy = sum(self._graph.nodes[index].op_type in HEAVY for index in self._plan.reads)
         mark_int8(self._model, heavy)
         return self._model
-
-    def _by_integers(self, node: Node) -> bool:
-        """Whether ``node`` is written on integers, not between quantisers that the library has to recognise."""
-        return self._quantisers is not Quantisers.INPUTS and node.op_type in ("Gemm", "MatMul")
 
     def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> Sequence[onnx.NodeProto]:
         """Let ``proto`` read its activations, weights and, where the library needs that, its bias as integers;
@@ -137,23 +130,19 @@ class _Writer:
         shape = np.array(self._graph.tensors[node.outputs[0]].shape, np.int64)
         return [_on_result(proto, "column", "Reshape", self._tensors.constant(f"{proto.output[0]}_shape", shape))]
 
-    def _layout(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Padding to write before a convolution, and the shape that makes its input a column; empty where its library
-        is no faster so."""
-        if self._quantisers is not Quantisers.INPUTS or node.op_type != "Conv":
-            return (), ()
+    def _layout(self, node: Node) -> Layout:
+        if self._form.layout is None or node.op_type != "Conv":
+            return Layout()
         if 0 not in self._plan.reads[node.index] or node.inputs[1] not in self._graph.constants:
-            return (), ()
-        shifted = self._scale(node).zero_point != 0
-        pads = pads_to_write(self._graph, node) if shifted else ()
-        return pads, column_to_write(self._graph, node, pads)
+            return Layout()
+        return self._form.layout(self._graph, node, bool(self._scale(node).zero_point != 0))
 
     def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int, column: bool) -> str | None:
         """Let ``proto`` read its weights, as a ``column`` or unchanged, and, where the library needs that, its bias
         as integers; returns the name of the addend for the result of an operator that takes no bias."""
         scales = usual_scales(self._graph, node)
         bias, unit = self._bias(node), None
-        if self._quantisers is Quantisers.BOTH:
+        if self._form.rounds_results:
             unit = self._scale(node).scale
             if bias is not None:
                 scales = with_room_for(np.broadcast_to(bias, scales.shape), unit, scales)
@@ -179,34 +168,30 @@ class _Writer:
         return None
 
     def _product(self, node: Node, proto: onnx.NodeProto) -> None:
-        """Integers times integers with a result in float32, by ONNX Runtime's own operator for that."""
+        """Integers times integers with a result in float32, by the library's operator for that."""
+        assert self._form.product is not None
         tensors, axis, corrected = self._tensors, weight_axis(self._graph, node), None
-        integers = tensors.dynamic_integers if self._quantisers is Quantisers.DYNAMIC else tensors.integers
+        integers = tensors.integers if self._form.calibrated else tensors.dynamic_integers
         sides = [integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
         if axis is not None:
             scales = usual_scales(self._graph, node)
             weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
             sides.append(tensors.matrix(self._names[node.inputs[1]], weights.numbers, scales, axis))
             corrected = self._corrected(node, weights)
-        # Inputs: integers of both sides, scales of both, zero points of both.
-        inputs = [side[part] for part in range(3) for side in sides]
-        bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []
+        bias = proto.input[2] if len(proto.input) > 2 else ""
         if corrected is not None:
-            bias = [tensors.constant(f"{self._names[node.outputs[0]]}_bias", corrected)]
-        tensors.written.append(
-            helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=CONTRIBUTED)
-        )
-        import_domains(self._model, {CONTRIBUTED: 1})
+            bias = tensors.constant(f"{self._names[node.outputs[0]]}_bias", corrected)
+        tensors.written.append(self._form.product(sides, bias, list(proto.output)))
+        import_domains(self._model, {tensors.written[-1].domain: 1})
 
     def _scale(self, node: Node) -> Scale:
         """The scale of the first activation that ``node`` reads."""
         return self._tensors.scale(self._names[node.inputs[0]])
 
     def _offset(self, node: Node) -> float:
-        """The offset with which ``node`` reads its activation: a product reads it as if its least number were zero,
-        since OpenVINO subtracts a zero point of a product's input in a separate loop. Else 0.0."""
-        product = node.op_type in ("Gemm", "MatMul") and node.inputs[1] in self._graph.constants
-        if self._quantisers is not Quantisers.INPUTS or not product or 0 not in self._plan.reads[node.index]:
+        """The offset with which ``node`` reads its activation, as if the least number were zero; else 0.0."""
+        product = node.op_type in PRODUCTS and node.inputs[1] in self._graph.constants
+        if not self._form.products_from_zero or not product or 0 not in self._plan.reads[node.index]:
             return 0.0
         scale = self._scale(node)
         return int(scale.zero_point) * float(scale.scale)

@@ -35,9 +35,9 @@ _MOVING = PASSING | {"Concat", "Expand", "Gather", "Pad", "Slice", "Split"}
 """Operators that choose among values or move them: what was rounded before is not rounded again."""
 _NO_FLOATS_OUT = frozenset({"Cast", "Not", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or"})
 _CASTABLE = (HEAVY | ELEMENTWISE | PASSING | _OTHERS) - _NO_FLOATS_OUT - {"ConvTranspose"}
-"""Operators that OpenVINO computes in bfloat16 by their types, no slower than by a hint for the whole model.
+"""Operators that a library computes in bfloat16 by their types, no slower than by its hint for the whole model.
 
-Transposed convolutions are slower so than in float32 (2026.4), and its hint leaves them in float32.
+Transposed convolutions are slower so than in float32, and the hint leaves them in float32.
 """
 
 

@@ -14,11 +14,12 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 from collage_evo.precision.quantise.bias import corrected_bias
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.precision.quantise.rules import (
     PASSING,
-    Quantisers,
     Ranges,
+    constant_products,
     correcting_means,
     quantisable,
     quantised_inputs,
@@ -29,14 +30,17 @@ from collage_evo.precision.quantise.scales import activation_scale
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
 
+_ANY = Int8Form("any", lambda graph, node: True)
+"""What some library may take."""
+
 
 class Int8(Transform):
-    """QuantizeLinear and DequantizeLinear in the library's placing (``precision/quantise/``)."""
+    """QuantizeLinear and DequantizeLinear in the library's form (``precision/quantise/``)."""
 
     def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
-        if data.quantisers is None:
+        if data.int8_form is None:
             return 0
-        return quantisable(graph, nodes, data.quantisers, data.everything, data.ranges)
+        return quantisable(graph, nodes, data.int8_form, data.everything, data.ranges)
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
         draft.model = quantised_region(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
@@ -46,10 +50,9 @@ class Int8(Transform):
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
         """Excludes operators that only pass values on: they round nothing that their readers would not."""
-        found = quantisable(graph, nodes, Quantisers.DYNAMIC)
-        for quantisers in (Quantisers.INPUTS, Quantisers.BOTH):
-            for index in members(nodes):  # each by itself: whether it pays next to others does not matter here
-                found |= quantisable(graph, 1 << index, quantisers, True, ranges)
+        found = constant_products(graph, nodes)
+        for index in members(nodes):  # each by itself: whether it pays next to others does not matter here
+            found |= quantisable(graph, 1 << index, _ANY, True, ranges)
         some = (graph.nodes[index] for index in members(found))
         return node_set(n.index for n in some if n.op_type not in PASSING and _known(graph, n, ranges))
 
@@ -94,7 +97,7 @@ def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
     return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
 
 
-def _calibration(data: Data) -> tuple[Ranges, Quantisers]:
-    if data.quantisers is None:
+def _calibration(data: Data) -> tuple[Ranges, Int8Form]:
+    if data.int8_form is None:
         raise InputError("its operators cannot run in int8: this way of compiling it takes no quantisers")
-    return data.ranges or {}, data.quantisers
+    return data.ranges or {}, data.int8_form

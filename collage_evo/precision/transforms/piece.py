@@ -66,7 +66,7 @@ class EditedRegion:
             return Draft(self.graph, self.nodes, self.data), in_turn(numerics)
         inner = rewritten.graph
         draft = Draft(inner, inner.all_nodes, replace(self.data, ranges=rewritten.ranges))
-        return draft, in_turn(rewritten.numerics(self.graph, sites_in(self.edits), numerics, self.data.quantisers))
+        return draft, in_turn(rewritten.numerics(self.graph, sites_in(self.edits), numerics, self.data.int8_form))
 
     @cached_property
     def _rewritten(self) -> Rewritten | None:

@@ -15,8 +15,9 @@ from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
 from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rounded import share_rounded
-from collage_evo.precision.quantise.rules import PASSING, Quantisers, Range, Ranges, quantised_inputs
+from collage_evo.precision.quantise.rules import PASSING, Range, Ranges, quantised_inputs
 from collage_evo.precision.transforms.catalogue import transform_of
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.precision.transforms.transform import Data
@@ -68,7 +69,7 @@ class Rewritten:
             site = next((nodes for (_, nodes), wrote in places if wrote >> maker & 1), 0)
             yield now[name], site or 1 << before[name]
 
-    def able(self, arithmetic: Arithmetic, nodes: NodeSet, quantisers: Quantisers | None) -> NodeSet:
+    def able(self, arithmetic: Arithmetic, nodes: NodeSet, form: Int8Form | None) -> NodeSet:
         """The ``nodes``, all written by a rewrite, into which ``arithmetic`` can be written.
 
         Includes moves of their inputs from operators that no rewrite wrote, which then move the smaller integers.
@@ -77,7 +78,7 @@ class Rewritten:
         transform = transform_of(arithmetic)
         if transform is None or not transform.into_rewritten:
             return 0
-        data = Data(self.ranges, quantisers)
+        data = Data(self.ranges, form)
         found = transform.sites(self.graph, nodes, data)
         moves = transform.sites(self.graph, nodes, replace(data, everything=True))
         return found | self._moves_before(found, moves & nodes)
@@ -95,7 +96,7 @@ class Rewritten:
                 chosen |= passed
         return chosen
 
-    def numerics(self, graph: Graph, sites: Sites, numerics: Numerics, quantisers: Quantisers | None) -> Numerics:
+    def numerics(self, graph: Graph, sites: Sites, numerics: Numerics, form: Int8Form | None) -> Numerics:
         """Map ``numerics`` from nodes of ``graph`` to nodes of the piece, in which ``sites`` are rewritten.
 
         Raises:
@@ -113,7 +114,7 @@ class Rewritten:
             parts.append((arithmetic, node_set(self.graph.producer[self.names[name]] for name in exact_outputs)))
             for (name, site), wrote in zip(sites, self.wrote, strict=True):
                 if site & own:
-                    if not (able := self.able(arithmetic, wrote, quantisers)):
+                    if not (able := self.able(arithmetic, wrote, form)):
                         raise InputError(f"nothing of what {name} writes can run in {arithmetic.value} here")
                     parts.append((arithmetic, able))
         return numerics_of(*parts)

@@ -23,12 +23,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.extract import import_domains
 from collage_evo.graph.ir import Graph, Node, NodeSet, node_set
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.operators import CONTRIBUTED, HEAVY
 from collage_evo.graph.reference import Reference, counted_distances, holds_labels
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale
-from collage_evo.precision.quantise.write import CONTRIBUTED
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
 from collage_evo.precision.transforms.transform import Rounding, Transform
 
@@ -80,7 +79,7 @@ def error_sensitivities(
         ranges: of its activations; without them nothing is in int8.
         feeds: samples, by input name. All operators are tried on the first, heavy ones also on the others within
             ``MORE_SHARE`` of the time: an operator's error differs several times between samples.
-        threads: of ONNX Runtime.
+        threads: of the reference.
         seconds: no further trial begins after this time. The remaining operators get the median of the measured ones
             of their kind, or the arithmetic's roundoff squared.
         wanted: nodes by arithmetic, if not all: the others have no sensitivity.
@@ -248,7 +247,7 @@ def _choice(
 ) -> onnx.NodeProto:
     """An If that makes the tensor ``made`` by ``on`` if ``switch`` is on, else by ``off``.
 
-    ``constants`` are those of ``on``, inside its branch: ONNX Runtime does not treat outer tensors as constant, and
+    ``constants`` are those of ``on``, inside its branch: the reference does not treat outer tensors as constant, and
     multiplies by another kernel.
     """
     branches = []

@@ -19,7 +19,8 @@ import onnx
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import Quantisers, Ranges
+from collage_evo.precision.quantise.form import Int8Form
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale
 
 
@@ -29,12 +30,12 @@ class Data:
 
     Attributes:
         ranges: of the graph's tensors; None assumes that all have one.
-        quantisers: the library's placing; None if it takes none.
+        int8_form: the library's; None if it runs nothing in int8 between quantisers.
         everything: whether pooling, joins and moves are quantised too, not only heavy operators.
     """
 
     ranges: Ranges | None = None
-    quantisers: Quantisers | None = None
+    int8_form: Int8Form | None = None
     everything: bool = False
 
 

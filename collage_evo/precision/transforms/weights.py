@@ -1,9 +1,9 @@
 """The weights-in-int8 transform, for products bounded by reading their weights.
 
 It needs no data, and reads a quarter of the bytes. ``INT8_WEIGHTS`` is standard ONNX: a DequantizeLinear with a scale
-for each output, which the library computes while it multiplies in float32. ``INT8_BLOCKS`` is ONNX Runtime's own
-operator: blocks of weights along the sum share a scale, blocks of activations are rounded at run time, and integers
-are multiplied.
+for each output, which the library computes while it multiplies in float32. ``INT8_BLOCKS`` is the operator
+MatMulNBits: blocks of weights along the sum share a scale, blocks of activations are rounded at run time, and
+integers are multiplied.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from onnx import helper, numpy_helper
 
 from collage_evo.graph.extract import import_domains, put_operators
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.operators import CONTRIBUTED
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
-from collage_evo.precision.quantise.rules import Quantisers, Ranges, quantisable
+from collage_evo.precision.quantise.rules import Ranges, constant_products
 from collage_evo.precision.quantise.scales import quantise_weights, weight_scales
-from collage_evo.precision.quantise.write import CONTRIBUTED
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
 
 MOST_ROWS = 8
@@ -45,7 +45,7 @@ class Weights(Transform):
 
     def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
         """Large products, for few rows."""
-        products = quantisable(graph, nodes, Quantisers.DYNAMIC)
+        products = constant_products(graph, nodes)
         return node_set(index for index in members(products) if _bounded_by_weights(graph, graph.nodes[index]))
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:

@@ -16,7 +16,7 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
 from collage_evo.placement.outcome import Objective, Terms
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.precision.quantise.rules import Quantisers, Ranges
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
@@ -76,7 +76,7 @@ def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bo
     return any(
         takes_part(variant, device, run.limits.measured)
         and variant.arithmetic is Arithmetic.INT8
-        and (calibrated or variant.quantisers is Quantisers.DYNAMIC)
+        and (calibrated or not variant.needs_ranges)
         and not backend.declines(variant)
         and numerics_in(graph, graph.all_nodes, variant)
         for backend in backends
