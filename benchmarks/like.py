@@ -30,8 +30,7 @@ from collage_evo.api import optimize
 from collage_evo.config import Config, parse_config
 from collage_evo.graph.files import save_model
 from collage_evo.graph.load import load_model
-from collage_evo.report.finished import result_in
-from collage_evo.report.result import Result
+from collage_evo.report.result import Result, result_in
 from collage_evo.run.context import usable
 
 MODELS = ("builtin:densenet121", "builtin:inception_v2", "builtin:nasnet_a", "builtin:resnet50")

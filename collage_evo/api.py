@@ -34,8 +34,9 @@ from collage_evo.given import (
 from collage_evo.graph.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
+from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
-from collage_evo.report.summary import Finished, summary
+from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles

@@ -16,7 +16,7 @@ from collage_evo.modules import shell_python
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collage_evo.report.summary import Finished
+    from collage_evo.report.result import Finished
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
 
@@ -39,7 +39,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Tell again what a run found; with --all, everything that it measured."""
-    from collage_evo.report.finished import read_finished
+    from collage_evo.report.result import read_finished
     from collage_evo.report.terminal import print_profiles, print_summary
 
     found = read_finished(run)
@@ -48,8 +48,8 @@ def show(
         return
     console = PlainConsole()
     if tables:
-        print_profiles(found.profiles, console)
-    print_summary(found.profiles, run, console)
+        print_profiles(found, console)
+    print_summary(found, run, console)
 
 
 @app.command()
@@ -138,7 +138,7 @@ def _export_plain(run: Path, to: Path, as_json: bool) -> None:
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
-    from collage_evo.report.export import SETTINGS, export_onnx
+    from collage_evo.export.annotated import SETTINGS, export_onnx
 
     done = export_onnx(run, onnx)
     if as_json:

@@ -75,9 +75,8 @@ def recheck(
     from collage_evo.commands.compared import subjects
     from collage_evo.commands.recheck import recheck as recheck_one
     from collage_evo.commands.recheck import write_rechecked
-    from collage_evo.report.comparison import OVER_BUDGET
+    from collage_evo.report.comparison import OVER_BUDGET, print_rechecked
     from collage_evo.report.progress import reporter
-    from collage_evo.report.rechecked import print_rechecked
 
     profiles = subjects(artifact, against, data, trust)
     with reporter() as progress:

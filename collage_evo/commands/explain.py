@@ -26,7 +26,7 @@ from collage_evo.report.explain import (
     RegionAnswer,
     RegionExplanation,
 )
-from collage_evo.report.result import Answered, RegionResult, read_answered
+from collage_evo.report.result import RegionResult, Result, read_finished
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """Note on the time of a single backend in a run for throughput."""
@@ -68,7 +68,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         InputError: the run has no result, or no such region, or its model has changed since.
         UnavailableError: a requested backend cannot be used.
     """
-    result = read_answered(run / "result.json")
+    result = read_finished(run)[0].result
     regions = result.placement
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
@@ -138,7 +138,7 @@ def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen
     return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
 
 
-def _single_offers(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
+def _single_offers(result: Result, backend: Backend, graph: Graph) -> Iterator[Offer]:
     """The run's measurements of a single backend on the user's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
     note = OF_THE_MACHINE if result.objective == "throughput" else ""

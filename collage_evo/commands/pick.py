@@ -13,8 +13,7 @@ from collage_evo.config import Config, changed
 from collage_evo.errors import InputError
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import Result
-from collage_evo.report.summary import Finished
+from collage_evo.report.result import Finished, Result
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run

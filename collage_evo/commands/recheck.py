@@ -23,10 +23,10 @@ from collage_evo.commands.compare import limits_of, opened
 from collage_evo.commands.compared import ComparedArtifact
 from collage_evo.files import write_whole
 from collage_evo.placement.failure import Failure
+from collage_evo.report.comparison import Again, Rechecked
 from collage_evo.report.progress import Reporter
-from collage_evo.report.reasons import describe_failure, raw_words
-from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
+from collage_evo.report.words import describe_failure, raw_words
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import marked
 from collage_evo.run.recorded import RecordedRun

@@ -10,9 +10,8 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, serves
 from collage_evo.errors import CollageError
 from collage_evo.policy import Policy
-from collage_evo.report.going_on import goes_on
 from collage_evo.report.places import COMMAND, command, home_of
-from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.result import FrontPoint, Result, goes_on
 from collage_evo.report.words import format_engine, format_ms, format_ratio
 from collage_evo.target.target import CPU
 

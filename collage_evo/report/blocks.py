@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from collage_evo.report.folding import Folded, folded
 from collage_evo.report.result import Operator, RegionResult
 from collage_evo.report.words import arithmetic, title
 
+T = TypeVar("T")
+LONGEST = 160
+"""Most items in a stretch that is searched for behind itself."""
 MOST = 120
 """Most chips of one region; a longer one, even after folding, shows counts of each kind instead."""
+
+
+@dataclass(frozen=True)
+class Folded(Generic[T]):
+    """``items``, each a plain one or folded itself, ``times`` one after another."""
+
+    items: tuple[T | Folded[T], ...]
+    times: int = 1
+
+
+def folded(items: Sequence[T], longest: int = LONGEST) -> tuple[T | Folded[T], ...]:
+    """``items`` in order; of a stretch that directly follows itself only one copy stays, with the number of them.
+
+    At each place it folds the stretch that saves most, the shortest of equals. Takes time in the order of
+    ``len(items) * longest``.
+    """
+    found: list[T | Folded[T]] = []
+    start = 0
+    while start < len(items):
+        saved, size, times = _best(items, start, longest)
+        later = (_best(items, start + k, longest)[0] for k in range(1, size)) if saved else ()
+        if not saved or max(later, default=0) > saved:  # a longer stretch that begins here and there must not be cut
+            found.append(items[start])
+            start += 1
+            continue
+        body = items[start : start + size]
+        found.append(Folded(folded(body, size // 2), times))
+        start += size * times
+    return tuple(found)
+
+
+def _best(items: Sequence[T], start: int, longest: int) -> tuple[int, int, int]:
+    """Items that folding at ``start`` saves, the size of the stretch and its number of repeats."""
+    best = (0, 0, 1)
+    for size in range(1, min(longest, (len(items) - start) // 2) + 1):
+        if items[start] != items[start + size]:
+            continue
+        times = 1
+        while items[start : start + size] == items[start + size * times : start + size * (times + 1)]:
+            times += 1
+        if (saved := size * (times - 1)) > best[0]:
+            best = (saved, size, times)
+    return best
+
 
 Chip = Operator | Folded[Operator]
 
@@ -58,19 +105,15 @@ def rows_of(regions: Sequence[RegionResult]) -> tuple[Row, ...]:
     numbers = [kinds.setdefault(block.alike, len(kinds)) for block in blocks]
     rows, at = [], 0
     for part in folded(numbers):
-        size = len(list(_flat(part.items))) if isinstance(part, Folded) else 1
-        times = part.times if isinstance(part, Folded) else 1
+        size, times = (_written_out(part.items), part.times) if isinstance(part, Folded) else (1, 1)
         rows.append(Row(tuple(blocks[at : at + size]), times, at))
         at += size * times
     return tuple(rows)
 
 
-def _flat(items: Sequence[int | Folded[int]]) -> Iterator[int]:
-    for item in items:
-        if isinstance(item, Folded):
-            yield from [*_flat(item.items)] * item.times
-        else:
-            yield item
+def _written_out(items: Sequence[int | Folded[int]]) -> int:
+    """Number of items without folding."""
+    return sum(item.times * _written_out(item.items) if isinstance(item, Folded) else 1 for item in items)
 
 
 def precisions_of(regions: Sequence[RegionResult]) -> list[str]:
@@ -96,7 +139,7 @@ def drawn(chips: Sequence[Chip]) -> int:
 
 
 def _operators(region: RegionResult) -> Sequence[Operator]:
-    """The operators; without kinds for a result of before their kinds were recorded."""
+    """The operators; without kinds for a run that records none."""
     computes = arithmetic(region.backend, region.variant).value
     return region.operators or [
         Operator("operator", "int8" if name in region.int8 else computes) for name in region.nodes

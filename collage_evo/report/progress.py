@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -17,7 +19,6 @@ from rich.text import Text
 
 from collage_evo.errors import printable
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.stages import Course, words_of
 from collage_evo.report.words import capitalised, format_time
 
 WIDTH = 12
@@ -221,3 +222,137 @@ def _wanted(callback: Callable[..., Any]) -> frozenset[str]:
 def reporter() -> LineReporter | BarReporter:
     """A bar when standard error is a terminal, plain lines when not."""
     return BarReporter() if sys.stderr.isatty() else LineReporter()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Description of a stage, and its typical duration in seconds; 0 for one that most runs lack."""
+
+    words: str
+    seconds: float
+
+
+STAGES: Mapping[str, Stage] = {
+    "model": Stage("reading the model and running it once", 2),
+    "any other shapes": Stage("finding a library for inputs of other shapes", 0),
+    "baselines: single backends": Stage("timing each library on the whole model", 20),
+    "fewer threads": Stage("timing libraries on fewer threads", 0),
+    "normalising the model": Stage("simplifying the model", 1),
+    "single backends on the normalised model": Stage("timing each library on the simplified model", 0),
+    "calibrating": Stage("recording the ranges of values, for int8", 1),
+    "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
+    "costs of matches before tuning": Stage("timing parts of the model before tuning", 0),
+    "costs of copies between host and device": Stage("timing copies between processor and device", 0),
+    "costs from profiles": Stage("timing each operator in each library", 8),
+    "costs of kernels that no profile has": Stage("timing the operators that are left", 5),
+    "costs of borders: cuts of the model": Stage("timing the way from one library to another", 8),
+    "costs of regions on other backends": Stage("timing parts that run side by side", 2),
+    "search": Stage("timing mixtures of libraries", 60),
+    "tuning on what was learned": Stage("tuning the search on what was learned", 0),
+    "compile": Stage("compiling the most promising mixtures", 2),
+    "final: taking turns": Stage("comparing the best thoroughly", 20),
+    "held-out samples": Stage("finding the error on held-out samples", 2),
+    "verify": Stage("checking the finished model", 2),
+    "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
+    "sweep": Stage("running the trials", 0),
+}
+"""Stages by their name in ``result.json`` (``wall_seconds``), in the order of a run."""
+
+
+def words_of(stage: str) -> str:
+    """Description of a stage; the name itself for an unknown one."""
+    return STAGES[stage].words if stage in STAGES else stage
+
+
+@dataclass
+class Course:
+    """Progress of a run. Durations of finished stages correct the expected durations of later ones.
+
+    ``expected``: known durations of some stages in seconds, for example the search's.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    expected: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
+    total: float | None = None
+    done: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+    """This run's share of all the work, if there are several runs."""
+    _began: float = 0.0
+    _spent: float = 0.0
+    _guessed: float = 0.0
+    _reached: float = 0.0
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """A run begins, with the expected durations of some stages."""
+        self.expected, self.name, self._spent, self._guessed = seconds, "", 0.0, 0.0
+
+    def within(self, low: float, high: float) -> None:
+        """The following is this share of the whole."""
+        self.low, self.high, self._reached = low, high, max(self._reached, low)
+
+    def stage(self, name: str, total: float | None) -> None:
+        """A stage begins, and the one before is over."""
+        if self.name and self.name not in self.expected:
+            self._spent += self.clock() - self._began
+            self._guessed += self._seconds(self.name)
+        self.name, self.total, self.done, self._began = name, total, 0.0, self.clock()
+
+    def advance(self, amount: float) -> None:
+        """Add to the finished work of the stage."""
+        self.done += amount
+
+    @property
+    def fraction(self) -> float:
+        """Finished share of all the work, 0 to 1; it never decreases."""
+        before, after = self._others
+        behind, ahead = (sum(map(self._seconds, names)) for names in (before, after))
+        here = self._seconds(self.name) or 1.0
+        own = (behind + here * self._here()) / (behind + here + ahead)
+        self._reached = max(self._reached, self.low + (self.high - self.low) * min(own, 1.0))
+        return self._reached
+
+    @property
+    def seconds_left(self) -> float:
+        """Remaining seconds of all the work, scaled by the durations of earlier stages over their usual ones."""
+        later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
+        return self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
+
+    def _of(self, names: Sequence[str]) -> float:
+        """Expected seconds of stages."""
+        known = sum(self.expected.get(name, 0.0) for name in names)
+        return known + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
+
+    @property
+    def _pace(self) -> float:
+        """Duration of stages over the usual one, between a third and ten."""
+        return min(10.0, max(1 / 3, self._spent / self._guessed)) if self._guessed > 5.0 else 1.0
+
+    def _here(self) -> float:
+        """Finished share of this stage; without a total it approaches 1 ever more slowly."""
+        if self.total:
+            return min(1.0, self.done / self.total)
+        usual = self._pace * (self._seconds(self.name) or 5.0)
+        return 1.0 - math.exp(-(self.clock() - self._began) / usual) if self.name else 0.0
+
+    def _here_left(self) -> float:
+        usual, spent = self._seconds(self.name), self.clock() - self._began
+        if self.name in self.expected:
+            return max(0.0, usual - spent)
+        if self.total and self.done:
+            return spent / self.done * max(0.0, self.total - self.done)
+        return max(0.0, self._pace * usual - spent)
+
+    def _seconds(self, name: str) -> float:
+        return self.expected.get(name, STAGES[name].seconds if name in STAGES else 0.0)
+
+    @property
+    def _others(self) -> tuple[list[str], list[str]]:
+        """The stages before and after this one; empty around one that is no stage of a run, such as a sweep of
+        trials."""
+        names = list(STAGES)
+        if self.name not in STAGES or self.name == "sweep":
+            return [], []
+        at = names.index(self.name)
+        return names[:at], names[at + 1 :]

@@ -14,8 +14,8 @@ from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.graph.functions import names_function
 from collage_evo.graph.load import ModelFile
 from collage_evo.models.builtin import PREFIX
-from collage_evo.report.going_on import anew, goes_on
 from collage_evo.report.places import COMMAND, command
+from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store

@@ -25,10 +25,9 @@ from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.placement.outcome import Objective
 from collage_evo.precision.quantise.rules import Ranges
-from collage_evo.report.finished import result_in
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
+from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
 from collage_evo.run.candidate_artifacts import CandidateArtifacts
 from collage_evo.run.context import RunContext

@@ -12,10 +12,9 @@ from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.graph.load import ModelFile
-from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
-from collage_evo.report.summary import Finished
+from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
 from collage_evo.run.delivery import Delivery

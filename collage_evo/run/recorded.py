@@ -16,9 +16,8 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
-from collage_evo.report.finished import read_finished
 from collage_evo.report.places import command
-from collage_evo.report.result import RESULT, FrontPoint, Result
+from collage_evo.report.result import RESULT, FrontPoint, Result, read_finished
 from collage_evo.run.directory import kind_of_run, reopen_run, require_records
 from collage_evo.run.store import Store
 from collage_evo.search.encoding import decode
@@ -98,7 +97,7 @@ def read_runs(directory: Path) -> tuple[RecordedRun, ...]:
         InputError: no run is there, it has not ended, or it is no run of a model.
     """
     ended_run(directory)
-    found = read_finished(directory).profiles
+    found = read_finished(directory)
     return tuple(RecordedRun(one.directory, reopen_run(one.directory), one.result, one.shapes) for one in found)
 
 

@@ -13,7 +13,6 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import (
     Accuracy,
     FrontPoint,
@@ -27,6 +26,7 @@ from collage_evo.report.result import (
     environment,
     finite,
 )
+from collage_evo.report.words import describe_failure
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, front_points, over_budget
 from collage_evo.run.phases import Phases

@@ -16,7 +16,6 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
-from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
@@ -27,6 +26,7 @@ from collage_evo.report.result import (
     TuningResult,
     finite,
 )
+from collage_evo.report.words import describe_failure, describe_unfit, raw_words
 from collage_evo.run.front import UNRACED, Tried
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.regions import Placed

@@ -26,7 +26,7 @@ from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.report.progress import Reporter
-from collage_evo.report.reasons import describe_failure
+from collage_evo.report.words import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run
 
 LEAST_ALIKE = 0.5

@@ -14,9 +14,9 @@ import collage_evo.export
 from collage_evo import __version__
 from collage_evo.cli.answers import export
 from collage_evo.export import Exported
+from collage_evo.export import annotated as onnx_export
+from collage_evo.export.annotated import Export
 from collage_evo.modules import SCRIPT, shell_command, shell_python
-from collage_evo.report import export as onnx_export
-from collage_evo.report.export import Export
 
 
 @pytest.fixture

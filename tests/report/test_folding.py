@@ -8,8 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_evo.report.blocks import MOST, drawn, rows_of
-from collage_evo.report.folding import Folded, folded
+from collage_evo.report.blocks import MOST, Folded, drawn, folded, rows_of
 from collage_evo.report.result import Operator, RegionResult
 
 

@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 
 from collage_evo.report.front import PHASES
-from collage_evo.report.html import bars, error_share, write_html, write_overview
+from collage_evo.report.html import (
+    IN_TURNS,
+    NOT_TIMED,
+    bars,
+    error_share,
+    singles_in_words,
+    write_html,
+    write_overview,
+)
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import Latency, Operator, RegionResult, Result, SeedResult, environment
-from collage_evo.report.summary import Finished
-from collage_evo.report.verdict import verdict, verdict_of_profiles
-from collage_evo.report.why import IN_TURNS, NOT_TIMED, singles_in_words
+from collage_evo.report.result import Finished, Latency, Operator, RegionResult, Result, SeedResult, environment
+from collage_evo.report.summary import verdict, verdict_of_profiles
 from tests.report.test_summary import INSIDE, RESULTS, mixed, nothing_won
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.progress import BarReporter, CallbackReporter, LineReporter
-from collage_evo.report.stages import STAGES, Course, words_of
+from collage_evo.report.progress import STAGES, BarReporter, CallbackReporter, Course, LineReporter, words_of
 
 INSIDE = re.compile(r"match|border|taking turns|baseline|seed|placement|normalis", re.IGNORECASE)
 

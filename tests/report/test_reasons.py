@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.report.reasons import describe_failure, describe_unfit, raw_words
+from collage_evo.report.words import describe_failure, describe_unfit, raw_words
 
 RAW = (
     ("tvm", "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false: Expected nested to match tuple"),

@@ -12,11 +12,20 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.report.advice import advice
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.finished import read_finished
 from collage_evo.report.html import write_html
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
-from collage_evo.report.summary import LINES, WIDTH, Finished, describe_loss, summary
+from collage_evo.report.result import (
+    SCHEMA,
+    Accuracy,
+    Finished,
+    FrontPoint,
+    LibraryResult,
+    Result,
+    Speedup,
+    read_finished,
+    write_result,
+)
+from collage_evo.report.summary import LINES, WIDTH, describe_loss, summary
 from collage_evo.report.terminal import print_summary
 from tests.report.helpers import ACCURACY, front_points, make_result
 
@@ -206,7 +215,7 @@ def test_several_profiles_have_a_line_each_and_still_fit() -> None:
 def test_what_was_written_is_read_again_and_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     write_result(path, mixed())
-    assert end(read_finished(tmp_path).profiles[0].result) == end(mixed())
+    assert end(read_finished(tmp_path)[0].result) == end(mixed())
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 4'))
     with pytest.raises(InputError, match=f"has schema 4, this version reads {SCHEMA}"):
         read_finished(tmp_path)

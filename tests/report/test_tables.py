@@ -12,8 +12,6 @@ import pytest
 from rich.console import Console
 
 from collage_evo.backends.registry import Entry
-from collage_evo.report.backends import print_backends
-from collage_evo.report.conformance import print_conformance
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
@@ -29,7 +27,14 @@ from collage_evo.report.html import write_html
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
-from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
+from collage_evo.report.terminal import (
+    latency_table,
+    placement_table,
+    print_backends,
+    print_conformance,
+    print_result,
+    serving_table,
+)
 from collage_evo.testing.finding import CHECKS, Finding, Report
 from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
 

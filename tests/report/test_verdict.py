@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from collage_evo.report.result import Latency, Result, Speedup
-from collage_evo.report.summary import WIDTH, Finished, summary
-from collage_evo.report.verdict import verdict, verdict_of_profiles
+from collage_evo.report.result import Finished, Latency, Result, Speedup
+from collage_evo.report.summary import WIDTH, summary, verdict, verdict_of_profiles
 from tests.report.test_summary import ITSELF, ONNXRUNTIME, OPENVINO, RUN, broken, chosen, mixed, nothing_won
 
 UNSURE = Speedup(1.3, 0.9, 1.9, (1.2, 1.4))

@@ -32,7 +32,7 @@ from collage_evo.measure.judging import computes_exactly
 from collage_evo.measure.references import read_recorded, read_references
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.result import read_answered
+from collage_evo.report.result import read_finished
 from collage_evo.run.budget import SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
@@ -111,7 +111,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "profiles.json": lambda at: saved_profiles(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
     "baselines.json": lambda at: read_baselines(at.path, at.run / "baselines"),
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
-    "result.json": lambda at: read_answered(at.path),
+    "result.json": lambda at: read_finished(at.run),
     "checkpoint*.json": search,
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -35,6 +35,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import RESULT, Latency, RegionResult, write_result
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.samples import model_file
@@ -42,6 +43,7 @@ from collage_evo.run.stages.model import normalise as normalise_run
 from collage_evo.run.stages.model import prepare
 from collage_evo.target.target import Target
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
+from tests.report.helpers import make_result
 from tests.support.processor import needs
 
 
@@ -142,19 +144,16 @@ def printed(show, found: Explanation | RegionExplanation) -> str:
 
 def run_of(config, folder: Path, answer: str, nodes: list[str]) -> Path:
     """A run directory as far as explaining a region reads it: one region of ncnn and one of ONNX Runtime."""
-    lanes = [["Mul"], ["Softmax"]]
-    regions = [
-        {"backend": backend, "variant": "default", "nodes": nodes, "measured_ms": 0.25, "lanes": lanes}
-        for backend in ("ncnn", "onnxruntime")
-    ]
+    lanes = (("Mul",), ("Softmax",))
+    regions = [RegionResult(name, "default", tuple(nodes), 0.25, lanes=lanes) for name in ("ncnn", "onnxruntime")]
     baselines = [
-        {"name": "onnxruntime", "median_ms": 1.5, "reason": ""},
-        {"name": "ncnn", "median_ms": None, "reason": "build: it does not know Gather"},
-        {"name": "greedy:onnxruntime,ncnn", "median_ms": 2.5, "reason": ""},
+        Latency("onnxruntime", 1.5),
+        Latency("ncnn", reason="build: it does not know Gather"),
+        Latency("greedy:onnxruntime,ncnn", 2.5),
     ]
-    result = {"answer": answer, "placement": regions, "baselines": baselines}
     folder.mkdir()
-    (folder / "result.json").write_text(json.dumps(result))
+    result = replace(make_result(), answer=answer, placement=regions, baselines=baselines)
+    write_result(folder / RESULT, result)
     return folder
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.report.finished import result_in
+from collage_evo.report.result import result_in
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import tiny_convnet

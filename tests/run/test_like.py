@@ -17,8 +17,8 @@ from collage_evo.errors import InputError
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.reasons import describe_failure
 from collage_evo.report.result import LibraryResult, Result, Speedup
+from collage_evo.report.words import describe_failure
 from collage_evo.run.directory import reopen_run, start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import read_run

@@ -14,7 +14,7 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.race import Race
 from collage_evo.commands.recheck import _again, write_rechecked
-from collage_evo.report.rechecked import Rechecked
+from collage_evo.report.comparison import Rechecked
 from collage_evo.report.result import FrontPoint
 
 LOGS = (0.0, 0.02) * 5

@@ -22,8 +22,7 @@ from collage_evo.backends.select import whole_variants
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
-from collage_evo.report.reasons import describe_failure, raw_words
-from collage_evo.report.words import format_engine, format_ms, format_number
+from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number, raw_words
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.runtime.signature import signature_of

@@ -13,6 +13,8 @@ import pytest
 
 from collage_evo.backends.base import Target
 from collage_evo.errors import InputError
+from collage_evo.export import annotated as export
+from collage_evo.export.annotated import ANNOTATION, SETTINGS, export_onnx
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import name_nodes
@@ -20,8 +22,6 @@ from collage_evo.graph.read import build_graph
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.report import export
-from collage_evo.report.export import ANNOTATION, SETTINGS, export_onnx
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.models import tiny_convnet
 
