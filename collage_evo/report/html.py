@@ -15,9 +15,8 @@ from collage_evo.errors import printable
 from collage_evo.files import write_whole
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
-from collage_evo.report.curve import curve_svg
 from collage_evo.report.front import PHASES, describe_accuracy, fastest_baselines, has_front, rows_by_phase
-from collage_evo.report.picture import NARROW, WIDE, front_svg
+from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Finished, FrontPoint, Result
 from collage_evo.report.summary import (

@@ -151,6 +151,11 @@ def format_number(error: float | None) -> str:
     return f"{error:.1e}" if abs(error) < TINY else f"{float(f'{error:.1e}'):.6f}".rstrip("0").rstrip(".")
 
 
+def format_tick(value: float) -> str:
+    """A round number as short as it can be written."""
+    return f"{value:g}".replace("e-0", "e-").replace("e+0", "e")
+
+
 def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
     """Shapes of inputs by name; None for any."""
     return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in shapes.items())

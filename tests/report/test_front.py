@@ -22,9 +22,8 @@ from collage_evo.report.front import (
     shown,
 )
 from collage_evo.report.html import write_html
-from collage_evo.report.picture import NARROW, WIDE, front_svg
+from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.svg import Box, text_box
 from collage_evo.report.terminal import print_result
 from tests.report.helpers import ACCURACY, front_points, make_result
 from tests.report.test_tables import fits, printed
@@ -118,11 +117,23 @@ def test_the_page_holds_the_picture_and_needs_nothing_from_elsewhere(tmp_path: P
 
 
 def drawing(points: list[FrontPoint] | None = None, largest: float | None = 0.01) -> ElementTree.Element:
-    return ElementTree.fromstring(front_svg(points or front_points(), replace(ACCURACY, largest=largest)))
+    accuracy = replace(ACCURACY, largest=largest)
+    return parsed(front_svg(points or front_points(), accuracy))
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
 
 
 def of_class(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     return [element for element in svg.iter() if kind in element.get("class", "").split()]
+
+
+def line_of(svg: ElementTree.Element, kind: str) -> list[tuple[float, float]]:
+    """Corners of the only line of this class."""
+    (line,) = of_class(svg, kind)
+    numbers = [float(number) for number in re.findall(r"[\d.]+", line[0].get("d", ""))]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def test_the_picture_marks_the_answer_the_budget_and_each_backend_alone() -> None:
@@ -131,11 +142,11 @@ def test_the_picture_marks_the_answer_the_budget_and_each_backend_alone() -> Non
     assert answer.findtext("title") == (
         "630 ms, error 0.009, timed thoroughly: the answer; found by crossover, float32 and int8"
     )
-    (budget,) = of_class(svg, "budget")
-    over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > float(budget.get("x1", ""))]
+    budget = line_of(svg, "budget")[0][0]
+    over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > budget]
     assert [point.findtext("title", "").partition(": ")[2] for point in over] == [OVER]
     words = [text.text for text in svg.iter("text")]
-    assert {"the answer", "openvino", "onnxruntime/nchw", "float32", "latency (ms)"} <= {*words}
+    assert {"the answer", "openvino", "onnxruntime/nchw", "float32", "latency (ms)", "budget 0.01"} <= {*words}
     assert "error on samples of the search" in words
     assert len(of_class(svg, "pareto")) == sum(p.pareto and not p.single and not p.answer for p in front_points())
     assert not of_class(drawing(largest=None), "budget")
@@ -150,32 +161,34 @@ def test_the_picture_is_told_in_words() -> None:
     assert "The answer: 630 ms at 0.009" in told
 
 
+def test_pictures_have_the_colours_of_the_page_alone() -> None:
+    curve = curve_svg([{"seconds": 1.0, "best_ms": 5.0}, {"seconds": 2.0, "best_ms": 4.0}], 4.5)
+    for svg in (front_svg(front_points(), ACCURACY), curve):
+        assert "var(--ink)" in svg
+        assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|url\(", svg)
+        assert all("fill" in text.get("style", "fill") for text in parsed(svg).iter("text"))
+
+
 def test_the_front_is_a_line_that_only_goes_right_and_down() -> None:
-    (line,) = of_class(drawing(), "step")
-    path = line.get("d", "")
-    across = [float(x) for x in re.findall(r"[MH]([\d.]+)", path)]
-    down = [float(y) for y in re.findall(r"(?:,|V)([\d.]+)", path)]
-    assert across == sorted(across)
-    assert down == sorted(down)
-    assert len(down) == len(proved_front(front_points())) == 2
+    across, down = zip(*line_of(drawing(), "step"), strict=True)
+    assert list(across) == sorted(across)
+    assert list(down) == sorted(down)
+    assert len(set(down)) == len(proved_front(front_points())) == 2
 
 
 @pytest.mark.parametrize("moved", [0.01, 0.9, 1.0, 1.1, 100.0])
 def test_the_line_never_passes_below_the_answer_however_fast_brief_times_and_what_was_not_proved_are(
     moved: float,
 ) -> None:
-    points = [point if point.answer or point.single else lasting(point, moved) for point in front_points()]
+    points = [
+        point if point.answer or point.single else replace(point, latency_ms=point.latency_ms * moved)
+        for point in front_points()
+    ]
     loser = replace(points[4], raced=True, latency_ms=620.0, remark="not faster for certain")
     svg = drawing([*points, loser])
-    (line,), (answer,) = of_class(svg, "step"), of_class(svg, "answer")
-    lowest = max(float(y) for y in re.findall(r"(?:,|V)([\d.]+)", line.get("d", "")))
-    assert lowest == float(answer.get("cy", ""))
-    (budget,) = of_class(svg, "budget")
-    assert float(re.findall(r"H([\d.]+)", line.get("d", ""))[-1]) == float(budget.get("x1", ""))
-
-
-def lasting(point: FrontPoint, times: float) -> FrontPoint:
-    return replace(point, latency_ms=point.latency_ms * times)
+    line, (answer,) = line_of(svg, "step"), of_class(svg, "answer")
+    assert max(y for _, y in line) == pytest.approx(float(answer.get("cy", "")), abs=0.1)
+    assert line[-1][0] == pytest.approx(line_of(svg, "budget")[0][0])
 
 
 def test_where_the_answer_breaks_the_budget_what_is_more_exact_and_slower_is_still_on_the_line() -> None:
@@ -195,29 +208,25 @@ def test_only_marks_of_the_final_comparison_are_filled() -> None:
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_names_cover_neither_each_other_nor_a_line(width: float) -> None:
     crowd = [FrontPoint(500.0 + 9 * k, 2e-2, "", "alone", (f"a{k}",), f"backend/variant-{k}") for k in range(12)]
-    svg = ElementTree.fromstring(front_svg([*front_points(), *crowd], ACCURACY, width))
-    named = [text for text in svg if text.tag == "text" and (text.text or "").startswith(("backend/", "the answer"))]
-    assert len(named) > (2 if width == WIDE else 0)
-    boxes = [text_box(*(float(t.get(k, "")) for k in "xy"), t.text or "", t.get("text-anchor", "")) for t in named]
-    for one, other in itertools.combinations(boxes, 2):
-        assert not one.meets(other)
-    (budget,) = of_class(svg, "budget")
-    x = float(budget.get("x1", ""))
-    assert not any(box.meets(Box(x, 0.0, x, 1000.0)) for box in boxes)
-    for line in _drawn(of_class(svg, "step")[0].get("d", "")):
-        assert not any(box.meets(line) for box in boxes)
+    svg = parsed(front_svg([*front_points(), *crowd], ACCURACY, width))
+    boxes = [box_of(group[0]) for group in of_class(svg, "name")]
+    assert len(boxes) > (3 if width == WIDE else 0)
+    lines = [
+        (min(x, right) - 1, min(y, down) - 1, max(x, right) + 1, max(y, down) + 1)
+        for kind in ("step", "budget")
+        for (x, y), (right, down) in itertools.pairwise(line_of(svg, kind))
+    ]
+    for (left, top, right, bottom), other in itertools.product(boxes, [*boxes, *lines]):
+        if other != (left, top, right, bottom):
+            assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1]
 
 
-def _drawn(path: str) -> list[Box]:
-    """The lines of a path that goes right and down only."""
-    moves = re.findall(r"([MHV])([\d.]+)(?:,([\d.]+))?", path)
-    (_, x, y), found = moves[0], []
-    at = float(x), float(y)
-    for kind, value, _ in moves[1:]:
-        to = (float(value), at[1]) if kind == "H" else (at[0], float(value))
-        found.append(Box(at[0], at[1], to[0], to[1]))
-        at = to
-    return found
+def box_of(text: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Where a line of text is, about."""
+    x, y, wide = float(text.get("x", "")), float(text.get("y", "")), 6.0 * len(text.text or "")
+    (anchor,) = re.findall(r"text-anchor: (\w+)", text.get("style", ""))
+    left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+    return left, y - 9, left + wide, y + 2
 
 
 def test_what_a_point_is_can_be_read_by_pointing_at_it_or_with_a_tap() -> None:

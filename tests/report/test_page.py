@@ -187,7 +187,7 @@ def test_the_curve_of_the_search_has_times_of_the_search_only(tmp_path: Path) ->
         for result in (with_single, replace(with_single, seeds=[]))
     )
     assert "Dashed: the best single library" in drawn
-    labels = [float(label) for label in re.findall(r'end" >([\d.]+)</text>', drawn)]
+    labels = [float(label) for label in re.findall(r'anchor: end[^>]*>([\d.]+)</text>', drawn)]
     assert labels
     assert max(labels) < 6.0, "the axis reaches to times of the search, not to the race's 9.9 ms"
     assert "ashed" not in missing
