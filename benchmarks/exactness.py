@@ -19,6 +19,7 @@ from random import Random
 from typing import TypeVar
 
 import repository  # noqa: F401
+from networks import model_source
 from rich.console import Console
 from rich.table import Table
 
@@ -35,7 +36,7 @@ from tests.support.exact import exact_cover
 from tests.support.optimum import acyclic_covers, cover_ms
 from tests.support.spaces import make_space, nasnet_like, small_space
 
-MODELS = ("builtin:resnet50", "builtin:inception_v1", "builtin:densenet121", "builtin:shufflenet")
+MODELS = ("builtin:resnet50", "network:inception_v1", "network:densenet121", "builtin:squeezenet")
 T = TypeVar("T")
 SAME = 1e-6
 """Costs within this share are the same; HiGHS works with tolerances."""
@@ -95,7 +96,7 @@ def brute_force_ms(space: SearchSpace) -> float:
 def measured_space(source: str, backends: list[str], runs: int, cache: str | None) -> SearchSpace:
     """The search space of a real model, with costs measured on one thread."""
     data = {
-        "model": {"source": source},
+        "model": {"source": model_source(source)},
         "costs": {"timing": {"warmup": 1, "min_runs": runs, "min_seconds": 0.002}},
         "cache": {"dir": cache},
     }

@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 
 import onnx
+from networks import make_network
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.costs.database import CostDatabase
-from collage_evo.graph.load import load_model
 from collage_evo.graph.read import build_graph
 from collage_evo.measure.answers import Measured
 from collage_evo.measure.jobs import CostJob, Setting
@@ -78,7 +78,7 @@ def main() -> None:
     if options.measure:
         measure_for_ever(options.measure, options.lanes)
     with tempfile.TemporaryDirectory() as work:
-        model = load_model("builtin:two_tower").original if options.lanes else chain(1)
+        model = make_network("network:two_tower") if options.lanes else chain(1)
         onnx.save(model, WorkFiles(Path(work)).normalised)
         log, command = Path(work) / "log", [sys.executable, __file__, "--measure", work]
         command += ["--lanes"] * options.lanes

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from networks import model_source
 from onnx import numpy_helper
 from peers import EXACT, best_alone, share_baselines
 from peers_told import ONE_THREAD, OURS
@@ -47,8 +48,8 @@ from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
 
 MODELS = (
-    "builtin:squeezenet", "builtin:inception_v1", "builtin:inception_v3", "builtin:nasnet_a", "builtin:two_tower",
-    "builtin:bert?layers=4", "builtin:mobilenet_v2", "builtin:resnet50", "builtin:densenet121",
+    "builtin:squeezenet", "network:inception_v1", "network:inception_v3", "network:nasnet_a", "network:two_tower",
+    "builtin:bert?layers=4", "builtin:mobilenet_v2", "builtin:resnet50", "network:densenet121",
 )  # fmt: skip
 LANES = "lanes"
 PLAIN = "without lanes"
@@ -184,6 +185,7 @@ def batched(source: str, batch: int, folder: Path) -> str:
 
     Every input's first size is the batch, and so is that of tensors that are reshaped to a shape beginning with 1.
     """
+    source = model_source(source)
     if batch == 1:
         return source
     path = made(folder) / "batched.onnx"
@@ -215,7 +217,8 @@ def table(rows: Sequence[Row]) -> Table:
         value, low, high = row.speedups[OURS]
         lanes = f"{len(row.in_lanes)}, {sum(count for _, count in row.in_lanes) / row.nodes:.0%} of the operators"
         shown.add_row(
-            row.model.removeprefix("builtin:") + (f" x {row.batch}" if row.batch > 1 else ""), f"{row.bound:.2f}",
+            (row.model.partition(":")[2] or row.model) + (f" x {row.batch}" if row.batch > 1 else ""),
+            f"{row.bound:.2f}",
             row.libraries[best], f"{row.median_ms(best):.2f}", f"{row.median_ms(OURS):.2f}", f"{value:.3f}",
             f"{low:.3f} to {high:.3f}", f"{row.plain:.3f}",
             f"{row.reached:.0%}" if row.bound >= ALLOWS else "", str(row.regions), lanes if row.in_lanes else "none",

@@ -1,6 +1,6 @@
 """Does a run that begins with another one's answer (``--like``) find as good an answer as a whole run, and how soon?
 
-    python benchmarks/like.py like.json [--models builtin:densenet121 net.onnx ...] [--threads 1] [--folder runs]
+    python benchmarks/like.py like.json [--models network:densenet121 net.onnx ...] [--threads 1] [--folder runs]
 
 Each network is searched as ``python -m collage_evo run`` does. Then it gets new weights, of another seed or, in a
 file, its own with 1 % of noise, and is searched again twice: by a whole run, and like the first. Runs share costs and
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from networks import make_network, model_source
 from onnx import numpy_helper
 from rows import Rows, geometric_mean, markdown, show
 from turns import median_ms, ratio, take_turns
@@ -33,7 +34,7 @@ from collage_evo.graph.load import load_model
 from collage_evo.report.result import Result, result_in
 from collage_evo.run.context import usable
 
-MODELS = ("builtin:densenet121", "builtin:inception_v2", "builtin:nasnet_a", "builtin:resnet50")
+MODELS = ("network:densenet121", "network:inception_v1", "network:nasnet_a", "builtin:resnet50")
 NOISE = 0.01
 """Of each weight: new weights of a file."""
 BEFORE, WHOLE, LIKE = "before", "whole", "like"
@@ -105,14 +106,16 @@ def settings(source: str, options: argparse.Namespace, cache: str, folder: Path,
         *options.set,
         *more,
     ]
-    return parse_config({"model": {"source": source}}, said, "benchmark")
+    return parse_config({"model": {"source": model_source(source)}}, said, "benchmark")
 
 
 def new_weights(source: str, folder: Path) -> str:
     """A file of the same network with other weights."""
     path = folder / "new.onnx"
     if not path.exists():
-        if source.startswith("builtin:"):
+        if source.startswith("network:"):
+            model = make_network(source, seed=1)
+        elif source.startswith("builtin:"):
             model = load_model(source, seed=1).original
         else:
             model = onnx.load(source)
@@ -150,7 +153,7 @@ def main() -> None:
             shares.append(row.share[0])
             estimate, low, high = row.share
             table.add_row(
-                Path(source).stem.removeprefix("builtin:"),
+                Path(source).stem.partition(":")[2] or Path(source).stem,
                 *(f"{row.seconds[name]:.0f}" for name in (WHOLE, LIKE)),
                 f"{row.first_answer[LIKE]:.0f}",
                 *(f"{row.ms[name]:.2f}" for name in (WHOLE, LIKE)),

@@ -33,6 +33,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from networks import model_source
 from peers_told import (
     DP,
     GREEDY,
@@ -78,7 +79,7 @@ from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.target import CPU
 
 MODELS = (
-    "builtin:bert", "builtin:dcgan", "builtin:nasnet_a", "builtin:resnet3d_50", "builtin:resnext50_32x4d",
+    "builtin:bert", "network:dcgan", "network:nasnet_a", "network:resnet3d_50", "network:resnext50_32x4d",
     "builtin:resnet50", "builtin:mobilenet_v2",
 )  # fmt: skip
 CUDA = Path(__file__).parents[1] / "configs" / "resnet_v100.yaml"
@@ -143,7 +144,7 @@ def settings(source: str, threads: int, budget: str, options: argparse.Namespace
         **({"search.seconds": options.seconds} if options.seconds else {}),
         **({} if cuda else {"backends.use": rivalled(threads)}),
     }
-    data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": source}}
+    data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": model_source(source)}}
     said = [*(f"{key}={value}" for key, value in values.items()), *options.set]
     return parse_config(data, said, str(CUDA) if cuda else "benchmark")
 

@@ -94,7 +94,7 @@ def table(rows: Sequence[Row]) -> Table:
         ours = row.speedups[OURS]
         over = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
         bound = ([f"{row.bound:.2f}"] if row.bound else [""]) if bounded else []
-        shown.add_row(row.model.removeprefix("builtin:"), *times, *over, *bound)
+        shown.add_row(row.model.partition(":")[2] or row.model, *times, *over, *bound)
     return shown
 
 

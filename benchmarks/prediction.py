@@ -22,13 +22,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from networks import model_source
 from scipy.stats import spearmanr
 
 from collage_evo.run import recorded
 
 MODELS = (
-    *("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet", "builtin:densenet121"),
-    *("builtin:inception_v1", "builtin:bert?layers=2"),
+    *("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet", "network:densenet121"),
+    *("network:inception_v1", "builtin:bert?layers=2"),
 )
 COSTS = "costs"
 """Stages of a run that measure costs are named so."""
@@ -76,9 +77,9 @@ def read_run(directory: Path, first: int) -> Row:
 
 def run_model(source: str, directory: Path, settings: Sequence[str]) -> Path:
     """The directory of a run of ``source`` with default settings but for ``settings``."""
-    run = directory / source.removeprefix("builtin:").partition("?")[0].replace("/", "-")
+    run = directory / (source.partition(":")[2] or source).partition("?")[0].replace("/", "-")
     given = [part for setting in settings for part in ("-s", setting)]
-    command = [sys.executable, "-m", "collage_evo", "run", source, "--out", str(run), *given]
+    command = [sys.executable, "-m", "collage_evo", "run", model_source(source), "--out", str(run), *given]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return run
 

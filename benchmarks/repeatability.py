@@ -1,6 +1,6 @@
 """How well the search's measurements repeat, within a measuring process and between processes, and in a race.
 
-    python benchmarks/repeatability.py repeat.json [--model builtin:inception_v1] [--threads 1] [--seconds 120]
+    python benchmarks/repeatability.py repeat.json [--model network:inception_v1] [--threads 1] [--seconds 120]
 
 Placements of few regions (each single backend, and what greedy partition makes) are measured again and again, in
 random order, in as many timing slots as a search uses. Given is how far measurements of one placement lie from their
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from networks import model_source
 from rich.console import Console
 
 from collage_evo.answer.race import race
@@ -101,11 +102,11 @@ def spread(values: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="raw figures, JSON")
-    parser.add_argument("--model", default="builtin:inception_v1")
+    parser.add_argument("--model", default="network:inception_v1")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
-    found = measure(options.model, options.threads, options.seconds)
+    found = measure(model_source(options.model), options.threads, options.seconds)
     latencies, workers = found.latencies_ms, found.workers
     rows = {"latencies_ms": latencies.tolist(), "workers": workers.tolist(), "race_ms": found.race_ms}
     options.output.write_text(json.dumps(rows, indent=1))

@@ -1,7 +1,7 @@
 """Which equal forms of a subgraph run faster, in which library, at shapes of known networks.
 
     python benchmarks/rewrites.py rewrites.json [--threads 2] [--only joined-convolutions ...] [--backends openvino]
-    python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2] [--variant bf16-int8]
+    python benchmarks/rewrites.py rewrites.json --models network:densenet121 [--threads 2] [--variant bf16-int8]
 
 The second compares whole models: as they are searched, as their files have them, and with one rewrite of the
 catalogue wherever it applies. Inputs are random, or those of a NAME.npz beside a file.
@@ -28,6 +28,7 @@ from typing import Any, cast
 
 import numpy as np
 import onnx
+from networks import model_source
 from rewrite_forms import CANDIDATES, Candidate
 from rewrite_forms.form import ORIGINAL, WholeModel, in_int8
 from rich.console import Console
@@ -190,7 +191,7 @@ def main() -> None:
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        names = options.models or options.only
+        names = [model_source(name) for name in options.models] or options.only
         measure_library(options.inside, names, options.threads, options.seconds, options.variant)
         return
     cores = usable_cores()[: options.threads]

@@ -20,12 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from networks import model_source
 from rich.console import Console
 from rich.table import Table
 
 MODELS = (
-    "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:shufflenet", "builtin:resnet50", "builtin:inception_v1",
-    "builtin:densenet121", "builtin:bert?layers=4", "builtin:resnet3d_18",
+    "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:resnet50", "network:inception_v1", "network:densenet121",
+    "builtin:bert?layers=4", "builtin:resnet3d_18",
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def run(model: str, seconds: float | None, threads: int, package: Path | None) -
     with tempfile.TemporaryDirectory() as work:
         out = Path(work) / "run"
         command = [
-            *(sys.executable, "-m", "collage_evo", "run", model, "--out", str(out)),
+            *(sys.executable, "-m", "collage_evo", "run", model_source(model), "--out", str(out)),
             *("-s", f"target.threads={threads}", "-s", f"cache.dir={work}/cache"),
             *(() if seconds is None else ("-s", f"search.seconds={seconds}")),
         ]

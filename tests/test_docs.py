@@ -20,7 +20,7 @@ from collage_evo.graph.data import IMAGES
 from collage_evo.graph.ir import members
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
-from collage_evo.models.builtin import BUILTINS
+from collage_evo.models.builtin import BUILTINS, parameters_of
 from collage_evo.patterns.language import GraphPattern, Pattern
 from collage_evo.rewrites import catalogue
 from tests.support.rewrites.check import rewrite_problems
@@ -115,7 +115,7 @@ def test_files_and_models_that_are_named_exist(document: str) -> None:
     for name, query in re.findall(r"builtin:(\w+)(?:\?([\w=&]+))?", text):
         if name != "NAME" and f"builtin:{name}" != IMAGES:
             assert name in BUILTINS
-            assert {pair.partition("=")[0] for pair in query.split("&") if pair} <= set(BUILTINS[name].parameters)
+            assert {pair.partition("=")[0] for pair in query.split("&") if pair} <= set(parameters_of(name))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -23,7 +23,6 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.references import write_references
-from collage_evo.models.builtin import make_builtin
 from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.search.evolution.greedy import greedy_placement
@@ -134,9 +133,9 @@ def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path
     assert set(found) == {"right, yes", "right, no"}
 
 
-def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
+def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for(script: Any) -> None:
     torch = pytest.importorskip("torch")
-    graph = build_graph(normalise(make_builtin("builtin:nasnet_a?size=32&cells=1&filters=96", 0)[1]))
+    graph = build_graph(normalise(script("networks").make_network("network:nasnet_a?size=32&cells=1&filters=96")))
     module = as_module(graph, True, "meta")
     with torch.no_grad():
         (scores,) = module(torch.zeros(1, 3, 32, 32, device="meta"))
@@ -145,7 +144,7 @@ def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
 
 def test_pytorch_is_no_backend_of_the_search_that_it_is_compared_with(script: Any) -> None:
     options = Namespace(device="cpu", seconds=None, set=["target.cores=[0]"])
-    config = script("peers").settings("builtin:dcgan", 1, "exact", options)
+    config = script("peers").settings("builtin:squeezenet", 1, "exact", options)
     assert "onnxruntime" in config.backends.use
     assert "torch" not in config.backends.use
     assert config.accuracy.budget == "exact"

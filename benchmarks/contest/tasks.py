@@ -60,8 +60,8 @@ TASKS: Mapping[str, Recipe] = {
     "bert": _random("builtin:bert?layers=4&length=128", transformer=True),
     "convnext": Recipe(_by("photographs", "make_convnext"), 64, 64),
     "swin": Recipe(_by("photographs", "make_swin"), 64, 64, transformer=True),
-    "densenet": Recipe(_by("photographs", "make_built_in", "builtin:densenet121"), 64, 64),
-    "inception": Recipe(_by("photographs", "make_built_in", "builtin:inception_v3"), 64, 64),
+    "densenet": Recipe(_by("photographs", "make_by_name", "network:densenet121"), 64, 64),
+    "inception": Recipe(_by("photographs", "make_by_name", "network:inception_v3"), 64, 64),
     "video": _random("builtin:resnet3d_18?frames=8&size=64"),
 }
 

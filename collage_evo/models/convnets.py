@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,14 +22,8 @@ _MOBILENET_STAGES = (
     (6, 320, 1, 1),
 )
 """Expansion, channels, repeats, first stride (Sandler et al., "MobileNetV2", CVPR 2018, table 2)."""
-_RESNEXT_STAGES = ((128, 3), (256, 4), (512, 6), (1024, 3))
-"""Channels of the grouped convolutions, repeats (Xie et al., CVPR 2017, table 1, ResNeXt-50 32x4d)."""
-_RESNEXT_GROUPS = 32
-_RESNET_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Channels inside the blocks, blocks (Hara et al., CVPR 2018, table 1, ResNet-50)."""
 _VIDEO_STAGES = (64, 128, 256, 512)
 """Channels of the stages, each of two blocks (Tran et al., CVPR 2018, table 1, R3D-18)."""
-_GENERATOR_CHANNELS = (512, 256, 128, 64)
 _RESIDUAL_SCALE = 0.4
 """Scale of the last BatchNormalization in a residual branch, so that sums do not grow from block to block."""
 
@@ -50,28 +43,6 @@ def mobilenet_v2(seed: int, size: int = 224) -> onnx.ModelProto:
     return net.classified(x, 1280, 1000, rectified=False)
 
 
-def resnext50_32x4d(seed: int, size: int = 224) -> onnx.ModelProto:
-    """ResNeXt-50 32x4d (Xie et al., CVPR 2017): float32 ``image`` [1, 3, size, size] to ``scores`` [1, 1000]."""
-    net = ConvNet("resnext50_32x4d", seed)
-    image = net.input("image", (1, 3, size, size))
-    x = net.conv(image, 3, 64, kernel=(7, 7), strides=(2, 2), rectified=False)
-    x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    x, channels = net.bottlenecks(x, 64, _RESNEXT_STAGES, axes=2, expansion=2, group=_RESNEXT_GROUPS)
-    return net.classified(x, channels, 1000)
-
-
-def resnet3d_50(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto:
-    """3D-ResNet-50 (Hara et al., "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?", CVPR
-    2018): float32 ``video`` [1, 3, frames, size, size] to ``scores`` [1, 400].
-    """
-    net = ConvNet("resnet3d_50", seed)
-    video = net.input("video", (1, 3, frames, size, size))
-    x = net.conv(video, 3, 64, kernel=(7, 7, 7), strides=(1, 2, 2), rectified=False)
-    x = net.op("MaxPool", x, kernel_shape=[3, 3, 3], strides=[2, 2, 2], pads=[1, 1, 1, 1, 1, 1])
-    x, channels = net.bottlenecks(x, 64, _RESNET_STAGES, axes=3, expansion=4)
-    return net.classified(x, channels, 400)
-
-
 def resnet3d_18(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto:
     """R3D-18, a video ResNet of 3x3x3 convolutions (Tran et al., "A Closer Look at Spatiotemporal Convolutions
     for Action Recognition", CVPR 2018): float32 ``video`` [1, 3, frames, size, size] to ``scores`` [1, 400].
@@ -87,17 +58,6 @@ def resnet3d_18(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto
             x = net.joined(x, channels, y, width, width, kernel=cube, strides=strides)
             channels = width
     return net.classified(x, channels, 400)
-
-
-def dcgan(seed: int, latent: int = 100) -> onnx.ModelProto:
-    """The generator of DCGAN (Radford et al., ICLR 2016): ``noise`` [1, latent, 1, 1] to ``image`` [1, 3, 64, 64]."""
-    net = ConvNet("dcgan", seed)
-    x, channels = net.input("noise", (1, latent, 1, 1)), latent
-    for position, width in enumerate(_GENERATOR_CHANNELS):
-        x = net.upsample(x, channels, width, first=position == 0)
-        x = net.op("Relu", net.batchnorm(x, width, f"layers.{position}"))
-        channels = width
-    return net.model(net.op("Tanh", net.upsample(x, channels, 3), output="image"))
 
 
 class ConvNet(Builder):
@@ -207,34 +167,6 @@ class ConvNet(Builder):
             one = (1,) * len(kernel)
             x = self.conv(x, channels, width, kernel=one, strides=strides, activation="")
         return self.op("Relu", self.op("Add", y, x))
-
-    def bottlenecks(
-        self, x: str, channels: int, stages: Sequence[tuple[int, int]], *, axes: int, expansion: int, group: int = 1
-    ) -> tuple[str, int]:
-        """Stages of bottleneck blocks, and the channels of the last; all but the first stage halve every axis.
-
-        A stage is given by the channels inside its blocks, whose outputs have ``expansion`` times as many, and their
-        number.
-        """
-        one, three = (1,) * axes, (3,) * axes
-        for stage, (inner, repeats) in enumerate(stages):
-            for repeat in range(repeats):
-                strides = (2,) * axes if stage and repeat == 0 else one
-                y = self.conv(x, channels, inner, kernel=one)
-                y = self.conv(y, inner, inner, kernel=three, strides=strides, group=group)
-                x = self.joined(x, channels, y, inner, expansion * inner, kernel=one, strides=strides)
-                channels = expansion * inner
-        return x, channels
-
-    def upsample(self, x: str, channels: int, width: int, first: bool = False) -> str:
-        """A 4x4 transposed convolution that doubles the size, or at the ``first`` makes 4x4 of one element."""
-        name = f"layers.{self._layers}.weight"
-        self._layers += 1
-        # With a stride of two every output element has a quarter of the kernel's products.
-        fan_in = channels if first else channels * 4
-        weight = self.weight(name, (channels, width, 4, 4), fan_in, rectified=not first)
-        strides, pads = ([1, 1], [0] * 4) if first else ([2, 2], [1] * 4)
-        return self.op("ConvTranspose", x, weight, kernel_shape=[4, 4], strides=strides, pads=pads)
 
     def classified(self, x: str, channels: int, classes: int, rectified: bool = True) -> onnx.ModelProto:
         """The model, finished by average pooling and a linear layer: output ``scores`` [1, classes]."""

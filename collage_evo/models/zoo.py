@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +12,6 @@ from onnx import numpy_helper, version_converter
 from collage_evo.errors import InputError
 from collage_evo.models.builder import IR_VERSION, OPSET
 from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, generator, layer_weight, normal
-
-ZOO_FILES: Mapping[str, str] = {
-    "resnet50": "light_resnet50.onnx",
-    "densenet121": "light_densenet121.onnx",
-    "inception_v1": "light_inception_v1.onnx",
-    "inception_v2": "light_inception_v2.onnx",
-    "shufflenet": "light_shufflenet.onnx",
-    "squeezenet": "light_squeezenet.onnx",
-    "vgg19": "light_vgg19.onnx",
-    "alexnet": "light_bvlc_alexnet.onnx",
-    "zfnet512": "light_zfnet512.onnx",
-}
 
 _RECTIFIERS = {"Relu", "Clip"}
 _POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool"}
@@ -39,7 +26,7 @@ def zoo_model(name: str, seed: int) -> onnx.ModelProto:
     Raises:
         InputError: the onnx package was installed without its test data.
     """
-    path = Path(onnx.__file__).parent / "backend/test/data/light" / ZOO_FILES[name]
+    path = Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
     if not path.is_file():
         raise InputError(f"builtin:{name} needs {path.name}, which this onnx package lacks: reinstall onnx")
     model = onnx.load(path)

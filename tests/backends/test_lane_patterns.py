@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +13,18 @@ from collage_evo.backends.lanes.patterns import lane_patterns
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.models.builtin import make_builtin
+from collage_evo.models.builtin import BUILTINS, make_builtin
 from tests.support.branchy import BranchyNet, towers
 
 BERT, NASNET = "bert?layers=3&length=64&hidden=384&vocabulary=100", "nasnet_a?cells=1&filters=192"
+NETWORKS = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/networks.py"))
 
 
 @cache
 def graph_of(name: str) -> Graph:
-    return build_graph(normalise(make_builtin(f"builtin:{name}", 0)[1]))
+    known = name.partition("?")[0] in BUILTINS
+    model = make_builtin(f"builtin:{name}", 0)[1] if known else NETWORKS["make_network"](f"network:{name}")
+    return build_graph(normalise(model))
 
 
 def proposals(graph: Graph) -> list[NodeSet]:

@@ -264,12 +264,12 @@ def test_sizes_are_the_smallest_that_run_if_any_will_do(tmp_path: Path) -> None:
     ("source", "words"),
     [
         ("builtin:resnet5", "did you mean resnet50?"),
-        ("builtin:nothing", "densenet121, inception_v1"),
+        ("builtin:nothing", "there are: resnet50, squeezenet, mobilenet_v2, resnet3d_18, bert"),
         ("builtin:bert?layer=2", "did you mean layers?"),
         ("builtin:bert?layers=two", "layers='two'"),
         ("builtin:bert?length=600", "512"),
         ("builtin:bert?hidden=100", "heads=12"),
-        ("builtin:vgg19?size=10", "there are: none"),
+        ("builtin:squeezenet?size=10", "there are: none"),
     ],
 )
 def test_builtin_mistakes_are_explained(source: str, words: str) -> None:
