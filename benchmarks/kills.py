@@ -28,9 +28,7 @@ from networks import make_network
 from collage_evo.accuracy.limits import Limits
 from collage_evo.costs.database import CostDatabase
 from collage_evo.graph.read import build_graph
-from collage_evo.measure.answers import Measured
-from collage_evo.measure.jobs import CostJob, Setting
-from collage_evo.measure.work_files import WorkFiles
+from collage_evo.measure.jobs import CostJob, Measured, Setting, WorkFiles
 from collage_evo.measure.worker import Worker
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings

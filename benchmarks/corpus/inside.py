@@ -24,8 +24,7 @@ def measure_inside() -> None:
     """From now on this process does all jobs itself. Jobs and answers go through their written form as ever."""
     from collage_evo.codec import from_json, to_json
     from collage_evo.measure import worker
-    from collage_evo.measure.answers import Answer
-    from collage_evo.measure.jobs import Job
+    from collage_evo.measure.jobs import Answer, Job
     from collage_evo.measure.sandbox import Sandbox
     from collage_evo.placement.failure import Failure, Fault
 

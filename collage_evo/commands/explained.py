@@ -21,7 +21,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import SearchableModel, searchable
-from collage_evo.measure.work_files import WorkFiles
+from collage_evo.measure.jobs import WorkFiles
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure

@@ -14,8 +14,7 @@ from scipy.optimize import nnls
 from collage_evo.backends.registry import device_of
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.answers import Measured
-from collage_evo.measure.jobs import CopyJob
+from collage_evo.measure.jobs import CopyJob, Measured
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.placement.failure import Failure

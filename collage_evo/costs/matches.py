@@ -12,10 +12,9 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.costs.database import CostDatabase
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.measure.answers import Measured
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
-from collage_evo.measure.jobs import CostJob, bare
+from collage_evo.measure.jobs import CostJob, Measured, bare
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault

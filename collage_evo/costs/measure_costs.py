@@ -26,7 +26,7 @@ from collage_evo.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.costs.profiles import NodeMs, ProfileRequest, node_ms, to_profile
 from collage_evo.costs.unprofiled import guessed_ms, kernel_sets, spread
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.measure.answers import KernelTimes
+from collage_evo.measure.jobs import KernelTimes
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.placement.failure import Failure

@@ -17,9 +17,8 @@ from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.variants import plain_name
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
-from collage_evo.measure.answers import KernelTimes
 from collage_evo.measure.builders import Builders, build_job
-from collage_evo.measure.jobs import KernelsJob, bare
+from collage_evo.measure.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.patterns.match import Match, Region
 from collage_evo.placement.cost_model import Engine

@@ -5,7 +5,7 @@ Dask (docs/cluster.md). A worker slot is one timing slot, a group of cores that 
 open, with one worker process (``measure/process.py``) pinned to these cores. Jobs and answers are JSON lines. If a
 worker process crashes, hangs past ``fitness.timeout_s`` or grows past ``fitness.memory_gb``, the pool kills and
 replaces it and answers its job with a ``Failure``: a kind (``placement/failure.py``) and a message. Each kind of job
-has an answer type of its own (``measure/answers.py``); a ``Reply`` adds which worker answered, and a worker of a
+has an answer type of its own (``measure/jobs.py``); a ``Reply`` adds which worker answered, and a worker of a
 cluster that may not measure sends ``LeftOut`` instead. The run parses answers with pydantic; worker processes parse
 and write them by hand, since importing pydantic would add a tenth of a second to their start.
 

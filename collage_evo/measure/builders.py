@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
-from collage_evo.measure.answers import Compiled
-from collage_evo.measure.jobs import BuildJob, bare
+from collage_evo.measure.jobs import BuildJob, Compiled, bare
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region

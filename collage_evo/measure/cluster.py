@@ -11,8 +11,7 @@ from typing import Any
 
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
-from collage_evo.measure.answers import LeftOut, Reply
-from collage_evo.measure.jobs import Job
+from collage_evo.measure.jobs import Job, LeftOut, Reply
 from collage_evo.placement.failure import Failure, Fault
 
 try:

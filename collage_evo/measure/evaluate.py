@@ -11,10 +11,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collage_evo.measure.answers import Measured, Reply
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.compile_ahead import CompileAhead, Compiled
-from collage_evo.measure.jobs import PlacementJob, regions_of
+from collage_evo.measure.jobs import Measured, PlacementJob, Reply, regions_of
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import joblib
 
 from collage_evo.errors import ConfigError
-from collage_evo.measure.answers import LeftOut, Reply
-from collage_evo.measure.jobs import Job
+from collage_evo.measure.jobs import Job, LeftOut, Reply
 from collage_evo.placement.failure import Failure, Fault
 
 if TYPE_CHECKING:

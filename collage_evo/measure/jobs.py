@@ -1,37 +1,51 @@
-"""Job types of worker processes: records that travel as lines of JSON."""
+"""Jobs of worker processes and their answers: records that travel as lines of JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
 from collage_evo.graph.ir import NodeSet
-from collage_evo.measure.answers import (
-    Asks,
-    Compiled,
-    KernelTimes,
-    Measured,
-    Opened,
-    Profiled,
-    SampleBatches,
-    Timed,
-    TunedKernels,
-    Written,
-)
-from collage_evo.measure.work_files import WorkFiles
 from collage_evo.patterns.match import Part, Placement, Region
+from collage_evo.placement.failure import Failure
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
 REGIONS = "regions"
 """Key of an artifact's information that lists its regions, from which its pieces were compiled."""
+
+
+class WorkFiles:
+    """Files below ``directory``; not every run has all of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.original = directory / "original.onnx"
+        """The person's own model."""
+        self.dynamic = directory / "dynamic.onnx"
+        """The same before its inputs' shapes were fixed; not there where it was static."""
+        self.normalised = directory / "normalised.onnx"
+        """The model that is searched."""
+        self.reference = directory / "reference.npz"
+        """Values of reference inputs and outputs, as ``measure/references.py`` keeps them."""
+        self.edges = directory / "edges.npz"
+        """The same for inputs at the edge of what the model may be given (``graph/edges.py``)."""
+        self.nonfinite = directory / "nonfinite.npz"
+        """The same with NaN and infinity in the inputs; there where those must not be lost."""
+        self.recorded = directory / "recorded.npz"
+        """Values that tensors of the normalised model have in the first reference run."""
+        self.ranges = directory / "ranges.json"
+        """Calibrated ranges of the normalised model's tensors; not there where nothing is quantised."""
+        self.search = directory / "search.npz"
+        """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
+        self.records = directory / "records"
+        """What backends keep of their tuning, a folder for each."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,140 @@ class Begin:
 
     setting: Setting
     cores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The region is in the cache; compiling it took ``seconds`` of the processor."""
+
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The artifact is on disk."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Raw times of runs in ms, and the largest errors of the outputs against the reference.
+
+    In a lower precision, and with a metric, ``relative_error`` is what the budget bounds: the error over all samples
+    of the search, or the drop of the metric over them, which is 0.0 where it did not drop. ``contended``: other
+    programs used the same cores in every repeat. ``rough``: the drop was measured on a part of the samples.
+    """
+
+    times_ms: tuple[float, ...]
+    relative_error: float
+    max_abs_error: float
+    contended: bool = False
+    rough: bool = False
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Raw times of runs in ms of an artifact that was checked when it was opened."""
+
+    times_ms: tuple[float, ...]
+    contended: bool = False
+
+
+@dataclass(frozen=True)
+class SampleBatches:
+    """Raw times of runs in ms, by sample batch, in the order of the request."""
+
+    batches: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An artifact is ready: its largest errors, and the cost of loading it.
+
+    ``load_ms``: checking its files, importing its libraries and preparing its pieces. ``peak_bytes``: the most memory
+    that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`). ``notes``: ``Session.notes``.
+    """
+
+    relative_error: float
+    max_abs_error: float
+    load_ms: float
+    peak_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The median time of each region of an artifact, and what a session call adds to all of them, in ms."""
+
+    region_ms: tuple[float, ...]
+    call_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """Times of a region's kernels within a run of the whole region, and raw times of runs without the profiler; in
+    ms.
+
+    ``kernels``: the nodes that each kernel computes, and its median; an empty node set where the library does not
+    report which nodes a kernel computes.
+    """
+
+    kernels: tuple[tuple[NodeSet, float], ...]
+    times_ms: tuple[float, ...]
+    contended: bool = False
+
+
+@dataclass(frozen=True)
+class TunedKernels:
+    """Keys of the kernels that a tuning job tried to make faster."""
+
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Progress message: the worker waits for other processes and does not hang."""
+
+
+@dataclass(frozen=True)
+class Inherits:
+    """Progress message: the job uses the piece of this key, which another run built."""
+
+    key: str
+
+
+Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
+Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
+Message = Answer | Waits | Inherits
+"""A line of a worker process's output."""
+A = TypeVar("A", covariant=True)
+
+
+@dataclass(frozen=True)
+class Asks(Generic[A]):
+    """A job whose answer is an ``A`` if it succeeds."""
+
+
+@dataclass(frozen=True)
+class Reply(Generic[A]):
+    """An answer and the worker that gave it.
+
+    Attributes:
+        worker: machine, cores and process.
+        reference_ms: the worker's latency of the reference placement, where workers have to agree on one.
+    """
+
+    answer: A | Failure
+    worker: str = ""
+    reference_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Replaces an answer: the worker may not measure, because it disagrees on the reference or has no cores."""
+
+    worker: str
+    why: str
+    reference_ms: float | None = None
 
 
 @dataclass(frozen=True)

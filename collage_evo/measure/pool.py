@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from collage_evo.errors import UnavailableError, one_line
-from collage_evo.measure.answers import A, Asks, LeftOut, Reply
 from collage_evo.measure.executor import LOCAL, Executor
-from collage_evo.measure.jobs import Job, PlacementJob, Setting
+from collage_evo.measure.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.measure.worker_slot import Expected, LocalPool, PoolConfig, measure_on_worker
 from collage_evo.target.slots import acquire_slot
 

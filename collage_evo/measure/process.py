@@ -22,9 +22,8 @@ from collage_evo.backends.registry import register_from
 from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, system_message
-from collage_evo.measure.answers import Answer, Inherits, Message, Waits
 from collage_evo.measure.exclusive import go_on
-from collage_evo.measure.jobs import Begin, Job
+from collage_evo.measure.jobs import Answer, Begin, Inherits, Job, Message, Waits
 from collage_evo.measure.worker import Worker
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.private import machine_directory

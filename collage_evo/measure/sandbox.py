@@ -18,11 +18,10 @@ import psutil
 
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
-from collage_evo.measure.answers import A, Answer, Asks, Inherits, Message, Waits
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.exclusive import go_on
 from collage_evo.measure.fork_server import WorkerProcess, start_worker
-from collage_evo.measure.jobs import Begin, Job, RaceJob, Setting
+from collage_evo.measure.jobs import A, Answer, Asks, Begin, Inherits, Job, Message, RaceJob, Setting, Waits
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import SHARED, machine_directory, shared_temporary

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.measure.answers import Measured
 from collage_evo.measure.exclusive import ExclusiveTiming
-from collage_evo.measure.jobs import PlacementJob, Setting
+from collage_evo.measure.jobs import Measured, PlacementJob, Setting
 from collage_evo.measure.judging import Estimate, Judge
 from collage_evo.measure.loaded_pieces import LoadedPieceCache
 from collage_evo.measure.reference_process import ReferenceProcess, ReferenceRunEnded

@@ -27,18 +27,6 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain
-from collage_evo.measure.answers import (
-    Answer,
-    Compiled,
-    KernelTimes,
-    Measured,
-    Opened,
-    Profiled,
-    SampleBatches,
-    Timed,
-    TunedKernels,
-    Written,
-)
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.cold_caches import Flush
@@ -46,24 +34,34 @@ from collage_evo.measure.copying import time_copies
 from collage_evo.measure.exclusive import ExclusiveTiming
 from collage_evo.measure.jobs import (
     REGIONS,
+    Answer,
     ArtifactJob,
     BuildJob,
+    Compiled,
     CopyJob,
     CostJob,
     FallbackJob,
     Job,
     JudgeJob,
     KernelsJob,
+    KernelTimes,
+    Measured,
+    Opened,
     OpenJob,
     PlacementJob,
+    Profiled,
     ProfileJob,
     ReloadJob,
+    SampleBatches,
     SampleBatchesJob,
     Setting,
+    Timed,
     TimedJob,
     TimeJob,
+    TunedKernels,
     TuneJob,
     WholeJob,
+    Written,
 )
 from collage_evo.measure.judging import EXACT, Judge, all_exact, computes_exactly
 from collage_evo.measure.kernels import kernels_of, profile_piece

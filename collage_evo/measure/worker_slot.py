@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from collage_evo.measure.answers import LeftOut, Measured, Reply
-from collage_evo.measure.jobs import Job, PlacementJob, Setting
+from collage_evo.measure.jobs import Job, LeftOut, Measured, PlacementJob, Reply, Setting
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots

@@ -16,9 +16,8 @@ from collage_evo.config import Config, cache_directory, changed
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import InputError
 from collage_evo.measure.executor import Executor
-from collage_evo.measure.jobs import Setting
+from collage_evo.measure.jobs import Setting, WorkFiles
 from collage_evo.measure.pool import MeasuringPool
-from collage_evo.measure.work_files import WorkFiles
 from collage_evo.report.progress import Reporter
 from collage_evo.run.store import Store
 from collage_evo.target.private import own_directory

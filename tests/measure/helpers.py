@@ -16,9 +16,8 @@ import onnx
 from collage_evo.accuracy.limits import Limits
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.measure.jobs import CostJob, Setting
+from collage_evo.measure.jobs import CostJob, Setting, WorkFiles
 from collage_evo.measure.references import write_references
-from collage_evo.measure.work_files import WorkFiles
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target

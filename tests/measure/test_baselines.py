@@ -27,8 +27,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.torch import TorchBackend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.answers import Measured
-from collage_evo.measure.jobs import WholeJob
+from collage_evo.measure.jobs import Measured, WholeJob
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault

@@ -8,10 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.measure.answers import Compiled
 from collage_evo.measure.builders import LONG_BUILD_S, Builders
 from collage_evo.measure.executor import Executor
-from collage_evo.measure.jobs import BuildJob, PlacementJob
+from collage_evo.measure.jobs import BuildJob, Compiled, PlacementJob
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import _processor_s

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from collage_evo.measure.answers import Measured, Opened, SampleBatches
-from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob, WholeJob
+from collage_evo.measure.jobs import Measured, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob, WholeJob
 from collage_evo.measure.open_artifact import BLOCKS, LARGEST, SMALLEST, ballast
 from collage_evo.measure.sample_batches import BATCH_RUNS, log_ratio, sample_batch
 from collage_evo.measure.sandbox import Sandbox

@@ -14,8 +14,7 @@ from collage_evo.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSetting
 from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.measure import cold_caches
-from collage_evo.measure.answers import Measured, Reply
-from collage_evo.measure.jobs import BuildJob, CostJob
+from collage_evo.measure.jobs import BuildJob, CostJob, Measured, Reply
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings

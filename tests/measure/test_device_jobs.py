@@ -14,19 +14,26 @@ import pytest
 from collage_evo.backends import registry
 from collage_evo.backends.registry import Origin
 from collage_evo.measure import exclusive
-from collage_evo.measure.answers import Answer, Asks, Compiled, Measured, Opened, Profiled, Timed, Written
 from collage_evo.measure.exclusive import ExclusiveTiming
 from collage_evo.measure.jobs import (
+    Answer,
     ArtifactJob,
+    Asks,
     BuildJob,
+    Compiled,
     CostJob,
     FallbackJob,
+    Measured,
+    Opened,
     OpenJob,
     PlacementJob,
+    Profiled,
     ProfileJob,
     Setting,
+    Timed,
     TimeJob,
     WholeJob,
+    Written,
 )
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import Worker

@@ -12,11 +12,10 @@ import pytest
 
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.measure import compile_ahead
-from collage_evo.measure.answers import Compiled, Measured, Reply
 from collage_evo.measure.builders import build_job
 from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.measure.executor import LOCAL
-from collage_evo.measure.jobs import BuildJob, PlacementJob
+from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings

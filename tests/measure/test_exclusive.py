@@ -19,14 +19,17 @@ import pytest
 from collage_evo.codec import from_json
 from collage_evo.measure import exclusive
 from collage_evo.measure import sandbox as sandbox_module
-from collage_evo.measure.answers import Measured, Message, Opened, Waits
 from collage_evo.measure.exclusive import ExclusiveTiming
 from collage_evo.measure.jobs import (
     Job,
+    Measured,
+    Message,
+    Opened,
     OpenJob,
     PlacementJob,
     ProfileJob,
     TimeJob,
+    Waits,
     WholeJob,
 )
 from collage_evo.measure.sandbox import Sandbox

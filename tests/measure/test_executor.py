@@ -19,9 +19,8 @@ import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.measure import worker_slot as station_module
-from collage_evo.measure.answers import LeftOut, Measured, Reply
 from collage_evo.measure.executor import Executor
-from collage_evo.measure.jobs import Job, Setting
+from collage_evo.measure.jobs import Job, LeftOut, Measured, Reply, Setting
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.measure.worker_slot import PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault

@@ -18,8 +18,7 @@ from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Error, Reference
 from collage_evo.measure import judging
-from collage_evo.measure.answers import Measured, Opened
-from collage_evo.measure.jobs import CostJob, JudgeJob, OpenJob, PlacementJob, Setting, WholeJob
+from collage_evo.measure.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
 from collage_evo.measure.judging import NEAR, PART, Estimate, Judge, computes_exactly
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.measure.answers import Measured, Opened
-from collage_evo.measure.jobs import OpenJob, WholeJob
+from collage_evo.measure.jobs import Measured, Opened, OpenJob, WholeJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.memory import PeakMemory

@@ -11,9 +11,9 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.graph.read import build_graph
-from collage_evo.measure.answers import Measured
 from collage_evo.measure.build.cache import RECORD, PieceCache
 from collage_evo.measure.build.compiler import Compiler
+from collage_evo.measure.jobs import Measured
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure

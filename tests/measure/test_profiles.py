@@ -20,8 +20,7 @@ from collage_evo.costs.profiles import (
 )
 from collage_evo.graph.extract import extract
 from collage_evo.graph.read import build_graph
-from collage_evo.measure.answers import KernelTimes
-from collage_evo.measure.jobs import Job, KernelsJob
+from collage_evo.measure.jobs import Job, KernelsJob, KernelTimes
 from collage_evo.measure.kernels import kernels_of
 from collage_evo.measure.worker import Worker
 from collage_evo.models.builder import Builder

@@ -13,8 +13,7 @@ import pytest
 
 from collage_evo.answer import race as module
 from collage_evo.answer.race import MAX_REPEATS, Race, Serving, race
-from collage_evo.measure.answers import Answer, Opened, SampleBatches
-from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
+from collage_evo.measure.jobs import Answer, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob
 from collage_evo.measure.pool import MeasuringPool
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.policy import DEFAULT_POLICY

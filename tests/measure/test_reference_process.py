@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from collage_evo.measure.answers import Measured
-from collage_evo.measure.jobs import PlacementJob, WholeJob
+from collage_evo.measure.jobs import Measured, PlacementJob, WholeJob
 from collage_evo.measure.reference_process import ReferenceProcess, ReferenceRunEnded
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collage_evo.measure import worker_slot
-from collage_evo.measure.answers import LeftOut, Reply
+from collage_evo.measure.jobs import LeftOut, Reply
 from collage_evo.measure.worker_slot import PoolConfig, WorkerPool, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.target import Target

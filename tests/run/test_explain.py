@@ -20,7 +20,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.measure.answers import Measured
+from collage_evo.measure.jobs import Measured
 from collage_evo.measure.references import read_references
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match

@@ -17,7 +17,7 @@ from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
-from collage_evo.measure.answers import KernelTimes
+from collage_evo.measure.jobs import KernelTimes
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.placement.failure import Failure, Fault

@@ -15,13 +15,13 @@ from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.values import save_values
+from collage_evo.measure.jobs import WorkFiles
 from collage_evo.measure.references import (
     RECORDED,
     nonfinite_references,
     read_recorded,
     write_references,
 )
-from collage_evo.measure.work_files import WorkFiles
 from collage_evo.run.context import Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
