@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.placement.failure import Failure
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
@@ -165,7 +165,7 @@ class Standing:
 def decide(
     candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
-    pool: MeasuringPool,
+    pool: WorkerPool,
     settings: FinalSettings,
     on_step: Callable[[str], None],
     incumbent: str = "",

@@ -17,7 +17,7 @@ from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.measure.evaluate import outcome_of
 from collage_evo.measure.jobs import FallbackJob, Setting, WholeJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
@@ -62,7 +62,7 @@ def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
 def measure_baselines(
     backends: Sequence[Backend],
     directory: Path,
-    pool: MeasuringPool,
+    pool: WorkerPool,
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
@@ -114,7 +114,7 @@ def measure_baselines(
 
 
 def measure_as_it_comes(
-    backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
+    backends: Sequence[Backend], directory: Path, pool: WorkerPool, timing: TimingSettings
 ) -> tuple[Baseline, ...]:
     """Measure each library on the user's model with its own settings except for the number of threads.
 
@@ -134,7 +134,7 @@ def measure_as_it_comes(
     return tuple(found)
 
 
-def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
+def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: WorkerPool) -> Outcome:
     """Measure one backend in one variant with a few runs, and write ``artifact``."""
     with pool.uncontended() as cores:
         return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
@@ -144,7 +144,7 @@ def _in_own_process(
     backend: Backend,
     variant: Variant,
     artifact: Path,
-    pool: MeasuringPool,
+    pool: WorkerPool,
     cores: tuple[int, ...],
     timing: TimingSettings,
     best_ms: float,
@@ -188,7 +188,7 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hop
     return None
 
 
-def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:
+def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: WorkerPool) -> tuple[Baseline, ...]:
     """Measure backends that run the user's model with open shapes; the latency is that of first runs.
 
     If none of ``backends`` does, any other that is usable here may.

@@ -15,7 +15,7 @@ import numpy as np
 
 from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sample_batches import SampleBatch, log_ratio, log_ratios
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
@@ -108,7 +108,7 @@ class RaceRunner:
     """
 
     def __init__(
-        self, artifacts: Mapping[str, Path], pool: MeasuringPool, cores: tuple[int, ...], order: random.Random
+        self, artifacts: Mapping[str, Path], pool: WorkerPool, cores: tuple[int, ...], order: random.Random
     ) -> None:
         self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
         self._sandboxes: dict[str, Sandbox] = {}
@@ -219,7 +219,7 @@ class RaceRunner:
 
 def race(
     artifacts: Mapping[str, Path],
-    pool: MeasuringPool,
+    pool: WorkerPool,
     rounds: int,
     still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
 ) -> Race:

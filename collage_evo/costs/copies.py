@@ -15,7 +15,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import CopyJob, Measured
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
@@ -33,7 +33,7 @@ def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
     return frozenset(engine for engine in engines if device_of(*engine) != CPU)
 
 
-def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase) -> Copies:
+def measure_copies(pool: WorkerPool, own: CostDatabase, shared: CostDatabase) -> Copies:
     """Cost of copies to the target's device and back, through the run's own database and the one that all runs share.
 
     Raises:

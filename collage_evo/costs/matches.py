@@ -15,7 +15,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob, Measured, bare
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.precision.transforms.piece import structure_text
@@ -90,7 +90,7 @@ class CostMeter:
     def __init__(
         self,
         graph: Graph,
-        pool: MeasuringPool,
+        pool: WorkerPool,
         builders: Builders,
         own: CostDatabase,
         shared: CostDatabase,

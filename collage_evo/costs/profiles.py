@@ -19,7 +19,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.jobs import KernelsJob, KernelTimes, bare
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Match, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure
@@ -154,7 +154,7 @@ def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
 
 
 def profile_regions(
-    pool: MeasuringPool,
+    pool: WorkerPool,
     builders: Builders,
     timing: TimingSettings,
     asked: Sequence[ProfileRequest],

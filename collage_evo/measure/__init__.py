@@ -1,6 +1,6 @@
 """Measurement of placements and parts in worker processes, one for each timing slot, on this machine or a cluster.
 
-``MeasuringPool`` maps jobs with joblib over threads, each of which waits for a worker process on this machine or for
+``WorkerPool`` maps jobs with joblib over threads, each of which waits for a worker process on this machine or for
 Dask (docs/cluster.md). A worker slot is one timing slot, a group of cores that file locks reserve while the slot is
 open, with one worker process (``measure/process.py``) pinned to these cores. Jobs and answers are JSON lines. If a
 worker process crashes, hangs past ``fitness.timeout_s`` or grows past ``fitness.memory_gb``, the pool kills and

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from collage_evo.measure.jobs import BuildJob, Compiled, bare
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
 from collage_evo.placement.failure import Failure, Fault
@@ -28,13 +28,13 @@ class Builders:
     halted. Pieces pass through the cache on disk. A cluster's workers compile for themselves.
     """
 
-    def __init__(self, pool: MeasuringPool) -> None:
+    def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
         self._sandboxes = [
             Sandbox(pool.setting, cores, pool.memory_bytes)
             for cores in timing_slots(pool.cores, pool.setting.target.threads)
             for _ in cores
-        ] if pool.executor.local else []  # fmt: skip
+        ] if pool.workers.local else []  # fmt: skip
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)

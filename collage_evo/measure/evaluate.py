@@ -14,7 +14,7 @@ from pathlib import Path
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.compile_ahead import CompileAhead, Compiled
 from collage_evo.measure.jobs import Measured, PlacementJob, Reply, regions_of
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
@@ -36,7 +36,7 @@ class Anchored:
 class MeasuredEvaluator:
     """Evaluator on the real target. It aborts the timing of a placement slower than ``give_up_ms``."""
 
-    pool: MeasuringPool
+    pool: WorkerPool
     builders: Builders
     timing: TimingSettings
     give_up_ms: float
@@ -58,9 +58,9 @@ class MeasuredEvaluator:
         ``until`` on the clock. The time limit applies only once a placement was correct and within the budget.
         """
         outcomes: dict[int, Outcome] = {}
-        count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.executor.local else 1
+        count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.workers.local else 1
         threads = ThreadPoolExecutor(count)
-        waiting = 1 if self.pool.executor.local else MOST_AT_ONCE
+        waiting = 1 if self.pool.workers.local else MOST_AT_ONCE
         with CompileAhead(self.builders, placements, waiting) as compile_ahead:
             try:
                 begun = [threads.submit(self._measure_all, compile_ahead, outcomes, until) for _ in range(count)]

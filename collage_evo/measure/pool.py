@@ -1,4 +1,4 @@
-"""Pool that measures jobs in parallel with joblib, one worker process for each timing slot."""
+"""Pool of worker processes, of this machine or of a cluster, over which joblib's threads map jobs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from collage_evo.errors import UnavailableError, one_line
-from collage_evo.measure.executor import LOCAL, Executor
+import joblib
+
+from collage_evo.errors import ConfigError, UnavailableError, one_line
+from collage_evo.measure.cluster import DaskWorkers, Expected
 from collage_evo.measure.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
-from collage_evo.measure.worker_slot import Expected, LocalPool, PoolConfig, measure_on_worker
+from collage_evo.measure.worker_slot import Call, LocalWorkers, PoolConfig, Workers
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import acquire_slot
-
-if TYPE_CHECKING:
-    from collage_evo.measure.cluster import Call  # Dask is optional
 
 MOST_IDLE = 10
 """Consecutive rounds without an answer, because workers die or are excluded, before the pool gives up."""
@@ -27,20 +26,27 @@ CALLS_A_WORKER = 4
 _log = logging.getLogger(__name__)
 
 
+def workers_of(kind: str, address: str) -> Workers:
+    """The workers that a configuration names: ``local``, or ``dask`` with its scheduler's address."""
+    if kind == "local":
+        return LocalWorkers()
+    if not address:
+        raise ConfigError("fitness.address is missing: give the scheduler's, such as tcp://10.0.0.1:8786")
+    return DaskWorkers(address)
+
+
 @dataclass(frozen=True)
-class MeasuringPool:
-    """Timing slots of one target, on this machine or on each of a cluster's."""
+class WorkerPool:
+    """Timing slots of one target, on this machine or on each of a cluster's, with a worker process on each."""
 
     setting: Setting
     cores: tuple[int, ...]
     memory_bytes: int
     timeout_s: float
-    executor: Executor = LOCAL
-    expected: Expected | None = None
+    workers: Workers = field(default_factory=LocalWorkers, compare=False, repr=False)
+    """Pools with other settings of one run share them: call :meth:`close` between the use of two with other slots."""
     reported: set[str] = field(default_factory=set, compare=False)
     """Excluded workers that were reported."""
-    local_pool: LocalPool = field(default_factory=LocalPool, compare=False, repr=False)
-    """The worker pool of this machine."""
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
@@ -49,12 +55,6 @@ class MeasuringPool:
     @property
     def _config(self) -> PoolConfig:
         return PoolConfig(self.setting, self.cores, self.memory_bytes, self.timeout_s)
-
-    @property
-    def _call(self) -> Call:
-        if self.executor.local:
-            return partial(self.local_pool.worker_pool.measure, self._config)
-        return partial(measure_on_worker, self._config, self.expected)
 
     def map(self, jobs: Sequence[Asks[A]], over: Callable[[], bool] = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it have arrived.
@@ -72,22 +72,29 @@ class MeasuringPool:
         while waiting:
             before = len(waiting)
             try:
-                for index, reply in self.executor.run(self._call, dict(waiting), len(self.slots), over):
-                    if isinstance(reply, LeftOut):
-                        trouble = self._report(reply)
-                        continue
-                    replies[index] = reply
-                    del waiting[index]
-                    while given in replies:
-                        yield replies.pop(given)
-                        given += 1
+                with self.workers.connected(self._config) as (call, threads):
+                    parallel = joblib.Parallel(
+                        threads, backend="threading", return_as="generator_unordered", batch_size=1
+                    )
+                    asked = dict(waiting)
+                    for index, reply in parallel(
+                        joblib.delayed(_answer)(call, over, index, job) for index, job in asked.items()
+                    ):
+                        if isinstance(reply, LeftOut):
+                            trouble = self._report(reply)
+                            continue
+                        replies[index] = reply
+                        del waiting[index]
+                        while given in replies:
+                            yield replies.pop(given)
+                            given += 1
             except BrokenExecutor as error:
                 trouble = f"workers die: {one_line(error)}"
             idle = idle + 1 if len(waiting) == before else 0
             if waiting and idle == MOST_IDLE:
                 raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
 
-    def agreed(self, job: PlacementJob, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
+    def agreed(self, job: PlacementJob, margin: float) -> tuple[WorkerPool, Mapping[str, float]]:
         """A pool restricted to workers that agree on ``job``, and each worker's latency in ms.
 
         On one machine no agreement is needed: returns the pool itself.
@@ -95,15 +102,21 @@ class MeasuringPool:
         Raises:
             UnavailableError: no worker could do ``job``.
         """
-        if self.executor.local:
+        workers = self.workers
+        if not isinstance(workers, DaskWorkers):
             return self, {}
-        asking = replace(self, expected=Expected(job, 1.0, float("inf")))
-        replies = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
+        asking = replace(self, workers=replace(workers, expected=Expected(job, 1.0, float("inf"))))
+        replies = list(asking.map([job] * (CALLS_A_WORKER * workers.count())))
         took = {reply.worker: reply.reference_ms for reply in replies if reply.reference_ms is not None}
         if not took:
             raise UnavailableError(f"no worker survived the reference placement; {replies[0].answer}")
         expected = Expected(job, statistics.median_low(took.values()), margin)
-        return replace(self, expected=expected), took
+        return replace(self, workers=replace(workers, expected=expected)), took
+
+    def excludes(self, latency_ms: float) -> bool:
+        """Whether workers with this latency of the reference job may not measure."""
+        expected = self.workers.expected if isinstance(self.workers, DaskWorkers) else None
+        return expected is not None and not expected.agrees(latency_ms)
 
     def _report(self, left: LeftOut) -> str:
         """Log why a worker is excluded, once."""
@@ -126,4 +139,8 @@ class MeasuringPool:
 
     def close(self) -> None:
         """End this machine's measuring processes and free their cores."""
-        self.local_pool.close()
+        self.workers.close()
+
+
+def _answer(call: Call, over: Callable[[], bool], index: int, job: Job) -> tuple[int, Reply[Any] | LeftOut]:
+    return index, Reply(Failure(Fault.CLOSED, "no time was left")) if over() else call(job)

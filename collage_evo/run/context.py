@@ -15,9 +15,8 @@ from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory, changed
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import InputError
-from collage_evo.measure.executor import Executor
 from collage_evo.measure.jobs import Setting, WorkFiles
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.report.progress import Reporter
 from collage_evo.run.store import Store
 from collage_evo.target.private import own_directory
@@ -89,7 +88,7 @@ class Workplace:
 class RunContext(Workplace):
     """Context of stages that measure; :func:`collage_evo.run.open.open_run` makes one and closes its pool."""
 
-    pool: MeasuringPool
+    pool: WorkerPool
     cache: Path
     """Cache directory that runs share."""
     databases: tuple[CostDatabase, CostDatabase]
@@ -118,13 +117,13 @@ class RunContext(Workplace):
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,
         )
-        memory_bytes, executor = int(config.fitness.memory_gb * GIB), config.fitness.executor
-        pool = MeasuringPool(
+        fitness = config.fitness
+        pool = WorkerPool(
             setting,
             usable(config),
-            memory_bytes,
-            config.fitness.timeout_s,
-            Executor(executor, config.fitness.address),
+            int(fitness.memory_gb * GIB),
+            fitness.timeout_s,
+            workers_of(fitness.executor, fitness.address),
         )
         own = (place.config, place.directory, place.reporter)
         databases = CostDatabase(place.work / "costs.sqlite"), CostDatabase(cache / "costs.sqlite")
@@ -162,15 +161,15 @@ class RunContext(Workplace):
         return 1 if on_device else max(1, len(self.pool.cores) // self.config.target.threads)
 
     @property
-    def full(self) -> MeasuringPool:
+    def full(self) -> WorkerPool:
         """The pool that times whole models in as many concurrent sessions as fill the machine.
 
-        It shares its worker slots with :attr:`pool`: call :meth:`MeasuringPool.close` between the use of the two.
+        It shares its worker slots with :attr:`pool`: call :meth:`WorkerPool.close` between the use of the two.
         """
         return replace(self.pool, setting=replace(self.setting, sessions=self.sessions))
 
     @property
-    def whole(self) -> MeasuringPool:
+    def whole(self) -> WorkerPool:
         """The pool that times whole models by the objective of the search."""
         return self.full if self.config.search.objective == "throughput" else self.pool
 

@@ -33,7 +33,7 @@ from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.measure.jobs import TuneJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure
@@ -106,7 +106,7 @@ class KernelTuning:
         cache: directory that runs share; records of one backend version and target lie in one folder.
     """
 
-    pool: MeasuringPool
+    pool: WorkerPool
     cache: Path
 
     def tune(

@@ -57,7 +57,7 @@ def open_run(
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model))
-        if warning := run.pool.executor.warning:
+        if warning := run.pool.workers.warning:
             reporter.log(warning)
         for note in model.notes:
             reporter.log(note)

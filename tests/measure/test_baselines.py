@@ -28,7 +28,7 @@ from collage_evo.backends.torch import TorchBackend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import Measured, WholeJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
@@ -56,7 +56,7 @@ def uncontended() -> Iterator[tuple[int, ...]]:
 
 
 SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
-POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, uncontended=uncontended))
+POOL = cast(WorkerPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, uncontended=uncontended))
 
 
 @dataclass
@@ -186,7 +186,7 @@ def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
 ) -> None:
     processes = Processes({"usual": 1.0, "both": math.inf})
     monkeypatch.setattr(module, "Sandbox", processes)
-    pool = cast(MeasuringPool, SimpleNamespace(**{**vars(POOL), "setting": SimpleNamespace(**vars(SETTING))}))
+    pool = cast(WorkerPool, SimpleNamespace(**{**vars(POOL), "setting": SimpleNamespace(**vars(SETTING))}))
     pool.setting.target = Target("cuda")
     on_host, on_device = Variant("host"), Variant("device", device="cuda")
     backends = [backend(name, name == "usual", on_host, on_device) for name in processes.times_ms]

@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 from collage_evo.measure.builders import LONG_BUILD_S, Builders
-from collage_evo.measure.executor import Executor
+from collage_evo.measure.cluster import DaskWorkers
 from collage_evo.measure.jobs import BuildJob, Compiled, PlacementJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import _processor_s
 from collage_evo.patterns.match import Region
@@ -25,17 +25,17 @@ CONV, RELU = (BuildJob(Region(nodes, "onnxruntime")) for nodes in (1, 2))
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeasuringPool:
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
     for name, value in install_faulty(tmp_path / "plugin").items():
         monkeypatch.setenv(name, value)
-    return MeasuringPool(make_setting(tmp_path), usable_cores()[:2], 2**30, 60.0)
+    return WorkerPool(make_setting(tmp_path), usable_cores()[:2], 2**30, 60.0)
 
 
-def pieces(pool: MeasuringPool) -> set[Path]:
+def pieces(pool: WorkerPool) -> set[Path]:
     return {path for path in Path(pool.setting.cache).glob("*") if not path.name.startswith("building-")}
 
 
-def test_what_was_compiled_ahead_is_what_is_timed(pool: MeasuringPool) -> None:
+def test_what_was_compiled_ahead_is_what_is_timed(pool: WorkerPool) -> None:
     with Builders(pool) as builders:
         assert builders.build([CONV, RELU, CONV]) == {}
     built = pieces(pool)
@@ -49,7 +49,7 @@ def test_what_was_compiled_ahead_is_what_is_timed(pool: MeasuringPool) -> None:
     assert pieces(pool) == built
 
 
-def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: MeasuringPool) -> None:
+def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: WorkerPool) -> None:
     crash, refused = (BuildJob(Region(1, "faulty", variant)) for variant in ("crash-building", "unbuildable"))
     with Builders(pool) as builders:
         failures = builders.build([crash, CONV, refused])
@@ -64,7 +64,7 @@ def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: Measur
 
 
 def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
-    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[Compiled | Failure] = [Failure(Fault.HANG, "no answer within 60 s"), Compiled()]
     monkeypatch.setattr(Sandbox, "call", lambda *_: answers.pop(0))
@@ -80,7 +80,7 @@ def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
 
 
 def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
-    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one that waits long, as any does on a busy machine."""
     later = [BuildJob(Region(1 << place, "slow")) for place in range(1, 4)]
@@ -103,7 +103,7 @@ def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
 
 
 def test_after_a_while_nobody_waits_for_what_is_still_compiled(
-    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
 
@@ -125,8 +125,8 @@ def test_what_a_compiler_in_a_process_of_its_own_takes_of_a_processor_counts() -
     assert _processor_s() - before_s > 0.4
 
 
-def test_a_cluster_compiles_on_its_own(pool: MeasuringPool) -> None:
-    away = MeasuringPool(pool.setting, pool.cores, 2**30, 60.0, Executor("dask", "tcp://127.0.0.1:1"))
+def test_a_cluster_compiles_on_its_own(pool: WorkerPool) -> None:
+    away = WorkerPool(pool.setting, pool.cores, 2**30, 60.0, DaskWorkers("tcp://127.0.0.1:1"))
     with Builders(away) as builders:
         assert builders.build([CONV]) == {}
     assert not pieces(away)

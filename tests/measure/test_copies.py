@@ -17,7 +17,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.copying import time_copies
 from collage_evo.measure.jobs import CopyJob, Job, Measured, Reply
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.cost_model import Border, Copies
 from collage_evo.placement.failure import Failure, Fault
@@ -45,7 +45,7 @@ class Pool:
 
 
 def measured(pool: Pool, *databases: CostDatabase) -> Copies:
-    return measure_copies(cast(MeasuringPool, pool), *databases)
+    return measure_copies(cast(WorkerPool, pool), *databases)
 
 
 def test_what_is_linear_is_found_again_and_measured_once_on_one_target(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 
-POOL = cast(MeasuringPool, None)
+POOL = cast(WorkerPool, None)
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
 
 
@@ -39,7 +39,7 @@ class Machine:
     def race(
         self,
         artifacts: Mapping[str, Path],
-        pool: MeasuringPool,
+        pool: WorkerPool,
         rounds: int,
         still: Callable[[Race], Collection[str]],
     ) -> Race:

@@ -14,7 +14,6 @@ from collage_evo.errors import InputError, UnavailableError
 from collage_evo.measure import compile_ahead
 from collage_evo.measure.builders import build_job
 from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
-from collage_evo.measure.executor import LOCAL
 from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
@@ -33,7 +32,7 @@ class Pool:
 
     slots: tuple[tuple[int, ...], ...] = ((0,),)
     cores = (0, 1)
-    executor = LOCAL
+    workers = SimpleNamespace(local=True)
     setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1)
 
     def __init__(self) -> None:

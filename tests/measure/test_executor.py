@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import itertools
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.measure import worker_slot as station_module
-from collage_evo.measure.executor import Executor
-from collage_evo.measure.jobs import Job, LeftOut, Measured, Reply, Setting
-from collage_evo.measure.pool import MeasuringPool
-from collage_evo.measure.worker_slot import PoolConfig, WorkerSlot
+from collage_evo.measure import cluster as dask
+from collage_evo.measure import worker_slot
+from collage_evo.measure.cluster import ClusterWorker, DaskWorkers
+from collage_evo.measure.jobs import Job, Measured, Reply, Setting
+from collage_evo.measure.pool import WorkerPool, workers_of
+from collage_evo.measure.worker_slot import Call, PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
@@ -30,7 +31,6 @@ from tests.measure.helpers import Cluster, cluster_run, dask_cluster, make_setti
 from tests.measure.helpers import cost_job as job
 
 pytest.importorskip("distributed")
-dask = importlib.import_module("collage_evo.measure.cluster")
 WORKERS = 3
 
 
@@ -46,7 +46,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 
 def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> None:
-    pool = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, Executor("dask", cluster.address))
+    pool = WorkerPool(setting, usable_cores()[:1], 2**32, 60.0, DaskWorkers(cluster.address))
     jobs = [job(runs, min_seconds=0.1) for runs in range(5, 14)]
     answers = pool.map(jobs)
     first = next(answers)
@@ -63,16 +63,17 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
 ) -> None:
     monkeypatch.setattr(dask, "CONNECT_S", "2s")
 
-    def deadly(_: Job) -> Reply[Any]:
+    def deadly(*_: Any) -> Reply[Any]:
         os._exit(1)
 
     with dask_cluster(tmp_path, 2, allowed_failures=0) as cluster:
-        executor = Executor("dask", cluster.address)
-        dead = Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))
-        assert list(executor.run(deadly, {7: job(5)}, 1)) == [(7, dead)]
+        pool = WorkerPool(setting, usable_cores()[:1], 2**32, 60.0, DaskWorkers(cluster.address))
+        with monkeypatch.context() as patch:
+            patch.setattr(dask, "measure_on_worker", deadly)
+            assert list(pool.map([job(5)])) == [Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))]
         # Two threads submit them, so that a long one may come first.
         jobs = [job(5), *(job(runs, min_seconds=6.0) for runs in range(6, 10))]
-        answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map(jobs)
+        answers = pool.map(jobs)
         assert next(answers).answer.times_ms
         cluster.scheduler.kill()
         with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*go on with: resume"):
@@ -101,31 +102,31 @@ def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_ano
 
 def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:
     with dask_cluster(tmp_path, 0) as cluster, pytest.raises(UnavailableError, match="has no workers: start 'dask"):
-        Executor("dask", cluster.address).workers()
+        DaskWorkers(cluster.address).count()
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "node:8786", "tcp://[2001:db8::1]:1"])
 def test_code_that_leaves_this_machine_without_tls_is_warned_of(address: str) -> None:
-    assert "may run code" in Executor("dask", address).warning
-    assert "\n" not in Executor("dask", address).warning
+    assert "may run code" in DaskWorkers(address).warning
+    assert "\n" not in DaskWorkers(address).warning
 
 
 def test_nobody_is_warned_within_the_machine_or_behind_tls() -> None:
     here = ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "tls://10.0.0.1:8786"]
-    assert not any(Executor("dask", address).warning for address in here)
-    assert not Executor().warning
+    assert not any(DaskWorkers(address).warning for address in here)
+    assert not workers_of("local", "").warning
 
 
 def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask, "CONNECT_S", "1s")
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        Executor("dask", "tcp://127.0.0.1:9").workers()
+        DaskWorkers("tcp://127.0.0.1:9").count()
     with pytest.raises(ConfigError, match=r"fitness\.address is missing"):
-        Executor("dask")
+        workers_of("dask", "")
 
 
 class Board(WorkerSlot):
-    """A worker of a pretended cluster that takes ``ms`` for every job, or never gets cores."""
+    """A slot of a pretended cluster whose process takes ``ms`` for every job, or that never gets cores."""
 
     def __init__(self, label: str, ms: float, full: bool = False) -> None:
         super().__init__()
@@ -136,8 +137,8 @@ class Board(WorkerSlot):
     def name(self) -> str:
         return self.label
 
-    def _sandbox_for(self, config: PoolConfig) -> Any:
-        return None if self.full else self
+    def sandbox(self, config: PoolConfig) -> Any:
+        return self.left_out("no timing slot is free on this machine") if self.full else self
 
     def call(self, job: Job, timeout_s: float) -> Measured:
         self.done.append(job)
@@ -145,27 +146,23 @@ class Board(WorkerSlot):
 
 
 @dataclass(frozen=True)
-class Pretended:
-    """An executor whose jobs go to ``boards`` in turns, in this process."""
+class Pretended(DaskWorkers):
+    """A cluster whose workers are in this process and take turns."""
 
-    boards: tuple[Board, ...]
-    local: bool = False
+    turns: tuple[ClusterWorker, ...] = ()
     turn: Iterator[int] = field(default_factory=itertools.count)
 
-    def run(
-        self, call: Any, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool]
-    ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
-        config, expected = call.args
-        for index, wanted in jobs.items():
-            yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, config, expected)
+    @contextlib.contextmanager
+    def connected(self, config: PoolConfig) -> Iterator[tuple[Call, int]]:
+        yield lambda job: self.turns[next(self.turn) % self.count()].measure(config, self.expected, job), 1
 
-    def workers(self) -> int:
-        return len(self.boards)
+    def count(self) -> int:
+        return len(self.turns)
 
 
-def pretended(monkeypatch: pytest.MonkeyPatch, boards: Sequence[Board], setting: Setting) -> MeasuringPool:
-    monkeypatch.setattr(station_module, "REFUSAL_REST_S", 0.0)
-    return MeasuringPool(setting, (0,), 2**32, 60.0, Pretended(tuple(boards)))
+def pretended(monkeypatch: pytest.MonkeyPatch, boards: Sequence[Board], setting: Setting) -> WorkerPool:
+    monkeypatch.setattr(worker_slot, "REFUSAL_REST_S", 0.0)
+    return WorkerPool(setting, (0,), 2**32, 60.0, Pretended("", turns=tuple(map(ClusterWorker, boards))))
 
 
 def test_a_worker_that_disagrees_is_reported_and_left_out(

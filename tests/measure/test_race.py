@@ -14,7 +14,7 @@ import pytest
 from collage_evo.answer import race as module
 from collage_evo.answer.race import MAX_REPEATS, Race, Serving, race
 from collage_evo.measure.jobs import Answer, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.policy import DEFAULT_POLICY
 
@@ -27,10 +27,10 @@ def uncontended() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-def pool(threads: int) -> MeasuringPool:
+def pool(threads: int) -> WorkerPool:
     setting = SimpleNamespace(target=SimpleNamespace(threads=threads), policy=DEFAULT_POLICY)
     stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, uncontended=uncontended)
-    return cast(MeasuringPool, stand_in)
+    return cast(WorkerPool, stand_in)
 
 
 ALONE, SEVERAL = pool(1), pool(2)
@@ -119,7 +119,7 @@ def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_ane
 
 
 @pytest.mark.parametrize("where", [ALONE, SEVERAL], ids=["one process", "a process each"])
-def test_laps_go_there_and_back_in_changing_order(processes: Processes, where: MeasuringPool) -> None:
+def test_laps_go_there_and_back_in_changing_order(processes: Processes, where: WorkerPool) -> None:
     race(candidates("abc"), where, 1)
     runs = [name for _, job in processes.jobs(SampleBatchesJob) for name in job.artifacts]
     laps = [tuple(runs[i : i + 3]) for i in range(0, len(runs), 3)]

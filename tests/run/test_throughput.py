@@ -27,7 +27,7 @@ from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import PlacementJob
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.worker import Worker
 from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
@@ -90,7 +90,7 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
 ) -> None:
     asked: list[int] = []
 
-    def race(artifacts: Mapping[str, Path], pool: MeasuringPool, rounds: int, still: object) -> Race:
+    def race(artifacts: Mapping[str, Path], pool: WorkerPool, rounds: int, still: object) -> Race:
         asked.append(pool.setting.sessions)
         return Race({}, {})
 
@@ -106,11 +106,11 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
 ) -> None:
     asked: list[int] = []
 
-    def heard(artifacts: Mapping[str, Path], pool: MeasuringPool, *more: Any) -> Race:
+    def heard(artifacts: Mapping[str, Path], pool: WorkerPool, *more: Any) -> Race:
         asked.append(pool.setting.sessions)
         return race(artifacts, pool, *more)
 
-    def alone(libraries: Sequence[Backend], work: Path, pool: MeasuringPool, *more: Any) -> tuple[Baseline, ...]:
+    def alone(libraries: Sequence[Backend], work: Path, pool: WorkerPool, *more: Any) -> tuple[Baseline, ...]:
         asked.append(pool.setting.sessions)
         return measure_as_it_comes(libraries, work, pool, *more)
 

@@ -15,7 +15,7 @@ from collage_evo.config import Settings
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator, placement_job
-from collage_evo.measure.pool import MeasuringPool
+from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
@@ -89,15 +89,14 @@ def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
     return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
 
 
-def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
+def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> WorkerPool:
     """The pool without workers that disagree on ``reference``."""
     if run.whole.slots != run.pool.slots:
         # worker slots that timed parts hold cores of which a session that fills the machine needs all
         run.pool.close()
     pool, took = run.whole.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
     for worker, latency in took.items():
-        out = pool.expected is not None and not pool.expected.agrees(latency)
-        left = ", so it is left out" if out else ""
+        left = ", so it is left out" if pool.excludes(latency) else ""
         run.reporter.log(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
     return pool
 
