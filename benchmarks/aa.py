@@ -46,7 +46,7 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
-from collage_evo.measure.sample_batches import log_ratio, log_ratios
+from collage_evo.measure.timing import log_ratio, log_ratios
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.open import open_run

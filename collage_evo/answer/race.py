@@ -16,8 +16,8 @@ import numpy as np
 from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
 from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.sample_batches import SampleBatch, log_ratio, log_ratios
 from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.timing import SampleBatch, log_ratio, log_ratios
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
 from collage_evo.statistics import robust_deviation

@@ -23,7 +23,7 @@ any run times. Time spent waiting or starting does not count as hanging. A proce
 waits for them, leaves a note (``target/presence.py``), which is valid as long as its file is locked; from these notes
 each run reports which other run it waits for.
 
-A worker process caches the most recently used pieces of placements (``measure/loaded_pieces.py``): the placements of
+A worker process caches the most recently used pieces of placements (``measure/whole_models.py``): the placements of
 one search share most of them, and each loaded piece is rebound to the next placement's buffers. The process also
 loads the best single backend as the reference run (``measure/reference_run.py``): sample batches of both, three runs
 or 10 ms each, alternate, and a placement's latency is its ratio to the reference run, times the reference run's
@@ -33,7 +33,7 @@ and never more than ``fitness.timing`` asks for. While one process times no othe
 twice.
 
 On several threads the pools of two libraries in one process slow each other down, so there the reference run has a
-process of its own (``measure/reference_process.py``), which runs each batch on a request over a pipe and sleeps
+process of its own (``measure/reference_run.py``), which runs each batch on a request over a pipe and sleeps
 otherwise. SqueezeNet in one piece, timed repeatedly on two threads next to other programs, median deviation as a
 standard deviation: on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock and ratios by 11 to 15 % (two
 samples of 15 and 8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9

@@ -69,7 +69,7 @@ class ExclusiveTiming:
 
     def acquire_exclusive(self) -> None:
         """Wait until no process of this machine prepares or times, and halt those that compile or judge, until the
-        job ends or calls :meth:`over`."""
+        job ends or calls :meth:`release`."""
         self._lock(self._turnstile, fcntl.LOCK_SH)
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._lock(self._room, fcntl.LOCK_EX)
@@ -78,7 +78,7 @@ class ExclusiveTiming:
         for process in self._halted:
             _signal(process, signal.SIGSTOP)
 
-    def over(self) -> None:
+    def release(self) -> None:
         """End the exclusive part: others may prepare and time again; this process is halted while another one
         times."""
         self._presence.note(Doing.JUDGES)  # first: a process that begins to time from here on halts this one

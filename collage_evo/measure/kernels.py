@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import reduce
 from operator import or_
 
-import numpy as np
 import onnx
 
-from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.profiled import KernelTime, names_in
 from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
@@ -19,21 +17,12 @@ from collage_evo.graph.roofline import heavy_operators
 from collage_evo.patterns.match import Region
 from collage_evo.precision.transforms.casts import AS
 from collage_evo.precision.transforms.rewritten import Rewritten
-from collage_evo.runtime.program import Piece
-from collage_evo.target.target import Target
 
 _FORMS = re.compile(rf"(_raw|_product|_column)?({AS}[a-z0-9-]+)?$")
 """Suffixes of output names before their quantisers, their bias or their own shape, or in a smaller type
 (``precision/quantise/write.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
 """Names of tensors inside a rewritten site (``rewrites/write.py``): the number of the site, and their own name."""
-
-
-def profile_piece(piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
-    """The kernel profile of ``piece``, whose library has a profiler."""
-    backend = get_backend(piece.backend)
-    assert isinstance(backend, HasProfiler)
-    return backend.profile(piece.directory, target, backend.variant(piece.variant), inputs, seconds)
 
 
 def kernels_of(

@@ -1,120 +1,168 @@
-"""Checking and timing of whole models in a worker process."""
+"""Checking and timing of whole models in a worker process: baselines, placements, fallbacks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.measure.exclusive import ExclusiveTiming
-from collage_evo.measure.jobs import Measured, PlacementJob, Setting
-from collage_evo.measure.judging import Estimate, Judge
-from collage_evo.measure.loaded_pieces import LoadedPieceCache
-from collage_evo.measure.reference_process import ReferenceProcess, ReferenceRunEnded
-from collage_evo.measure.reference_run import ReferenceRun, time_against, warm_up
-from collage_evo.measure.references import Reference
-from collage_evo.measure.sample_batches import sample_batch
-from collage_evo.measure.stopwatch import SingleSession
-from collage_evo.measure.watchdog import timeout_s, watchdog
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.runtime.artifact import load_artifact
+from collage_evo.backends.base import BuildFailure, DeviceExecutable, Executable, Target
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.graph.files import read_model
+from collage_evo.graph.reference import Error
+from collage_evo.measure.jobs import FallbackJob, Measured, PlacementJob, WholeJob
+from collage_evo.measure.judging import EXACT, Estimate, all_exact
+from collage_evo.measure.reference_run import (
+    ReferenceProcess,
+    ReferenceRun,
+    ReferenceRunEnded,
+    ReferenceSession,
+    time_against,
+    warm_up,
+)
+from collage_evo.measure.timing import SingleSession, timeout_s, watchdog
+from collage_evo.measure.worker_context import WorkerContext, unbuilt
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.crowd import Crowd
-from collage_evo.runtime.program import Program
+from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import Timing, TimingSettings
 
+CACHE_BYTES = 2**28
+"""Limit in bytes of files. Loaded pieces took three times as much; a worker process of 2 GiB is replaced."""
 
-class UncontendedTimer(Protocol):
-    """Times a session, and repeats that while it is contended."""
-
-    def __call__(self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings) -> Timing: ...
+_Key = tuple[Path, tuple[str, ...], tuple[str, ...], int]
 
 
 class WholeModels:
-    """The part of a worker process that checks and times whole models.
+    """The part of a worker process that checks and times whole models."""
 
-    Args:
-        setting: what all jobs share.
-        target: with the cores of one session.
-        shares: the cores of each session, where several run at once.
-        references: reads the reference inputs and outputs when first needed.
-        judge: compares outputs with them.
-        exclusive: the lock that makes timing exclusive.
-        uncontended: times whatever has no reference run.
-    """
-
-    def __init__(
-        self,
-        setting: Setting,
-        target: Target,
-        shares: Sequence[tuple[int, ...]],
-        references: Callable[[], Sequence[Reference]],
-        judge: Judge,
-        exclusive: ExclusiveTiming,
-        uncontended: UncontendedTimer,
-    ) -> None:
-        self._setting, self._target, self._shares = setting, target, shares
-        self._references, self._judge = references, judge
-        self._exclusive, self._uncontended = exclusive, uncontended
-        self._reference_run: tuple[str, ReferenceProcess | SingleSession] | None = None
+    def __init__(self, context: WorkerContext) -> None:
+        self._context, self._judge = context, context.judge
+        self._reference_run: tuple[str, ReferenceRun] | None = None
         self.loaded_pieces = LoadedPieceCache()
 
-    def measure(
-        self,
-        program: Program | BuildFailure,
-        timing: TimingSettings,
-        exact: bool,
-        give_up_ms: float,
-        placed: PlacementJob | None = None,
-    ) -> Measured | Failure:
-        """Judge over the samples, check, time, and check again the outputs of the last timed run.
-
-        ``exact``: in float32 throughout, so that an error above the tolerance is a fault. ``placed``: for a
-        placement, how a race times it; it is judged after the timing, on all samples if it is not behind.
-        """
+    def baseline(self, job: WholeJob) -> Measured | Failure:
+        """Compile, write, check and time the user's model on one backend."""
+        context = self._context
+        program = context.compiler.whole(read_model(context.setting.files.original), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
-        single_session, policy = self._setting.sessions == 1, self._setting.policy
-        race = placed if single_session else None
-        load = partial(Session, [program], self._target, load=self.loaded_pieces.loader() if race else None)
-        with ExitStack() as stack:
-            session = stack.enter_context(load())
-            with watchdog(timeout_s(give_up_ms * self._setting.sessions, session.device is not None)):
-                error = self._judge.check(session, self._references()[:1], exact)
+        exact = arithmetic_of(job.backend, job.variant) is Arithmetic.FLOAT32
+        profile = Profile(program, {"baseline": job.backend, EXACT: exact})
+        write_artifact(Path(job.artifact), [profile], context.target)
+        load = partial(Session, [program], context.target)
+        with load() as session:
+            error = self._checked(session, exact, job.give_up_ms)
             if isinstance(error, Failure):
                 return error
-            if failure := self._judge.lost(session):
-                return failure
-            if failure := None if placed else self._judge.wrong_at_edges(session, exact):
-                return failure
-            estimate = self._judge.estimate(session, exact) if race else None
+            return self._judge.wrong_at_edges(session, exact) or self._judged_then_timed(
+                session, load, exact, error, job.timing, job.give_up_ms
+            )
+
+    def placement(self, job: PlacementJob) -> Measured | Failure:
+        """Compile, check and time a placement, and judge it over the samples.
+
+        Of several sessions the first is judged before they are timed. A single session races: it is judged after the
+        timing, while others may time, and on all samples only if it is not behind.
+        """
+        context, policy = self._context, self._context.setting.policy
+        context.expect_any_backend()
+        placement = Placement(job.regions)
+        program = context.compiler.placement(context.graph, placement)
+        if isinstance(program, BuildFailure):
+            return unbuilt(program)
+        exact, races = all_exact(placement), context.setting.sessions == 1
+        load = partial(Session, [program], context.target, load=self.loaded_pieces.loader() if races else None)
+        with load() as session:
+            error = self._checked(session, exact, job.give_up_ms)
+            if isinstance(error, Failure):
+                return error
+            near_ms = policy.near_best * job.best_ms
+            if not races:
+                return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
+            estimate = self._judge.estimate(session, exact)
             if isinstance(estimate, Failure):
                 return estimate
-            judged = None if race else self._judge.over_samples(session, exact)
+            session.feed(context.feeds)
+            if job.reference_run:
+                timed = self._against_reference_run(session, job)
+            else:
+                timed = self._by_clock(SingleSession(session), job.timing, job.give_up_ms, near_ms)
+            if failure := self._judge.check_last(session, context.references[0], exact, error):
+                return failure.after(timed.n)
+            context.exclusive.release()
+            judged, approximate = self._judged(session, exact, estimate, timed.median_ms <= near_ms)
             if isinstance(judged, Failure):
                 return judged
-            at_work: SingleSession | Crowd = SingleSession(session)
-            if not single_session:
-                session.close()
-                at_work = stack.enter_context(Crowd(load, self._shares))
-            at_work.feed(self._references()[0][0])
-            timed = self._timing(at_work, timing, give_up_ms, placed)
-            for each in at_work.sessions:
-                if failure := self._judge.check_last(each, self._references()[0], exact, error):
-                    return failure.after(timed.n)
-            approximate = False
-            if race:
-                self._exclusive.over()
-                near = timed.median_ms <= policy.near_best * race.best_ms
-                judged, approximate = self._judged(session, exact, estimate, near)
-                if isinstance(judged, Failure):
-                    return judged
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, timed.contended, approximate)
+
+    def fallback(self, job: FallbackJob) -> Measured | Failure:
+        """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
+        context = self._context
+        program = context.compiler.whole(read_model(context.setting.files.dynamic), job.backend, job.variant)
+        if isinstance(program, BuildFailure):
+            return unbuilt(program)
+        write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], context.target)
+        context.exclusive.acquire_exclusive()
+        times: list[float] = []
+        error = Error(0.0, 0.0)
+        began = time.monotonic()
+        while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
+            with Session([program], context.target) as session:
+                session.feed(context.feeds)
+                start = time.perf_counter()
+                session.execute()
+                times.append((time.perf_counter() - start) * 1e3)
+                if len(times) == 1:
+                    checked = self._judge.check(session, context.references, exact=True)
+                    if isinstance(checked, Failure):
+                        return checked
+                    error = checked
+        return Measured(tuple(times), error.relative, error.max_abs)
+
+    def _checked(self, session: Session, exact: bool, give_up_ms: float) -> Error | Failure:
+        """The error of the first run, in a time that no warm run within ``give_up_ms`` exceeds."""
+        sessions = self._context.setting.sessions
+        with watchdog(timeout_s(give_up_ms * sessions, session.device is not None)):
+            error = self._judge.check(session, self._context.references[:1], exact)
+        return error if isinstance(error, Failure) else self._judge.lost(session) or error
+
+    def _judged_then_timed(
+        self,
+        session: Session,
+        load: Callable[[], Session],
+        exact: bool,
+        error: Error,
+        timing: TimingSettings,
+        give_up_ms: float,
+        behind_ms: float = math.inf,
+    ) -> Measured | Failure:
+        """Judge ``session`` over the samples, then time it, or as many as are to be at work, and check the last
+        runs."""
+        context = self._context
+        judged = self._judge.over_samples(session, exact)
+        if isinstance(judged, Failure):
+            return judged
+        if several := context.setting.sessions > 1:
+            session.close()
+        with Crowd(load, context.shares) if several else nullcontext(SingleSession(session)) as at_work:
+            at_work.feed(context.feeds)
+            timed = self._by_clock(at_work, timing, give_up_ms, behind_ms)
+            for each in at_work.sessions:
+                if failure := self._judge.check_last(each, context.references[0], exact, error):
+                    return failure.after(timed.n)
+        relative = error.relative if judged is None else judged
+        return Measured(timed.times_ms, relative, error.max_abs, timed.contended)
 
     def _judged(
         self, session: Session, exact: bool, estimate: Estimate | None, near: bool
@@ -128,48 +176,83 @@ class WholeModels:
             return self._judge.over_samples(session, exact), False
         return self._judge.settled(estimate, exact), False
 
-    def _timing(
-        self, at_work: SingleSession | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
+    def _by_clock(
+        self, at_work: SingleSession | Crowd, timing: TimingSettings, give_up_ms: float, behind_ms: float
     ) -> Timing:
         """Time sessions that are ready to run, with exclusive use of this machine from here on."""
-        behind_ms = self._setting.policy.near_best * placed.best_ms if placed else math.inf
-        if placed and placed.reference_run and isinstance(at_work, SingleSession):
-            once = partial(self._against_reference_run, placed, at_work, timing, give_up_ms)
-            try:
-                return once()
-            except ReferenceRunEnded:  # not the placement's fault
-                self._reference_run = None
-                return once()
-        self._exclusive.acquire_exclusive()
+        self._context.exclusive.acquire_exclusive()
         once = partial(at_work.measure, timing, give_up_ms, behind_ms)
-        return self._uncontended(at_work.sessions[0], once, timing)
+        return self._context.uncontended(at_work.sessions[0], once, timing)
 
-    def _against_reference_run(
-        self, placed: PlacementJob, at_work: SingleSession, timing: TimingSettings, give_up_ms: float
-    ) -> Timing:
-        reference_run = self._ready_reference_run(placed.reference_run, placed.reference_run_ms)
-        warm_up(at_work, timing.warmup, give_up_ms)
-        self._exclusive.acquire_exclusive()
-        return time_against(reference_run, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
+    def _against_reference_run(self, session: Session, job: PlacementJob) -> Timing:
+        """Time a session that was fed, with exclusive use of this machine from here on."""
+        for _ in range(2):
+            try:
+                reference_run = self._ready_reference_run(job.reference_run)
+                warm_up(session, job.timing.warmup, job.give_up_ms)
+                self._context.exclusive.acquire_exclusive()
+                return time_against(
+                    reference_run,
+                    job.reference_run_ms,
+                    session,
+                    job.timing,
+                    job.give_up_ms,
+                    job.best_ms,
+                    self._context.setting.policy,
+                )
+            except ReferenceRunEnded as error:  # not the placement's fault
+                self._reference_run, ended = None, error
+        raise ended
 
-    def _ready_reference_run(self, artifact: str, latency_ms: float) -> ReferenceRun:
+    def _ready_reference_run(self, artifact: str) -> ReferenceRun:
         """The reference run, loaded when first needed and reused."""
         if self._reference_run is None or self._reference_run[0] != artifact:
-            self._reference_run = artifact, self._loaded_reference_run(Path(artifact))
-        loaded = self._reference_run[1]
-        if isinstance(loaded, SingleSession):
-            return ReferenceRun(partial(sample_batch, loaded), latency_ms)
-        return ReferenceRun(loaded.sample_batch, latency_ms, lambda: loaded.used_s)
-
-    def _loaded_reference_run(self, artifact: Path) -> ReferenceProcess | SingleSession:
-        if self._target.threads > 1:
-            return ReferenceProcess(artifact, self._setting.files.reference, self._setting.registered)
-        at_work = SingleSession(load_artifact(artifact))
-        at_work.feed(self._references()[0][0])
-        at_work.session.execute()
-        return at_work
+            setting = self._context.setting
+            several = self._context.target.threads > 1
+            given = Path(artifact), setting.files.reference
+            made = ReferenceProcess(*given, setting.registered) if several else ReferenceSession(*given)
+            self._reference_run = artifact, made
+        return self._reference_run[1]
 
 
-def unbuilt(failure: BuildFailure) -> Failure:
-    """The answer for a model that could not be compiled."""
-    return Failure(Fault.NEEDLESS if failure.needless else Fault.BUILD, failure.reason)
+class LoadedPieceCache:
+    """Least-recently-used cache of loaded pieces, bounded by the bytes of their files.
+
+    A cached piece is bound to new buffers when the program that it was bound for is closed. A program that contains a
+    piece twice loads it twice. Pieces on a device are loaded anew each time, because they take memory there.
+    """
+
+    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._loaded: OrderedDict[_Key, tuple[Executable, int]] = OrderedDict()
+
+    def loader(self) -> Loader:
+        """A loader for the pieces of one program, from the cache where possible. No other program may be open at the
+        same time."""
+        used: Counter[Path] = Counter()
+
+        def load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+            used[piece.directory] += 1
+            key = (piece.directory, piece.inputs, piece.outputs, used[piece.directory])
+            if key in self._loaded:
+                self._loaded.move_to_end(key)
+                return self._loaded[key][0]
+            executable = load_piece(piece, program, target)
+            if not isinstance(executable, DeviceExecutable):
+                self._loaded[key] = (executable, _bytes_of(piece.directory))
+                self._shrink()
+            return executable
+
+        return load
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        self._loaded.clear()
+
+    def _shrink(self) -> None:
+        while len(self._loaded) > 1 and sum(nbytes for _, nbytes in self._loaded.values()) > self._most_bytes:
+            self._loaded.popitem(last=False)
+
+
+def _bytes_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

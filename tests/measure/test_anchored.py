@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.measure import reference_run, sample_batches
-from collage_evo.measure.reference_run import ReferenceRun, time_against, warm_up
-from collage_evo.measure.stopwatch import SingleSession
+from collage_evo.measure.reference_run import time_against, warm_up
+from collage_evo.measure.timing import BATCH_RUNS, batch_of
 from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
 
 SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)
@@ -29,35 +29,27 @@ class Machine:
     def clock(self) -> float:
         return self.seconds
 
-    def loaded(self, name: str, ms: float) -> SingleSession:
+    def loaded(self, name: str, ms: float) -> Session:
         def execute() -> None:
             self.slower *= self.drift
             self.seconds += self.slower * ms / 1e3 * math.exp(self.random.gauss(0.0, self.spread))
             self.runs[name] = self.runs.get(name, 0) + 1
 
-        session: Any = SimpleNamespace(execute=execute, device=None)
-        return SingleSession(session)
+        session: Any = SimpleNamespace(execute=execute)
+        return session
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
-    def make(drift: float) -> Machine:
-        made = Machine(drift)
-
-        def sample_batch(at_work: SingleSession) -> sample_batches.SampleBatch:
-            times = measure(at_work.session.execute, sample_batches.BATCH_RUNS, clock=made.clock).times_ms
-            return times[len(times) // 3 :]
-
-        monkeypatch.setattr(reference_run, "sample_batch", sample_batch)
-        return made
-
-    return make
+def machine() -> Callable[[float], Machine]:
+    return Machine
 
 
 def timed(machine: Machine, ms: float, **bounds: Any) -> tuple[float, ...]:
     loaded = machine.loaded("anchor", 5.0)
-    anchor = ReferenceRun(lambda: reference_run.sample_batch(loaded), 7.0)
-    return time_against(anchor, machine.loaded("tried", ms), SETTINGS, **bounds, clock=machine.clock).times_ms
+    anchor: Any = SimpleNamespace(
+        used_s=0.0, sample_batch=lambda: batch_of(measure(loaded.execute, BATCH_RUNS, clock=machine.clock))
+    )
+    return time_against(anchor, 7.0, machine.loaded("tried", ms), SETTINGS, **bounds, clock=machine.clock).times_ms
 
 
 def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts(

@@ -12,8 +12,8 @@ import pytest
 
 from collage_evo.measure.jobs import Measured, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob, WholeJob
 from collage_evo.measure.open_artifact import BLOCKS, LARGEST, SMALLEST, ballast
-from collage_evo.measure.sample_batches import BATCH_RUNS, log_ratio, sample_batch
 from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.timing import BATCH_RUNS, log_ratio, sample_batch
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing, TimingSettings, measure
 from tests.measure.helpers import make_setting

@@ -15,10 +15,10 @@ from collage_evo.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.costs.database import CostDatabase
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.copying import time_copies
 from collage_evo.measure.jobs import CopyJob, Job, Measured, Reply
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.timing import time_copies
 from collage_evo.placement.cost_model import Border, Copies
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S

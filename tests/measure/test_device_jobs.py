@@ -37,6 +37,7 @@ from collage_evo.measure.jobs import (
 )
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import Worker
+from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
@@ -188,7 +189,7 @@ def test_who_compiles_waits_for_who_times(
     fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
-    monkeypatch.setattr(Worker, "_expect_any_backend", lambda self: None)
+    monkeypatch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
     monkeypatch.setattr(exclusive, "SIGN_S", 0.0)
     waited: list[bool] = []
     with fake_cuda.used(), ExitStack() as other:

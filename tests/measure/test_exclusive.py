@@ -258,7 +258,7 @@ with timing.compiling() if sys.argv[3] == "compiles" else timing.job():
     if sys.argv[3] != "compiles":
         timing.acquire_exclusive()
     if sys.argv[3] == "judges":
-        timing.over()
+        timing.release()
     while True:
         print(end="x", flush=True)
         time.sleep(0.001)
@@ -300,7 +300,7 @@ def test_who_compiles_or_judges_is_halted_while_somebody_times_and_waited_for_by
             timing.acquire_exclusive()
             until(lambda: is_halted(busy))
             if over:
-                timing.over()
+                timing.release()
                 until(lambda: not is_halted(busy))
         until(lambda: not is_halted(busy))
 

@@ -15,13 +15,8 @@ import pytest
 
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError
-<<<<<<< HEAD
-from collage_evo.measure.answers import Answer, Measured
 from collage_evo.measure.fork_server import WorkerProcess
-from collage_evo.measure.jobs import CostJob, Job, PlacementJob
-=======
 from collage_evo.measure.jobs import Answer, CostJob, Job, Measured, PlacementJob
->>>>>>> fb6e6708 (measure: jobs and their answers stand in one file)
 from collage_evo.measure.process import _answer
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import Worker

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from collage_evo.measure import loaded_pieces
-from collage_evo.measure.loaded_pieces import LoadedPieceCache
+from collage_evo.measure import whole_models
+from collage_evo.measure.whole_models import LoadedPieceCache
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
 
@@ -23,7 +23,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
         done.append(piece.directory.name)
         return object()
 
-    monkeypatch.setattr(loaded_pieces, "load_piece", load_piece)
+    monkeypatch.setattr(whole_models, "load_piece", load_piece)
     return done
 
 

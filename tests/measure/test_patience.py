@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 
 from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.watchdog import LEAST_S, timeout_s, watchdog
+from collage_evo.measure.timing import LEAST_S, timeout_s, watchdog
 from collage_evo.placement.failure import Failure, Fault
 from tests.measure.helpers import cost_job, make_setting
 
 PROGRAM = """
 import signal, time
-from collage_evo.measure.watchdog import watchdog
+from collage_evo.measure.timing import watchdog
 with watchdog(600.0):
     print(0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 600, flush=True)
 print(signal.getitimer(signal.ITIMER_REAL)[0], flush=True)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from collage_evo.measure.jobs import Measured, PlacementJob, WholeJob
-from collage_evo.measure.reference_process import ReferenceProcess, ReferenceRunEnded
+from collage_evo.measure.reference_run import ReferenceProcess, ReferenceRunEnded
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
@@ -36,7 +36,7 @@ def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sand
 
 def anchors(sandbox: Sandbox) -> list[psutil.Process]:
     started = psutil.Process(sandbox.start().pid).children()
-    return [process for process in started if "collage_evo.measure.reference_process" in process.cmdline()]
+    return [process for process in started if "collage_evo.measure.reference_run" in process.cmdline()]
 
 
 def test_the_anchor_has_a_process_of_its_own_on_several_threads(timed: tuple[Sandbox, PlacementJob]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.measure.stopwatch import time_call_ms
+from collage_evo.measure.timing import time_call_ms
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, sums, whole
 

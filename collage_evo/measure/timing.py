@@ -1,22 +1,37 @@
-"""Timing of a loaded session by the clock, and of a device's regions by the device's events."""
+"""Timing of loaded sessions: in sample batches, at a region's cost inside the model, per call, per copy."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from collage_evo.devices.device import Device
 from collage_evo.graph.ir import Graph
 from collage_evo.measure.cold_caches import Flush, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob
+from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S, WARM_UP_GAIN, Timing, TimingSettings, measure
 from collage_evo.statistics import robust_deviation
+
+BATCH_RUNS = TimingSettings(warmup=0, min_runs=3, min_seconds=0.01, max_seconds=0.1)
+"""Three runs or 10 ms, whichever is more; at most 100 ms, so that one run of a large model is a batch."""
+COPY_WARM_UP = 3
+LEAST_S = 5.0
+"""Seconds that any run may take."""
+LEAST_ON_DEVICE_S = 30.0
+"""Seconds that any first run on a device may take: libraries load kernels then, and select the fastest."""
+
+SampleBatch = tuple[float, ...]
+"""Times of a few runs in a row in ms, without the first third: those run on caches that another session filled."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,26 @@ class SingleSession:
         """
         warm_s = _warm_s(self.session) if settings.warmup else 0.0
         return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
+
+
+def sample_batch(at_work: SingleSession | Crowd) -> SampleBatch:
+    """A sample batch of sessions that are ready to run."""
+    return batch_of(at_work.measure(BATCH_RUNS))
+
+
+def batch_of(timing: Timing) -> SampleBatch:
+    """The sample batch of a timing in :data:`BATCH_RUNS`."""
+    return timing.times_ms[timing.n // 3 :]
+
+
+def log_ratios(slow: Sequence[SampleBatch], fast: Sequence[SampleBatch]) -> np.ndarray:
+    """Logarithms of the speed-up of ``fast``, one for each pair of neighbouring batches."""
+    return np.array([np.log(np.median(a) / np.median(b)) for a, b in zip(slow, fast, strict=True)])
+
+
+def log_ratio(slow: Sequence[SampleBatch], fast: Sequence[SampleBatch]) -> float:
+    """The median of :func:`log_ratios`."""
+    return float(np.median(log_ratios(slow, fast)))
 
 
 def region_timer(
@@ -93,3 +128,52 @@ def throttled(session: Session) -> bool:
 
 def _warm_s(session: Session) -> float:
     return DEVICE_WARM_UP_S if session.device is not None else 0.0
+
+
+def time_copies(
+    device: Device, nbytes: int, to_device: bool, runs: int, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, ...]:
+    """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, without the warm-up runs.
+
+    The device warms up because the clocks of an idle one, and its bus's pace, may have fallen. A copy to the device
+    is queued with the device's work, and no one waits for it: events time it. The host waits for a copy from the
+    device: the clock times it until the data has arrived.
+    """
+    array = device.arena(nbytes)(0, (nbytes,), "uint8")
+    host = device.pinned(nbytes)
+
+    def once() -> float:
+        device.synchronise()
+        if to_device:
+            return device.time_ms(lambda: device.copy_in(array, host))
+        begin = time.perf_counter()
+        device.copy_out(host, array)
+        device.synchronise()
+        return (time.perf_counter() - begin) * 1e3
+
+    began, warm = clock(), 0
+    while warm < COPY_WARM_UP or clock() - began < DEVICE_WARM_UP_S:
+        once()
+        warm += 1
+    return tuple(once() for _ in range(runs))
+
+
+def timeout_s(give_up_ms: float, on_device: bool = False) -> float:
+    """Timeout of a first run in seconds, if a warm run longer than ``give_up_ms`` is too slow."""
+    return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, WARM_UP_GAIN * give_up_ms / 1e3)
+
+
+@contextlib.contextmanager
+def watchdog(seconds: float) -> Iterator[None]:
+    """Context in which ``SIGALRM`` kills the process after this time; its parent sees the signal.
+
+    A library's call cannot be interrupted otherwise.
+    """
+    if not math.isfinite(seconds):
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
