@@ -22,7 +22,7 @@ from typing import Any
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.measure.jobs import Job, LeftOut, Measured, PlacementJob, Reply
-from collage_evo.measure.worker_slot import Call, PoolConfig, WorkerSlot
+from collage_evo.measure.worker_slot import LATE, Answered, Call, Over, PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 
 CONNECT_S = "10s"
@@ -68,7 +68,7 @@ class DaskWorkers:
         )
 
     @contextlib.contextmanager
-    def connected(self, config: PoolConfig) -> Iterator[tuple[Call, int]]:
+    def connected(self, config: PoolConfig, over: Over) -> Iterator[tuple[Call, int]]:
         """A call that Dask tries again on another worker when one dies, for twice as many threads as workers.
 
         Raises:
@@ -77,7 +77,7 @@ class DaskWorkers:
             BrokenExecutor: by the call: workers or the cluster went away with it.
         """
         with self._client() as client:
-            yield partial(self._ask, client, partial(measure_on_worker, config, self.expected)), 2 * _count(client)
+            yield partial(self._ask, client, config, over), 2 * _count(client)
 
     def count(self) -> int:
         """Workers of the cluster. Raises as :meth:`connected`."""
@@ -111,9 +111,11 @@ class DaskWorkers:
                 f"'dask worker {self.address} --nthreads 1' on each machine"
             )
 
-    def _ask(self, client: Any, call: Call, job: Job) -> Reply[Any] | LeftOut:
+    def _ask(self, client: Any, config: PoolConfig, over: Over, number: int, job: Job) -> Answered:
+        if over():
+            return number, LATE
         distributed = _dask()
-        future = client.submit(call, job, pure=False)
+        future = client.submit(measure_on_worker, config, self.expected, job, pure=False)
         while True:
             # Dask knows the waiting client by thread. result() reports a call that was given up.
             with client.as_current(), contextlib.suppress(TimeoutError, distributed.CancelledError):
@@ -122,13 +124,13 @@ class DaskWorkers:
                 break
             self._require_workers(client)
         if future.status == "finished":
-            reply: Reply[Any] | LeftOut = future.result()
-            return reply
+            return number, future.result()
         if future.status != "error":
             raise BrokenExecutor("the connection to the Dask scheduler was lost")
         error = future.exception()
         if isinstance(error, distributed.KilledWorker):
-            return Reply(Failure(Fault.WORKERS_DIED, f"workers that tried: {error.allowed_failures + 1}"))
+            died = Failure(Fault.WORKERS_DIED, f"workers that tried: {error.allowed_failures + 1}")
+            return number, Reply(died)
         raise UnavailableError(f"a Dask worker cannot measure: {type(error).__name__}: {one_line(error)}") from error
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collage_evo.measure.builders import Builders
-from collage_evo.measure.compile_ahead import CompileAhead, Compiled
-from collage_evo.measure.jobs import Measured, PlacementJob, Reply, regions_of
+from collage_evo.measure.builders import Builders, CompileAhead
+from collage_evo.measure.jobs import Measured, PlacementJob, regions_of
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
@@ -63,48 +62,43 @@ class MeasuredEvaluator:
         waiting = 1 if self.pool.workers.local else MOST_AT_ONCE
         with CompileAhead(self.builders, placements, waiting) as compile_ahead:
             try:
-                begun = [threads.submit(self._measure_all, compile_ahead, outcomes, until) for _ in range(count)]
-                for hand in as_completed(begun):
-                    hand.result()
+                begun = [threads.submit(self._measure_ready, compile_ahead, outcomes, until) for _ in range(count)]
+                for thread in as_completed(begun):
+                    thread.result()
             finally:
                 threads.shutdown(wait=False)  # ending the run ends the worker processes that these threads wait for
         return [outcomes.get(number) for number in range(compile_ahead.taken)]
 
-    def _measure_all(self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float) -> None:
-        """Measure ready placements until none is left, or time is over."""
-        while ready := compile_ahead.ready(self._any_right, lambda: self.clock() >= until):
+    def _measure_ready(
+        self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float
+    ) -> None:
+        """Measure compiled placements until none is left, or time is over."""
+        while ready := compile_ahead.ready(lambda: self.best_ms < math.inf, lambda: self.clock() >= until):
+            able = [one for one in ready if one.failure is None]
+            outcomes.update({one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None})
             with compile_ahead.making if self._fills_machine else nullcontext():
-                outcomes.update(self._measured(ready))
+                replies = self.pool.map([self._job(one.placement) for one in able])
+                for one, reply in zip(able, replies, strict=True):
+                    if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
+                        outcomes[one.number] = outcome = outcome_of(reply.answer, reply.worker)
+                        self._race(outcome)
 
     @property
     def _fills_machine(self) -> bool:
         setting = self.pool.setting
         return setting.target.threads * setting.sessions >= len(self.pool.cores)
 
-    def _any_right(self) -> bool:
-        return self.best_ms < math.inf
+    def _job(self, placement: Placement) -> PlacementJob:
+        job = placement_job(placement, self.timing, self.give_up_ms, self.best_ms)
+        if (run := self.reference_run) is None:
+            return job
+        return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)
 
-    def _measured(self, ready: Sequence[Compiled]) -> dict[int, Outcome]:
-        """Outcomes of compiled placements by number, except those for which there was no time."""
-        found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
-        running = [one for one in ready if one.failure is None]
-        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
-        if (reference_run := self.reference_run) is not None:
-            artifact, ms = str(reference_run.artifact), reference_run.latency_ms
-            jobs = [replace(job, reference_run=artifact, reference_run_ms=ms) for job in jobs]
-        for one, reply in zip(running, self.pool.map(jobs), strict=True):
-            outcome = _outcome(reply)
-            if outcome.failure is not None and outcome.failure.fault is Fault.CLOSED:
-                continue
-            found[one.number] = outcome
-            if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
-                with self._comparing:
-                    self.best_ms = min(self.best_ms, outcome.latency_ms)
-        return found
-
-
-def _outcome(reply: Reply[Measured]) -> Outcome:
-    return outcome_of(reply.answer, reply.worker)
+    def _race(self, outcome: Outcome) -> None:
+        """Let all others race against ``outcome`` if it is the fastest that may be the answer."""
+        if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
+            with self._comparing:
+                self.best_ms = min(self.best_ms, outcome.latency_ms)
 
 
 def placement_job(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -15,8 +15,7 @@ import joblib
 from collage_evo.errors import ConfigError, UnavailableError, one_line
 from collage_evo.measure.cluster import DaskWorkers, Expected
 from collage_evo.measure.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
-from collage_evo.measure.worker_slot import Call, LocalWorkers, PoolConfig, Workers
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.measure.worker_slot import LocalWorkers, Over, PoolConfig, Workers
 from collage_evo.target.slots import acquire_slot
 
 MOST_IDLE = 10
@@ -56,7 +55,7 @@ class WorkerPool:
     def _config(self) -> PoolConfig:
         return PoolConfig(self.setting, self.cores, self.memory_bytes, self.timeout_s)
 
-    def map(self, jobs: Sequence[Asks[A]], over: Callable[[], bool] = lambda: False) -> Iterator[Reply[A]]:
+    def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it have arrived.
 
         Once time is ``over`` no job begins: the answer of the remaining ones is a failure (``Fault.CLOSED``). If a
@@ -72,19 +71,17 @@ class WorkerPool:
         while waiting:
             before = len(waiting)
             try:
-                with self.workers.connected(self._config) as (call, threads):
+                with self.workers.connected(self._config, over) as (call, threads):
+                    asked = [joblib.delayed(call)(number, job) for number, job in waiting.items()]
                     parallel = joblib.Parallel(
                         threads, backend="threading", return_as="generator_unordered", batch_size=1
                     )
-                    asked = dict(waiting)
-                    for index, reply in parallel(
-                        joblib.delayed(_answer)(call, over, index, job) for index, job in asked.items()
-                    ):
+                    for number, reply in parallel(asked):
                         if isinstance(reply, LeftOut):
                             trouble = self._report(reply)
                             continue
-                        replies[index] = reply
-                        del waiting[index]
+                        replies[number] = reply
+                        del waiting[number]
                         while given in replies:
                             yield replies.pop(given)
                             given += 1
@@ -140,7 +137,3 @@ class WorkerPool:
     def close(self) -> None:
         """End this machine's measuring processes and free their cores."""
         self.workers.close()
-
-
-def _answer(call: Call, over: Callable[[], bool], index: int, job: Job) -> tuple[int, Reply[Any] | LeftOut]:
-    return index, Reply(Failure(Fault.CLOSED, "no time was left")) if over() else call(job)

@@ -17,14 +17,7 @@ from collage_evo.graph.files import read_model
 from collage_evo.graph.reference import Error
 from collage_evo.measure.jobs import FallbackJob, Measured, PlacementJob, WholeJob
 from collage_evo.measure.judging import EXACT, Estimate, all_exact
-from collage_evo.measure.reference_run import (
-    ReferenceProcess,
-    ReferenceRun,
-    ReferenceRunEnded,
-    ReferenceSession,
-    time_against,
-    warm_up,
-)
+from collage_evo.measure.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
 from collage_evo.measure.timing import SingleSession, timeout_s, watchdog
 from collage_evo.measure.worker_context import WorkerContext, unbuilt
 from collage_evo.patterns.match import Placement
@@ -94,7 +87,11 @@ class WholeModels:
                 return estimate
             session.feed(context.feeds)
             if job.reference_run:
-                timed = self._against_reference_run(session, job)
+                reference_run = self._ready_reference_run(job.reference_run)
+                warm_up(session, job.timing.warmup, job.give_up_ms)
+                context.exclusive.acquire_exclusive()
+                reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
+                timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms, policy)
             else:
                 timed = self._by_clock(SingleSession(session), job.timing, job.give_up_ms, near_ms)
             if failure := self._judge.check_last(session, context.references[0], exact, error):
@@ -183,26 +180,6 @@ class WholeModels:
         self._context.exclusive.acquire_exclusive()
         once = partial(at_work.measure, timing, give_up_ms, behind_ms)
         return self._context.uncontended(at_work.sessions[0], once, timing)
-
-    def _against_reference_run(self, session: Session, job: PlacementJob) -> Timing:
-        """Time a session that was fed, with exclusive use of this machine from here on."""
-        for _ in range(2):
-            try:
-                reference_run = self._ready_reference_run(job.reference_run)
-                warm_up(session, job.timing.warmup, job.give_up_ms)
-                self._context.exclusive.acquire_exclusive()
-                return time_against(
-                    reference_run,
-                    job.reference_run_ms,
-                    session,
-                    job.timing,
-                    job.give_up_ms,
-                    job.best_ms,
-                    self._context.setting.policy,
-                )
-            except ReferenceRunEnded as error:  # not the placement's fault
-                self._reference_run, ended = None, error
-        raise ended
 
     def _ready_reference_run(self, artifact: str) -> ReferenceRun:
         """The reference run, loaded when first needed and reused."""

@@ -22,6 +22,9 @@ from collage_evo.target.target import CPU
 REFUSAL_REST_S = 0.3
 """Seconds that an excluded worker pauses before it returns a job, so that other workers get it."""
 CLOSED: Reply[Any] = Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
+LATE: Reply[Any] = Reply(Failure(Fault.CLOSED, "no time was left"))
+Over = Callable[[], bool]
+"""Whether time is over."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,10 @@ class PoolConfig:
         return slots if self.setting.target.device == CPU else slots[:1]
 
 
-Call = Callable[[Job], Reply[Any] | LeftOut]
-"""Answers a job, or leaves it to another worker."""
+Answered = tuple[int, Reply[Any] | LeftOut]
+"""A job's number, and its reply, or why the job is left to another worker."""
+Call = Callable[[int, Job], Answered]
+"""Answers a job, which has a number."""
 
 
 class Workers(Protocol):
@@ -56,8 +61,11 @@ class Workers(Protocol):
     def warning(self) -> str:
         """The warning to print before jobs go there; empty if there is none."""
 
-    def connected(self, config: PoolConfig) -> AbstractContextManager[tuple[Call, int]]:
-        """The call that answers one job of a pool, for any thread, and how many threads may use it at once."""
+    def connected(self, config: PoolConfig, over: Over) -> AbstractContextManager[tuple[Call, int]]:
+        """The call that answers one job of a pool, for any thread, and how many threads may use it at once.
+
+        Jobs that would begin when time is ``over`` are answered with :data:`LATE`.
+        """
 
     def close(self) -> None:
         """End the processes of this machine, and free their cores."""
@@ -139,14 +147,18 @@ class LocalWorkers:
         """Of the slots that are open now: who was connected to them opens no others."""
 
     @contextlib.contextmanager
-    def connected(self, config: PoolConfig) -> Iterator[tuple[Call, int]]:
-        yield partial(self._measure, config, self._closing), len(config.slots)
+    def connected(self, config: PoolConfig, over: Over) -> Iterator[tuple[Call, int]]:
+        yield partial(self._measure, config, over, self._closing), len(config.slots)
 
-    def _measure(self, config: PoolConfig, closing: threading.Event, job: Job) -> Reply[Any] | LeftOut:
+    def _measure(
+        self, config: PoolConfig, over: Over, closing: threading.Event, number: int, job: Job
+    ) -> Answered:
         """``job``'s reply, from an idle slot or a new one."""
+        if over():
+            return number, LATE
         with self._changing:
             if closing.is_set():
-                return CLOSED
+                return number, CLOSED
             if self._idle:
                 worker_slot = self._idle.pop()
             else:
@@ -154,10 +166,12 @@ class LocalWorkers:
                 self._all.append(worker_slot)
         try:
             sandbox = worker_slot.sandbox(config)
-            if isinstance(sandbox, LeftOut):
-                return CLOSED if closing.is_set() else sandbox
-            answer = sandbox.call(job, config.timeout_s)
-            return CLOSED if closing.is_set() else Reply(answer, worker_slot.name)
+            reply = (
+                sandbox
+                if isinstance(sandbox, LeftOut)
+                else Reply(sandbox.call(job, config.timeout_s), worker_slot.name)
+            )
+            return number, CLOSED if closing.is_set() else reply
         finally:
             with self._changing:
                 if not closing.is_set():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.measure import compile_ahead
+from collage_evo.measure import builders
 from collage_evo.measure.builders import build_job
 from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
@@ -166,7 +166,7 @@ def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order(
 
 
 def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_ahead, "LOOK_S", 0.001)
+    monkeypatch.setattr(builders, "LOOK_S", 0.001)
     soon, never = threading.Event(), threading.Event()
     measured = evaluator(Pool(), AtOnce({SLOW: soon, SLOWER: never}))
     measured.evaluate([FAST])

@@ -23,7 +23,7 @@ from collage_evo.measure import worker_slot
 from collage_evo.measure.cluster import ClusterWorker, DaskWorkers
 from collage_evo.measure.jobs import Job, Measured, Reply, Setting
 from collage_evo.measure.pool import WorkerPool, workers_of
-from collage_evo.measure.worker_slot import Call, PoolConfig, WorkerSlot
+from collage_evo.measure.worker_slot import Answered, Call, Over, PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
@@ -153,8 +153,11 @@ class Pretended(DaskWorkers):
     turn: Iterator[int] = field(default_factory=itertools.count)
 
     @contextlib.contextmanager
-    def connected(self, config: PoolConfig) -> Iterator[tuple[Call, int]]:
-        yield lambda job: self.turns[next(self.turn) % self.count()].measure(config, self.expected, job), 1
+    def connected(self, config: PoolConfig, over: Over) -> Iterator[tuple[Call, int]]:
+        def call(number: int, job: Job) -> Answered:
+            return number, self.turns[next(self.turn) % self.count()].measure(config, self.expected, job)
+
+        yield call, 1
 
     def count(self) -> int:
         return len(self.turns)

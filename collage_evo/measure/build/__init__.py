@@ -1,7 +1,7 @@
 """Compilation of regions and whole models, with a cache on disk.
 
 The pieces that a batch of matches lacks are compiled first (``measure/builders.py``): in separate processes, one a
-core, distinct regions once. Placements are compiled a few ahead of the measurement (``measure/compile_ahead.py``),
+core, distinct regions once. Placements are compiled a few ahead of the measurement (``measure/builders.py``),
 and measured in the order in which they are ready; an engine with a slow piece may use half of these processes, so
 that other engines do not wait. Pieces pass through the cache on disk. The reason why a region cannot be compiled is
 remembered for the rest of the run; a build that hung or took too much memory gets a second attempt. A cluster's
