@@ -98,7 +98,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
         normalise(context, model)
         found = evolve(context, known.space, known.seeds, model, [known.single])
     best = found.ranked[0]
-    settings = asdict(reopen_run(folder, ()).search.ga)
+    settings = asdict(reopen_run(folder).search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None
     taken = (found.state.evaluations, found.state.best_evaluation, time.monotonic() - started)

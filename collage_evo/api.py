@@ -13,27 +13,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from collage_evo.accuracy.choose import name_of
-from collage_evo.config import Config, parse_config
-from collage_evo.effort import Effort
-from collage_evo.errors import CollageError, InputError, describing_system_errors
-from collage_evo.export import Exported, export_plain
-from collage_evo.given import (
+from collage_evo.arguments import (
     Arrays,
-    Given,
+    ConfigLike,
     Model,
+    ModelAndData,
     Precision,
-    Settings,
     Shapes,
     base_keys,
-    budget_keys,
     effort_keys,
+    resolve,
     shape_keys,
     text_of,
 )
+from collage_evo.config import Config
+from collage_evo.effort import Effort
+from collage_evo.errors import CollageError, InputError, describing_system_errors
+from collage_evo.export import Exported, export_plain
 from collage_evo.graph.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
+from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
 from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
 from collage_evo.report.summary import summary
@@ -123,7 +122,7 @@ def optimize(
     like: str | os.PathLike[str] | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
-    config: Settings | None = None,
+    config: ConfigLike | None = None,
     progress: OnProgress | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -168,42 +167,63 @@ def optimize(
     if inputs is not None and data is not None:
         raise InputError("optimize takes inputs or data, not both: give the arrays, or where they lie")
     base = base_keys(config)
-    settings = {
-        **shape_keys(shapes),
-        **budget_keys(budget, precision, base),
-        **effort_keys(effort, config),
-        "target.threads": threads,
-        "search.seconds": seconds,
-        "accuracy.metric": None if metric is None else name_of(metric),
-        "search.like": None if like is None else os.path.abspath(like),
-        "backends.use": None if backends is None else list(backends),
-    }
     place: Any = out if out is not None else (base.get("output") or {}).get("dir")
     if resume and place is None:
         raise InputError("resume needs out: the directory of the run that is to go on")
     temporary = tempfile.TemporaryDirectory(prefix="collage_evo-") if place is None else None
     directory = Path(temporary.name if temporary else place)
-    given = Given(directory, model, inputs)
+    files = ModelAndData(directory, model, inputs)
+    options = {
+        **shape_keys(shapes),
+        **effort_keys(effort, config),
+        "model.source": files.source,
+        "data.source": files.data or text_of(data),
+        "target.threads": threads,
+        "search.seconds": seconds,
+        "backends.use": None if backends is None else list(backends),
+    }
+    source = os.fspath(config) if isinstance(config, str | os.PathLike) else ""
+    active = contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter()
     try:
-        settings |= {"model.source": given.source, "data.source": given.data or text_of(data)}
-        chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
-        named = os.fspath(config) if isinstance(config, str | os.PathLike) else ""
-        chosen = start_run(
-            directory, chosen, resume=resume, overwrite=overwrite, source=named, in_memory=given.in_memory
+        resolved = resolve(
+            base, options, "optimize", budget=budget, precision=precision, metric=metric, like=like
         )
-        found = _run(given, directory, chosen, progress)
+        profiles = search_in(directory, resolved, files, active, resume=resume, overwrite=overwrite, source=source)
     except BaseException:
         if temporary:
             temporary.cleanup()
         raise
-    return Result(directory, found, temporary)
+    return Result(directory, profiles, temporary)
 
 
-def _run(given: Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[Finished, ...]:
+def search_in(
+    directory: Path,
+    config: Config,
+    files: ModelAndData,
+    progress: contextlib.AbstractContextManager[Reporter],
+    *,
+    resume: bool,
+    overwrite: bool,
+    source: str,
+) -> tuple[Finished, ...]:
+    """Search with a resolved ``config`` in ``directory``, and discard that if the search cannot begin.
+
+    Args:
+        directory: of the run.
+        config: of the run.
+        files: its model and samples.
+        progress: the reporter, as a context.
+        resume: continue the run that is there.
+        overwrite: remove the run that is there.
+        source: the file of ``config``, if there is one.
+    """
+    config = start_run(
+        directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
+    )
     try:
-        given.write()
-        with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as active_reporter:
-            return run_profiles(config, directory, active_reporter, given.parsed)
+        files.write()
+        with progress as active:
+            return run_profiles(config, directory, active, files.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)
         raise

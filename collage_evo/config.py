@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from collage_evo.files import reading
 from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.evolution.settings import GaSettings
-from collage_evo.yaml_values import Overrides, Refused, by_key, load_yaml, override_key
+from collage_evo.yaml_values import Overrides, Refused, load_yaml, overridden
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -344,6 +343,10 @@ class Config(Section):
         "who compares methods. A run keeps those that are not the default ones.",
     )
 
+    def replacing(self, section: str, **values: Any) -> Config:
+        """The same with ``values``, which the program decided, in place of some of ``section``."""
+        return self.model_copy(update={section: getattr(self, section).model_copy(update=values)})
+
 
 def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
     """Configuration from a YAML file; or defaults for a model given as ``.onnx`` file or ``builtin:NAME``.
@@ -357,11 +360,8 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
 
 def parse_config(data: Mapping[str, Any], overrides: Overrides, source: str) -> Config:
     """Configuration from plain values, with ``overrides`` in place of some. Raises as :func:`load_config`."""
-    values = copy.deepcopy(dict(data))
-    for key, value in by_key(overrides).items():
-        override_key(values, key, value)
     try:
-        return Config.model_validate(with_effort(values))
+        return Config.model_validate(with_effort(overridden(data, overrides)))
     except ValidationError as error:
         raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
@@ -375,7 +375,8 @@ def dump_config(config: Config, brief: bool = False) -> str:
 
 
 def changed(config: Config, overrides: Overrides, source: str) -> Config:
-    """``config`` with ``overrides`` in place of some of its values. Raises as :func:`load_config`."""
+    """``config`` with ``overrides``, which a user gave, in place of some of its values. Raises as
+    :func:`load_config`."""
     return parse_config(config.model_dump(), overrides, source)
 
 

@@ -110,6 +110,14 @@ def by_key(overrides: Overrides) -> dict[str, Any]:
     return dict(overrides) if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
 
 
+def overridden(data: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """A copy of nested ``data`` with ``overrides`` in place of some values. Raises as :func:`override_key`."""
+    values = copy.deepcopy(dict(data))
+    for key, value in by_key(overrides).items():
+        override_key(values, key, value)
+    return values
+
+
 def override_key(data: dict[str, Any], key: str, value: Any) -> None:
     """Put ``value`` into nested ``data``, at a key such as ``search.seconds``.
 

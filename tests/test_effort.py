@@ -44,7 +44,7 @@ def test_what_a_person_gives_comes_before_what_the_word_says() -> None:
 
 def test_a_run_that_goes_on_has_what_it_began_with(tmp_path: Path) -> None:
     began = start_run(tmp_path / "run", load_config("builtin:bert", ("effort=quick", "costs.seconds=9")))
-    assert reopen_run(tmp_path / "run", ()) == began
+    assert reopen_run(tmp_path / "run") == began
 
 
 def test_another_word_is_refused_with_those_that_there_are() -> None:

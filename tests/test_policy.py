@@ -21,7 +21,7 @@ from collage_evo.errors import ConfigError
 from collage_evo.measure.jobs import Setting
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
-from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.run.directory import enlarge_budget, reopen_run, start_run
 from collage_evo.search.cover.dynamic_program import differing_covers
 from collage_evo.search.evolution.seeds import make_seeds
 from collage_evo.target.target import Target
@@ -89,7 +89,7 @@ def test_a_run_keeps_what_is_not_the_default_and_goes_on_with_it(tmp_path: Path)
         assert saved.get("policy") == kept
         assert reopen_run(tmp_path / name) == config
     with pytest.raises(ConfigError, match=r"policy\.race_level: a resumed run may only"):
-        reopen_run(tmp_path / "other", ["policy.race_level=0.95"])
+        enlarge_budget(tmp_path / "other", reopen_run(tmp_path / "other"), ["policy.race_level=0.95"])
     assert yaml.safe_load(dump_config(usual))["policy"] == {name: one.default for name, one in FIELDS.items()}
 
 

@@ -56,37 +56,30 @@ def run(
 ) -> None:
     """Search, compile, verify and report."""
     from collage_evo.accuracy.budget import EXACT
-    from collage_evo.api import optimize
-    from collage_evo.cli.shapes import shape_overrides
-    from collage_evo.config import load_config
-    from collage_evo.run.directory import require_outside, run_directory
+    from collage_evo.api import search_in
+    from collage_evo.arguments import ModelAndData, resolve
+    from collage_evo.cli.shapes import shape_values
+    from collage_evo.config import read_config
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.directory import run_directory
     from collage_evo.run.samples import model_file
+    from collage_evo.yaml_values import overridden
 
-    given = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
-    given |= {"--precision exact": precision if precision == EXACT else None, "--metric": metric}
-    require_given_once({**given, "--like": like, "--out": out}, overrides)
-    words = {"effort": effort, "target.threads": threads}
-    said = [*(overrides or ()), *(f"{key}={value}" for key, value in words.items() if value is not None)]
-    file = model_file(load_config(source, said))
-    said += shape_overrides(shapes, file)
-    config = load_config(source, said)
+    named = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
+    named |= {"--precision exact": precision if precision == EXACT else None, "--metric": metric}
+    require_given_once({**named, "--like": like, "--out": out}, overrides)
+    keys = overridden(read_config(source), overrides or ())
+    options = {"effort": effort, "target.threads": threads, "data.source": data}
+    config = resolve(keys, options, source, budget=budget, precision=precision, metric=metric, like=like)
+    file = model_file(config)
+    config = config.replacing("model", **shape_values(shapes, file))
     directory = run_directory(config, source, out)
-    if overwrite:
-        require_outside(directory, Path(source))
+    files = ModelAndData(directory, file)
     with resumable(directory):
-        result = optimize(
-            file,
-            data=data,
-            budget=budget,
-            metric=metric,
-            precision=precision,
-            like=like,
-            config=config,
-            out=directory,
-            resume=resume,
-            overwrite=overwrite,
+        profiles = search_in(
+            directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
         )
-    print_answer(directory, result.profiles, as_json)
+    print_answer(directory, profiles, as_json)
 
 
 @app.command(name="resume")
@@ -98,11 +91,12 @@ def resume_run(
     debug: Debug = False,
 ) -> None:
     """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
-    from collage_evo.run.directory import kind_of_run, reopen_run
+    from collage_evo.run.directory import enlarge_budget, kind_of_run, reopen_run
     from collage_evo.run.trusted import functions_of, require_noted
 
-    require_noted(functions_of(reopen_run(directory)), directory, trust)
-    config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
+    saved = reopen_run(directory)
+    require_noted(functions_of(saved), directory, trust)
+    config, kind = enlarge_budget(directory, saved, overrides or ()), kind_of_run(directory)
     if kind == "run":
         _resume_pipeline(directory, config, as_json)
     else:

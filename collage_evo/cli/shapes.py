@@ -1,8 +1,8 @@
-"""``--shapes`` as keys of the configuration, with or without the inputs' names."""
+"""``--shapes`` as values of the configuration's section ``model``, with or without the inputs' names."""
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -17,8 +17,8 @@ from collage_evo.yaml_values import Refused, load_yaml
 AUTO = "auto"
 
 
-def shape_overrides(text: str | None, file: ModelFile) -> list[str]:
-    """Overrides for ``text``, which is YAML without braces, ``auto``, or the sizes of a single input.
+def shape_values(text: str | None, file: ModelFile) -> dict[str, Any]:
+    """Values of keys for ``text``, which is YAML without braces, ``auto``, or the sizes of a single input.
 
     The model in ``file`` is read if names are missing.
 
@@ -27,17 +27,16 @@ def shape_overrides(text: str | None, file: ModelFile) -> list[str]:
         InputError: the model cannot be read.
     """
     if text is None:
-        return []
+        return {}
     if text.strip() == AUTO:
-        return ["model.sizes=smallest"]
-    given = _read(text)
-    if isinstance(given, list):
-        given = {_only_open_input(text, file): given}
+        return {"sizes": "smallest"}
+    shapes = _read(text)
+    if isinstance(shapes, list):
+        shapes = {_only_open_input(text, file): shapes}
     try:
-        ModelConfig(source="any", shapes=given)
+        return {"shapes": ModelConfig(source="any", shapes=shapes).shapes}
     except ValidationError as error:
         raise ConfigError(f"--{explain(error, ModelConfig)}") from None
-    return [f"model.shapes={json.dumps(given)}"]
 
 
 def _read(text: str) -> object:

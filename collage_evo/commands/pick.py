@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.accuracy.budget import budget_option
-from collage_evo.config import Config, changed
+from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
@@ -55,7 +55,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
         return flow.answer(run, searched, replace(flow.delivery, directory=place))
 
     # the run already contains what it took over
-    config = changed(with_shapes(config, shapes), {"search.like": None}, "pick")
+    config = with_shapes(config, shapes).replacing("search", like=None)
     return Finished(shapes, evaluate(config, directory, reporter, picked, file), place)
 
 

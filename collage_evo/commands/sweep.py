@@ -102,8 +102,7 @@ def _work_together(
     turn = spawn.Lock()
     processes = []
     for index, cores in enumerate(shares):
-        target = config.target.model_copy(update={"cores": list(cores)})
-        own = config.model_copy(update={"target": target})
+        own = config.replacing("target", cores=list(cores))
         args = (own, directory, turn, _log_of(directory, index), os.getpid())
         processes.append(spawn.Process(target=_work_in_process, args=args))
         processes[-1].start()

@@ -28,8 +28,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     # continued tuning uses the same number: the population in the configuration is then the chosen one.
     with at_work(directory):
         count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
-        measured = {"tune": True, "evaluations": count, "seconds": math.inf}
-        config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
+        config = config.replacing("search", tune=True, evaluations=count, seconds=math.inf)
         evaluate(config, directory, reporter, Flow.search)
         study = open_study(tuning_storage(directory))
         write_plots(study, directory)

@@ -12,7 +12,7 @@ from pathlib import Path
 from collage_evo.accuracy.choose import portable
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
-from collage_evo.config import Config, cache_directory, changed
+from collage_evo.config import Config, cache_directory
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import InputError
 from collage_evo.measure.jobs import Setting, WorkFiles
@@ -145,7 +145,7 @@ class RunContext(Workplace):
 
     def on_threads(self, threads: int) -> RunContext:
         """The same run, measuring on so many threads."""
-        config = changed(self.config, {"target.threads": threads}, "threads")
+        config = self.config.replacing("target", threads=threads)
         setting = replace(self.setting, target=replace(self.setting.target, threads=threads))
         return replace(self, config=config, pool=replace(self.pool, setting=setting))
 

@@ -28,14 +28,14 @@ RUN = "run.json"
 """File with the kind of the run, one of ``KINDS``."""
 Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-GIVEN = "given"
+IN_MEMORY = "given"
 """Folder for models and data that were passed in memory."""
 MADE = (
     *(CONFIG, RUN, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
     *("result.json", "report.html", "details.log", "best.collage", ".best.collage.new", ".best.collage.before"),
     *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),
-    *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", GIVEN),
+    *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", IN_MEMORY),
 )
 """Patterns for the names of all that a run, a sweep or a tuning writes into its directory."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
@@ -99,7 +99,8 @@ def start_run(
     if used and resume:
         if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
-        reopened = reopen_run(directory, _changes(directory, config))
+        saved = reopen_run(directory)
+        reopened = enlarge_budget(directory, saved, _changes(directory, config, saved))
         require_noted(functions_of(reopened), directory)
         return reopened
     if used and overwrite:
@@ -157,15 +158,14 @@ def remove_run(directory: Path) -> None:
         directory.rmdir()
 
 
-def _changes(directory: Path, asked: Config) -> dict[str, Any]:
+def _changes(directory: Path, asked: Config, saved: Config) -> dict[str, Any]:
     """Changes that ``asked`` makes to a run that goes on, all of them allowed.
 
     Raises:
         ConfigError: a given key differs from the run's value and may not change.
     """
-    given, had = asked.model_dump(exclude_unset=True), reopen_run(directory).model_dump()
     found = {}
-    for key, value, before in _other_values(given, had):
+    for key, value, before in _other_values(asked.model_dump(exclude_unset=True), saved.model_dump()):
         if key in (*BUDGET, ADDRESS):
             found[key] = value
         elif not key.startswith(CHOSEN):
@@ -190,8 +190,7 @@ def move_run(directory: Path, cores: Sequence[int]) -> None:
     """Move the run in ``directory``, if there is one, to other cores of the same machine."""
     if not (directory / CONFIG).is_file():
         return
-    had = reopen_run(directory)
-    save_config(directory, had.model_copy(update={"target": had.target.model_copy(update={"cores": list(cores)})}))
+    save_config(directory, reopen_run(directory).replacing("target", cores=list(cores)))
     if cores:
         checkpoint.move(directory, lambda target: target.partition(ON_CORES)[0] + on_cores(cores))
 
@@ -243,13 +242,11 @@ def discard_unbegun(directory: Path) -> None:
         remove_run(directory)
 
 
-def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
-    """The saved configuration of a run, with a larger budget where one is given.
+def reopen_run(directory: Path) -> Config:
+    """The saved configuration of a run.
 
     Raises:
         InputError: no run there, or its configuration is damaged.
-        ConfigError: an override changes a key other than the budget and the cluster's address, or makes the
-            budget smaller.
     """
     path = directory / CONFIG
     if not directory.is_dir():
@@ -257,7 +254,17 @@ def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):
-        saved = parse_config(load_yaml(path.read_text()), (), str(path))
+        return parse_config(load_yaml(path.read_text()), (), str(path))
+
+
+def enlarge_budget(directory: Path, saved: Config, overrides: Overrides) -> Config:
+    """The configuration that the run in ``directory`` ``saved``, with a larger budget where ``overrides`` give one;
+    it is saved.
+
+    Raises:
+        ConfigError: an override changes a key other than the budget and the cluster's address, or makes the
+            budget smaller.
+    """
     if not (values := by_key(overrides)):
         return saved
     if refused := [key for key in values if key not in (*BUDGET, ADDRESS)]:

@@ -90,7 +90,7 @@ class _Run:
 
 def with_shapes(config: Config, shapes: Shapes) -> Config:
     """``config`` for one profile of input shapes."""
-    return config.model_copy(update={"model": config.model.model_copy(update={"shapes": shapes})})
+    return config.replacing("model", shapes=shapes)
 
 
 def _join(places: Sequence[Path], directory: Path) -> Path:

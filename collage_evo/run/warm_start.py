@@ -17,7 +17,7 @@ from typing import Any
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
-from collage_evo.config import Config, changed
+from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.graph.align import likeness
 from collage_evo.graph.files import read_model
@@ -121,10 +121,11 @@ def _unlike(config: Config, found: RecordedRun, file: ModelFile) -> str:
 
 def _quickened(config: Config) -> Config:
     bounded = config.search.seconds is not None or config.search.evaluations is not None
-    wanted: dict[str, Any] = {} if bounded else {"search.seconds": LIKE_SECONDS, "search.evaluations": PLACEMENTS}
+    if not bounded:
+        config = config.replacing("search", seconds=LIKE_SECONDS, evaluations=PLACEMENTS)
     for name, values in QUICK.items():
         section = getattr(config, name)
         usual = type(section).model_fields
         left = {key: value for key, value in values.items() if getattr(section, key) == usual[key].default}
-        wanted |= {f"{name}.{key}": value for key, value in left.items()}
-    return changed(config, wanted, "--like")
+        config = config.replacing(name, **left)
+    return config

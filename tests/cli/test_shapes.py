@@ -1,13 +1,13 @@
 """``--shapes`` as people type it; what is wrong with it is told in their words."""
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.cli.shapes import shape_overrides
-from collage_evo.config import load_config
+from collage_evo.cli.shapes import shape_values
 from collage_evo.errors import ConfigError
 from collage_evo.graph.load import ModelFile
 
@@ -21,8 +21,8 @@ def file_of(folder: Path, **inputs: list[int | str]) -> ModelFile:
     return ModelFile(str(folder / "sum.onnx"))
 
 
-def shapes(folder: Path, text: str, **inputs: list[int | str]) -> dict[str, list[int | list[int]]]:
-    return load_config("builtin:bert", shape_overrides(text, file_of(folder, **inputs))).model.shapes
+def shapes(folder: Path, text: str, **inputs: list[int | str]) -> Any:
+    return shape_values(text, file_of(folder, **inputs))["shapes"]
 
 
 @pytest.mark.parametrize("text", ["ids: [1, 64]", "{ids: [1, 64]}", '{"ids": [1, 64]}', "[1, 64]", " [1,64] "])
@@ -36,9 +36,9 @@ def test_several_shapes_of_the_only_open_input_are_profiles(tmp_path: Path) -> N
 
 def test_the_model_is_asked_only_where_names_are_missing() -> None:
     nowhere = ModelFile("nowhere.onnx")
-    assert shape_overrides("ids: [1, 2]", nowhere) == ['model.shapes={"ids": [1, 2]}']
-    assert shape_overrides("auto", nowhere) == ["model.sizes=smallest"]
-    assert shape_overrides(None, nowhere) == []
+    assert shape_values("ids: [1, 2]", nowhere) == {"shapes": {"ids": [1, 2]}}
+    assert shape_values("auto", nowhere) == {"sizes": "smallest"}
+    assert shape_values(None, nowhere) == {}
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def artifact(at: Damaged) -> None:
 SHARES = "work/shares.json"
 """Left where the processor computes in a lower precision."""
 READERS: Mapping[str, Callable[[Damaged], object]] = {
-    "config.yaml": lambda at: reopen_run(at.run, ()),
+    "config.yaml": lambda at: reopen_run(at.run),
     "run.json": lambda at: kind_of_run(at.run),
     "profiles.json": lambda at: saved_profiles(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
     "baselines.json": lambda at: read_baselines(at.path, at.run / "baselines"),

@@ -12,13 +12,27 @@ from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
-from collage_evo.run.directory import KINDS, kind_of_run, move_run, on_cores, reopen_run, save_config, start_run
+from collage_evo.run.directory import (
+    KINDS,
+    enlarge_budget,
+    kind_of_run,
+    move_run,
+    on_cores,
+    reopen_run,
+    save_config,
+    start_run,
+)
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.store import Store
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.settings import Budget
 from collage_evo.search.evolution.state import new_state
+from collage_evo.yaml_values import Overrides
+
+
+def enlarged(directory: Path, overrides: Overrides) -> Config:
+    return enlarge_budget(directory, reopen_run(directory), overrides)
 
 
 def config() -> Config:
@@ -29,8 +43,8 @@ def config() -> Config:
 def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> None:
     directory = tmp_path / "run"
     start_run(directory, config(), kind=kind)
-    assert (reopen_run(directory, ()), kind_of_run(directory)) == (config(), kind)
-    reopen_run(directory, ["search.evaluations=1000000"])
+    assert (reopen_run(directory), kind_of_run(directory)) == (config(), kind)
+    enlarged(directory, ["search.evaluations=1000000"])
     save_config(directory, config())
     assert kind_of_run(directory) == kind
 
@@ -80,7 +94,7 @@ def test_a_run_whose_saved_configuration_has_keys_that_this_version_does_not_kno
     saved = tmp_path / "run" / "config.yaml"
     saved.write_text(saved.read_text().replace("final:\n", "final:\n  turn_seconds: 0.1\n"))
     with pytest.raises(CollageError, match=r"final\.turn_seconds"):
-        reopen_run(tmp_path / "run", ())
+        reopen_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"kind": "walk"}', '["walk"]', '{"kind": ["run"]}'])
@@ -98,13 +112,13 @@ def test_a_run_that_goes_on_was_given_no_more_than_when_it_began(tmp_path: Path)
     directory = tmp_path / "run"
     given = parse_config({"model": {"source": "builtin:squeezenet"}, "search": {"evaluations": 9}}, (), "test")
     start_run(directory, given)
-    for again in (reopen_run(directory, ()), start_run(directory, given, resume=True)):
+    for again in (reopen_run(directory), start_run(directory, given, resume=True)):
         assert again == given
         assert again.search.seconds is None
-    assert reopen_run(directory, ["search.seconds=100"]).search.seconds == 100
+    assert enlarged(directory, ["search.seconds=100"]).search.seconds == 100
     assert reopen_run(directory).search.seconds == 100
     with pytest.raises(ConfigError, match=r"-s search\.seconds=99: the run had search\.seconds=100; .* enlarge"):
-        reopen_run(directory, {"search.seconds": 99})
+        enlarged(directory, {"search.seconds": 99})
 
 
 def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_given(tmp_path: Path) -> None:
@@ -115,8 +129,8 @@ def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_gi
     assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 50.0), "decided once"
     assert reopen_run(directory) == config()
     with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):
-        reopen_run(directory, ["search.seconds=49"])
-    longer = reopen_run(directory, ["search.seconds=51"])
+        enlarged(directory, ["search.seconds=49"])
+    longer = enlarged(directory, ["search.seconds=51"])
     assert search_budget(store, longer.search, 0.0, {}) == Budget(None, 51.0)
 
 

@@ -151,7 +151,7 @@ def test_a_run_does_not_go_on_with_the_other_objective(folder: Path) -> None:
     other = nested({**FAST, "search.objective": "latency"})
     with pytest.raises(ConfigError, match=r"has search\.objective=throughput, not latency: choose another --out"):
         collage_evo.optimize(folder / "tiny.onnx", config=other, out=folder / "run", resume=True)
-    saved = reopen_run(folder / "run", ())
+    saved = reopen_run(folder / "run")
     try:
         save_config(folder / "run", parse_config(saved.model_dump(mode="json"), ["search.objective=latency"], "test"))
         with pytest.raises(InputError, match="objective was throughput and is now latency; start a new run"):

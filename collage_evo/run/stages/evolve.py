@@ -118,9 +118,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             run.config.search.ga,
             lambda report: run.reporter.advance(1, f"at best {report.best_ratio:.3f} of the time it began with"),
         )
-    saved = reopen_run(run.directory, ())
-    search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})
-    save_config(run.directory, saved.model_copy(update={"search": search}))
+    save_config(run.directory, reopen_run(run.directory).replacing("search", ga=Settings(**asdict(chosen))))
     run.reporter.stage("search", budget.seconds or budget.evaluations)
     return chosen
 

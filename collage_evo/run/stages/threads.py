@@ -17,7 +17,7 @@ from collage_evo.answer import baselines
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
-from collage_evo.config import Config, changed
+from collage_evo.config import Config
 from collage_evo.policy import Policy
 from collage_evo.report.words import format_ms
 from collage_evo.run.context import RunContext
@@ -55,7 +55,7 @@ class OnThreads:
 def settled(config: Config, directory: Path | None) -> Config:
     """``config`` with the number of threads that paid in the run in ``directory``, if that is decided."""
     found = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
-    return config if found is None else changed(config, {"target.threads": found.used}, THREADS)
+    return config if found is None else config.replacing("target", threads=found.used)
 
 
 def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequence[Baseline]) -> OnThreads:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage_evo.arguments import base_keys, effort_keys, resolve, shape_keys
 from collage_evo.config import load_config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.given import base_keys, budget_keys, effort_keys, shape_keys
 from collage_evo.graph.functions import load_function
 
 
@@ -29,18 +29,23 @@ def test_keys_may_be_dotted_and_nested_and_are_given_once() -> None:
         base_keys({"search": 5, "search.seconds": 6})
 
 
+def budget_of(budget: Any, precision: Any, base: Any) -> Any:
+    keys = {"model": {"source": "builtin:bert"}, **base}
+    return resolve(keys, {}, "test", budget=budget, precision=precision).accuracy.budget
+
+
 @pytest.mark.parametrize(
-    ("budget", "precision", "base", "key"),
+    ("budget", "precision", "base", "resolved"),
     [
-        (None, None, {}, {}),
-        (None, "mixed", {"accuracy": {"budget": 0.1}}, {}),
-        (0.01, "mixed", {"accuracy": {"budget": "exact"}}, {"accuracy.budget": 0.01}),
-        (None, "exact", {"accuracy": {"budget": 0.1}}, {"accuracy.budget": "exact"}),
-        ("exact", "exact", {}, {"accuracy.budget": "exact"}),
+        (None, None, {}, 0.02),
+        (None, "mixed", {"accuracy": {"budget": 0.1}}, 0.1),
+        (0.01, "mixed", {"accuracy": {"budget": "exact"}}, 0.01),
+        (None, "exact", {"accuracy": {"budget": 0.1}}, "exact"),
+        ("exact", "exact", {}, "exact"),
     ],
 )
-def test_precision_is_another_word_for_a_budget(budget: Any, precision: Any, base: Any, key: Any) -> None:
-    assert budget_keys(budget, precision, base) == key
+def test_precision_is_another_word_for_a_budget(budget: Any, precision: Any, base: Any, resolved: Any) -> None:
+    assert budget_of(budget, precision, base) == resolved
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_precision_is_another_word_for_a_budget(budget: Any, precision: Any, bas
 )
 def test_what_contradicts_itself_is_refused(budget: Any, precision: Any, base: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        budget_keys(budget, precision, base)
+        budget_of(budget, precision, base)
 
 
 def test_effort_for_a_configuration_that_has_every_key_would_change_nothing_and_says_so() -> None:

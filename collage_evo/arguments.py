@@ -1,9 +1,9 @@
-"""Models, arrays and settings in memory, given in Python, as keys and files of a run."""
+"""Arguments of a run: options as keys of its configuration, models and arrays in memory as files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,23 +11,24 @@ import numpy as np
 import onnx
 
 from collage_evo.accuracy.budget import EXACT
-from collage_evo.config import Config, read_config
+from collage_evo.accuracy.choose import name_of
+from collage_evo.config import Config, parse_config, read_config
 from collage_evo.effort import Effort
 from collage_evo.errors import InputError
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
 from collage_evo.graph.load import ModelFile
-from collage_evo.run.directory import GIVEN
+from collage_evo.run.directory import IN_MEMORY
 from collage_evo.yaml_values import nested
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | ModelFile
 Arrays = Mapping[str, Any]
 Shapes = Mapping[str, Sequence[Any]] | Literal["auto"]
-Settings = Config | Mapping[str, Any] | str | os.PathLike[str]
+ConfigLike = Config | Mapping[str, Any] | str | os.PathLike[str]
 Precision = Literal["exact", "mixed"]
 
 
-def base_keys(config: Settings | None) -> dict[str, Any]:
+def base_keys(config: ConfigLike | None) -> dict[str, Any]:
     """The keys of a configuration in any form, nested by section.
 
     Raises:
@@ -52,24 +53,48 @@ def shape_keys(shapes: Shapes | None) -> dict[str, Any]:
     return {"model.shapes": given}
 
 
-def budget_keys(budget: float | str | None, precision: Precision | None, base: Mapping[str, Any]) -> dict[str, Any]:
-    """The key for the error budget, from either argument; ``base`` has the configured one.
+def resolve(
+    keys: Mapping[str, Any],
+    options: Mapping[str, Any],
+    place: str,
+    *,
+    budget: float | str | None = None,
+    precision: Precision | None = None,
+    metric: str | Callable[..., Any] | None = None,
+    like: str | os.PathLike[str] | None = None,
+) -> Config:
+    """The configuration of a run: ``keys``, with arguments that are not None in place of some.
+
+    Args:
+        keys: of a file, or given in Python, nested by section.
+        options: arguments that are values of keys, by dotted key.
+        place: where ``keys`` are, for messages.
+        budget: as in :func:`collage_evo.api.optimize`, like the next three.
+        precision: another word for some budgets.
+        metric: by its name, or a function.
+        like: the directory of a run.
 
     Raises:
-        InputError: they contradict each other, or ``precision`` is no such word.
+        ConfigError: a key is unknown or a value not allowed.
+        InputError: ``budget`` and ``precision`` contradict each other, or ``precision`` is no such word.
     """
     if precision not in (None, "exact", "mixed"):
         raise InputError(f"precision is {precision!r}: say exact (only 32-bit floats) or mixed")
-    had = budget if budget is not None else (base.get("accuracy") or {}).get("budget")
-    if precision == "mixed" and had == EXACT:
-        raise InputError("precision mixed needs a budget of error, and it is exact: give another, as 0.02 or 1%")
     if precision == EXACT and budget not in (None, EXACT):
         raise InputError(f"precision exact leaves no room for a budget of {budget}: give one of the two")
-    chosen = EXACT if precision == EXACT else budget
-    return {} if chosen is None else {"accuracy.budget": chosen}
+    given = {
+        **options,
+        "accuracy.budget": EXACT if precision == EXACT else budget,
+        "accuracy.metric": None if metric is None else name_of(metric),
+        "search.like": None if like is None else os.path.abspath(like),
+    }
+    config = parse_config(keys, {key: value for key, value in given.items() if value is not None}, place)
+    if precision == "mixed" and config.accuracy.budget == EXACT:
+        raise InputError("precision mixed needs a budget of error, and it is exact: give another, as 0.02 or 1%")
+    return config
 
 
-def effort_keys(effort: Effort | None, config: Settings | None) -> dict[str, Any]:
+def effort_keys(effort: Effort | None, config: ConfigLike | None) -> dict[str, Any]:
     """The key for ``effort``.
 
     Raises:
@@ -86,12 +111,13 @@ def text_of(path: str | os.PathLike[str] | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-class Given:
-    """Arguments as files: objects in memory are written into the run directory, so that the run can be resumed."""
+class ModelAndData:
+    """A model and samples as files: objects in memory are written into the run directory, so that the run can be
+    resumed."""
 
-    def __init__(self, directory: Path, model: Model, inputs: Arrays | Sequence[Arrays] | None) -> None:
+    def __init__(self, directory: Path, model: Model, inputs: Arrays | Sequence[Arrays] | None = None) -> None:
         """``directory``: the run's."""
-        self._directory = directory.absolute() / GIVEN
+        self._directory = directory.absolute() / IN_MEMORY
         self._model = model
         self._samples = [inputs] if isinstance(inputs, Mapping) else list(inputs or ())
 
