@@ -54,7 +54,8 @@ from rows import Rows, folder_name, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.answer.baselines import Baseline, read_baselines
+from collage_evo.answer.baselines import Baseline, feasible_baselines, read_baselines
+from collage_evo.answer.candidates import feasible_placements
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
@@ -70,8 +71,6 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.front import feasible_baselines
-from collage_evo.run.race_candidates import feasible_placements
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.search.encoding import decode

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
+from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.errors import UnavailableError
@@ -264,3 +266,28 @@ def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
     everywhere = {name: sum(found) for name, found in logs.items() if len(found) == len(measured)}
     best = min(everywhere, key=lambda name: everywhere[name], default=None)
     return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)
+
+
+def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
+    """The single backends within ``limits``; if there is none, those in float32: none is more exact."""
+    running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
+    exact = [baseline for baseline in running if baseline.exact]
+    return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
+
+
+def library_defaults(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, ...]:
+    """Those of ``baselines`` that are a library as a user runs it who passes the file and sets only the number of
+    threads.
+
+    They exclude a library whose default precision took no part, such as bfloat16 where only float32 may answer.
+    """
+    usual = {name: get_backend(name).like_defaults(device) for name in {baseline.backend for baseline in baselines}}
+    ran = (baseline for baseline in baselines if baseline.outcome.latency_ms is not None)
+    return tuple(b for b in ran if (variant := usual[b.backend]) is not None and variant.name == b.variant)
+
+
+def near_defaults(baselines: Sequence[Baseline], device: str, far: float) -> tuple[Baseline, ...]:
+    """Those that take at most ``far`` times as long as the fastest: slower ones would take most of a race's time."""
+    found = library_defaults(baselines, device)
+    fastest = min((b.outcome.latency_ms or 0.0 for b in baselines if b.outcome.latency_ms is not None), default=0.0)
+    return tuple(b for b in found if (b.outcome.latency_ms or 0.0) <= far * fastest)

@@ -10,11 +10,11 @@ from typing import Any
 
 from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.answer.delivery import MODEL, OBJECTIVE
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.places import home_of
 from collage_evo.report.result import result_in
-from collage_evo.run.delivery import MODEL, OBJECTIVE
 from collage_evo.run.directory import CONFIG
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.run.context import RunContext
-from collage_evo.run.race_candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.run.search import named
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import compile_candidates

@@ -15,7 +15,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.answer.baselines import Baseline, best_single, latencies
+from collage_evo.answer.baselines import Baseline, best_single, feasible_baselines, latencies, near_defaults
+from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
@@ -31,11 +32,9 @@ from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_r
 from collage_evo.run.at_work import at_work
 from collage_evo.run.candidate_artifacts import CandidateArtifacts
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import MODEL, OBJECTIVE, Delivery
-from collage_evo.run.front import feasible_baselines
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
-from collage_evo.run.result import Ended
+from collage_evo.run.result import Ended, compare_defaults
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
@@ -46,7 +45,6 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms
-from collage_evo.run.stages.libraries import compare_defaults, near_defaults
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.normalised import on_normalised

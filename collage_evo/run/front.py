@@ -15,35 +15,19 @@ from dataclasses import dataclass, field, replace
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.candidates import Tried, arithmetics
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint, finite
 from collage_evo.report.words import Part, describe_parts, format_engine, in_words
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import engine_placement
-from collage_evo.search.evolution.state import Evaluated
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
-
-EXACT = (Arithmetic.FLOAT32.value,)
-"""Arithmetics of placements in float32 throughout."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Placements that a search measured, by key, and the space of their genomes."""
-
-    space: SearchSpace
-    evaluated: Mapping[str, Evaluated]
-
-    def predicted(self, placement: Placement) -> float:
-        """The predicted squared error of ``placement``, the sum over its matches."""
-        return sum(self.space.added(Objective.ERROR, region.matches) for region in placement.regions)
-
 
 @dataclass(frozen=True)
 class Raced:
@@ -53,12 +37,6 @@ class Raced:
     keys: Mapping[str, str] = field(default_factory=dict)
     fates: Mapping[str, str] = field(default_factory=dict)
     """By key: why a placement that seems faster than the answer is not."""
-
-
-def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
-    """Names of the arithmetics of the matches that make up a placement, sorted."""
-    engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
-    return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
 
 
 def parts_of(placement: Placement) -> tuple[Part, ...]:
@@ -72,13 +50,6 @@ def parts_of(placement: Placement) -> tuple[Part, ...]:
         )
         for region in placement.regions
     )
-
-
-def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
-    """The single backends within ``limits``; if there is none, those in float32: none is more exact."""
-    running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
-    exact = [baseline for baseline in running if baseline.exact]
-    return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
 
 
 def front_points(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.candidates import Tried
 from collage_evo.report.words import format_engine, format_ms
-from collage_evo.run.front import Raced, Tried
+from collage_evo.run.front import Raced
 
 CHANGED = 1.3
 """The machine has changed if a thing takes so many times as long as before, or the reverse. Chosen: rounds of a race

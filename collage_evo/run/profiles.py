@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.answer.baselines import best_fallback, read_baselines
+from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
@@ -17,7 +18,6 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
-from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.samples import describe_batch, model_file, saved_profiles

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 
 from collage_evo.accuracy.judge import Quality
-from collage_evo.answer.answer import Verdict
+from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
@@ -253,6 +253,28 @@ def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -
             "compared thoroughly, not faster than all libraries for certain" if verdict.is_single else "the answer"
         )
     return Raced(verdict, keys, fates | {keys.get(name, name): partial for name, partial in broke.items()})
+
+
+def compare_defaults(
+    run: RunContext, verdict: Verdict, defaults: Sequence[Baseline], broke: Collection[str] = ()
+) -> tuple[LibraryResult, ...]:
+    """Speed-up of the answer over each library of ``defaults``, from the race that it won.
+
+    ``broke``: names of those that exceeded the budget after it.
+    """
+    final, level = verdict.final, run.config.policy.race_level
+    known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
+
+    def row(library: Baseline, ratio: Ratio) -> LibraryResult:
+        keeps = library.keeps(run.limits.budget) and library.name not in broke
+        speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, final.seconds, level)
+        ms, error = final.timing(library.name).median_ms, finite(library.outcome.error)
+        return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)
+
+    raced = (library for library in defaults if library.name in final.rounds)
+    return tuple(
+        row(one, known.get(one.name) or final.ratio(one.name, verdict.answer, 1.0 - level)) for one in raced
+    )
 
 
 def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) -> Speedup:

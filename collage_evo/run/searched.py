@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from collage_evo.answer.answer import Verdict
+from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.graph.ir import members
@@ -27,7 +28,7 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.report.words import describe_failure, describe_unfit, raw_words
-from collage_evo.run.front import UNRACED, Tried
+from collage_evo.run.front import UNRACED
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.regions import Placed
 from collage_evo.run.search import Found, named

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.policy import Policy
 from collage_evo.run import candidate_artifacts as stage
 from collage_evo.run.candidate_artifacts import CandidateArtifacts
-from collage_evo.run.race_candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.run.search import Found
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.search.evolution.state import SearchState

@@ -9,20 +9,14 @@ import pytest
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import ITSELF, Verdict
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.race import Race
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
-from collage_evo.run.front import (
-    UNRACED,
-    Raced,
-    feasible_baselines,
-    front_points,
-    marked,
-)
+from collage_evo.run.front import UNRACED, Raced, front_points, marked
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from collage_evo.answer.answer import ITSELF, Verdict
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import Baseline, library_defaults, near_defaults
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
-from collage_evo.run.stages.libraries import as_they_come, compare_defaults, near_defaults
+from collage_evo.run.result import compare_defaults
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 
@@ -35,11 +35,11 @@ def usual() -> str:
 
 def test_a_library_as_it_comes_is_in_the_precision_that_it_chooses_itself() -> None:
     every = [("onnxruntime", "default"), ("onnxruntime", "nchw"), ("openvino", "default"), ("openvino", "bf16")]
-    found = as_they_come([*(baseline(*one) for one in every), baseline("ncnn")], "cpu")
+    found = library_defaults([*(baseline(*one) for one in every), baseline("ncnn")], "cpu")
     assert [one.name for one in found] == ["onnxruntime", engine_name("openvino", usual())]
-    in_float32 = as_they_come([baseline("openvino")], "cpu")
+    in_float32 = library_defaults([baseline("openvino")], "cpu")
     assert [one.variant for one in in_float32] == (["default"] if usual() == "default" else [])
-    assert not as_they_come([Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))], "cpu")
+    assert not library_defaults([Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))], "cpu")
 
 
 def test_a_library_several_times_as_slow_as_the_fastest_does_not_race() -> None:

@@ -17,6 +17,7 @@ import collage_evo
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline, measure_as_it_comes
+from collage_evo.answer.delivery import Delivery
 from collage_evo.answer.race import Race, race
 from collage_evo.backends.base import Backend
 from collage_evo.commands.compare import compare
@@ -37,7 +38,6 @@ from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.flow import Flow
 from collage_evo.run.open import chosen_backends

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.candidates import Tried
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import CostModel
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
-from collage_evo.run.front import Tried
 from collage_evo.search.encoding import encode, place
 from collage_evo.search.evolution.state import Evaluated
 from tests.support.spaces import make_graph

@@ -11,6 +11,7 @@ from typing import Any
 from collage_evo.answer import answer as final_answer
 from collage_evo.answer.answer import FinalSettings, Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
 from collage_evo.measure.jobs import ArtifactJob, OpenJob, ProfileJob, TimeJob, regions_of
@@ -20,7 +21,6 @@ from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import ANSWER, Delivery
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import ATTEMPTS, Timing
 from collage_evo.target.target import CPU

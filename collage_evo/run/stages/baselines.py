@@ -17,6 +17,7 @@ from collage_evo.answer.baselines import (
     read_baselines,
     write_baselines,
 )
+from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.graph.prepare import PreparedModel
@@ -24,7 +25,6 @@ from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number, raw_words
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import Delivery
 from collage_evo.runtime.signature import signature_of
 
 FALLBACKS = "fallbacks.json"

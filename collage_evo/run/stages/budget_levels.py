@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.candidates import Tried
 from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import Tried
 from collage_evo.run.search import Found
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.encoding import decode, encode

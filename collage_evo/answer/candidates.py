@@ -1,14 +1,39 @@
-"""Selection of race candidates among the placements that a search measured."""
+"""Candidates of the final race: a selection of the placements that a search measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.patterns.match import Placement
-from collage_evo.run.front import EXACT, Tried, arithmetics
+from collage_evo.placement.outcome import Objective
+from collage_evo.placement.space import SearchSpace
+from collage_evo.search.evolution.state import Evaluated
+
+EXACT = (Arithmetic.FLOAT32.value,)
+"""Arithmetics of placements in float32 throughout."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Placements that a search measured, by key, and the space of their genomes."""
+
+    space: SearchSpace
+    evaluated: Mapping[str, Evaluated]
+
+    def predicted(self, placement: Placement) -> float:
+        """The predicted squared error of ``placement``, the sum over its matches."""
+        return sum(self.space.added(Objective.ERROR, region.matches) for region in placement.regions)
+
+
+def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
+    """Names of the arithmetics of the matches that make up a placement, sorted."""
+    engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
+    return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
 
 
 def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
