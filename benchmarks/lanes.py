@@ -43,7 +43,7 @@ from collage_evo.graph.load import load_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.stages.limits import LIMITS
+from collage_evo.run.open import LIMITS
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
 

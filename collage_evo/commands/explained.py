@@ -30,10 +30,10 @@ from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.explain import NOT_MEASURED, Offer
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.directory import CONFIG, reopen_run
+from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import FOLDER
 from collage_evo.run.samples import matching, model_file, read_samples
 from collage_evo.run.stages.costs import cost_settings
-from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised, run_once
 from collage_evo.run.stages.precision import may_quantise

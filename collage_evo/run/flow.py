@@ -39,15 +39,14 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
-from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines
+from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
+from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import hold_out
-from collage_evo.run.stages.left_out import known_ms
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.normalised import on_normalised
 from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
 from collage_evo.run.stages.threads import settled, threads_that_pay
 from collage_evo.run.transferred import TransferredCosts

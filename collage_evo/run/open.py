@@ -1,4 +1,4 @@
-"""Opening of a run: its backends, its prepared model, and its worker pool, as a context."""
+"""Opening of a run: its backends, its prepared model, its error limits, and its worker pool, as a context."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from collage_evo.accuracy.budget import EXACT
+from collage_evo.accuracy.choose import load_metric
+from collage_evo.accuracy.limits import Limits
+from collage_evo.accuracy.samples import read_samples
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config, SearchConfig
@@ -18,11 +22,13 @@ from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace, usable
 from collage_evo.run.directory import require_records
 from collage_evo.run.samples import model_file
-from collage_evo.run.stages.limits import decide_limits
-from collage_evo.run.stages.model import prepare
+from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
+
+LIMITS = "limits"
+"""Store key of the error limits, which a run decides once."""
 
 
 def chosen_backends(config: Config) -> tuple[Backend, ...]:
@@ -71,3 +77,24 @@ def _known_seconds(search: SearchConfig) -> dict[str, float]:
     """Duration of the search stage, if a time limit bounds it."""
     seconds = search.seconds or USUAL_S
     return {"search": seconds} if search.evaluations is None and math.isfinite(seconds) else {}
+
+
+def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
+    """The limits of a run whose samples are saved; a resumed run reads the recorded ones.
+
+    Raises:
+        InputError: the metric fails on the model's own outputs.
+    """
+    return place.store.once(LIMITS, Limits, lambda: _decided(place, model))
+
+
+def _decided(place: Workplace, model: PreparedModel) -> Limits:
+    config, metric = place.config, place.config.accuracy.metric
+    asked = config.accuracy.budget if reports_errors(model) else EXACT
+    score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
+    if score is not None:
+        place.reporter.log(f"the metric is {score:.4g} in float32, on the samples of the search")
+    limits = Limits.decide(asked, config.verify.tolerance, model.excused, bool(metric), score)
+    for note in limits.notes():
+        place.reporter.log(note)
+    return limits

@@ -35,9 +35,9 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_finished
 from collage_evo.run.budget import SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
+from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities

@@ -17,7 +17,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
-from collage_evo.run.stages import normalised
+from collage_evo.run.stages import baselines as stage
 from collage_evo.run.store import Store
 
 
@@ -63,23 +63,23 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         def __exit__(self, *_: Any) -> None:
             pass
 
-    monkeypatch.setattr(normalised, "Builders", Nothing)
-    monkeypatch.setattr(normalised, "MeasuredEvaluator", Evaluator)
+    monkeypatch.setattr(stage, "Builders", Nothing)
+    monkeypatch.setattr(stage, "MeasuredEvaluator", Evaluator)
     return SimpleNamespace(store=Store(tmp_path), stage=Nothing, pool=None, whole=None)
 
 
 def test_columns_that_became_rows_are_timed_again_and_the_times_are_kept(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = normalised.on_normalised(run, COLUMN, ALONE)
+    found = stage.on_normalised(run, COLUMN, ALONE)
     assert Evaluator.asked == [("openvino", "default"), ("openvino", "bf16")], "TVM would compile for long"
     assert [one.outcome.latency_ms for one in found] == [8.0, 9.0, 70.0]
     assert [one.outcome.failure for one in found] == [None] * 3
-    monkeypatch.setattr(normalised, "MeasuredEvaluator", None)
-    assert normalised.on_normalised(run, COLUMN, ALONE) == found
+    monkeypatch.setattr(stage, "MeasuredEvaluator", None)
+    assert stage.on_normalised(run, COLUMN, ALONE) == found
 
 
 def test_the_file_tells_where_its_signals_lie_as_in_the_normalised_model(run: Any) -> None:
     Evaluator.asked = []
-    assert normalised.on_normalised(run, ROW, ALONE) == ALONE
+    assert stage.on_normalised(run, ROW, ALONE) == ALONE
     assert Evaluator.asked == []

@@ -21,10 +21,10 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
+from collage_evo.run.open import decide_limits
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
-from collage_evo.run.stages.limits import decide_limits
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
 from collage_evo.testing.models import chain

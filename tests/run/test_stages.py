@@ -138,7 +138,7 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
             return normalised, find_matches(run, normalised, model.digest, [single], backends, None)
 
     model, found = begun()
-    for module, name in (("model", "searchable"), ("matches", "enumerate_matches"), ("matches", "left_out")):
+    for module, name in (("model", "searchable"), ("matches", "enumerate_matches"), ("matches", "excluded_engines")):
         monkeypatch.setattr(f"collage_evo.run.stages.{module}.{name}", None)
     again, same = begun()
     assert same == found

@@ -15,7 +15,7 @@ from collage_evo.placement.cost_model import Engine
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.left_out import left_out
+from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.run.stages.precision import may_quantise
 
 MATCHES = "matches"
@@ -52,17 +52,17 @@ def find_matches(
     known = run.store.get(MATCHES, Enumerated)
     if known is not None and known.of == of:
         return known.found
-    out = left_out(run, baselines, backends)
+    excluded = excluded_engines(run, baselines, backends)
     found = enumerate_matches(
         model.graph,
         backends,
         run.limits.measured,
         run.setting.target.device,
         ranges=ranges if may_quantise(run.store, run.config) else None,
-        left_out=out,
+        left_out=excluded,
         rewrites=REWRITES if run.config.search.rewrites else (),
     )
-    run.store.put(MATCHES, Enumerated, Enumerated(of, found, tuple(out.items())))
+    run.store.put(MATCHES, Enumerated, Enumerated(of, found, tuple(excluded.items())))
     return found
 
 

@@ -12,7 +12,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.words import format_ratio
-from collage_evo.run.stages.left_out import left_out
+from collage_evo.run.stages.excluded_engines import excluded_engines
 
 Engine = tuple[str, str]
 BEHIND, SLOWER = DEFAULT_POLICY.single_behind, DEFAULT_POLICY.precision_slower
@@ -33,7 +33,7 @@ def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Eng
         for (name, variant), ms in times.items()
     ]
     backends = (get_backend("openvino"), get_backend("onnxruntime"), LanesBackend())
-    return set(left_out(run, alone, backends)), said
+    return set(excluded_engines(run, alone, backends)), said
 
 
 def engines_below(found: set[Engine]) -> set[Engine]:
@@ -84,7 +84,7 @@ def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> No
         Baseline("onnxruntime", "onnxruntime", "default", Path("c"), late),
     ]
     openvino, onnxruntime = get_backend("openvino"), get_backend("onnxruntime")
-    found = left_out(run, alone, (openvino, onnxruntime))
+    found = excluded_engines(run, alone, (openvino, onnxruntime))
     assert {name for backend, name in found if backend == "onnxruntime"} == {v.name for v in onnxruntime.variants}
     of_bf16 = {variant.name for variant in openvino.variants if variant.base == "bf16"}
     assert {name for backend, name in found if backend == "openvino"} == of_bf16 | {"bf16-cast"}

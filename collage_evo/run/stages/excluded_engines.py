@@ -15,7 +15,9 @@ from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 
 
-def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
+def excluded_engines(
+    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]
+) -> dict[Engine, str]:
     """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
     slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
     return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
