@@ -1,9 +1,9 @@
-"""What benchmarks share: rows that are kept and measured once, what lanes could win, models that take a batch."""
+"""What benchmarks share: rows that are measured once."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,6 @@ import pytest
 
 from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
-from collage_evo.models.builtin import make_builtin
 from tests.report.helpers import make_result
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -62,51 +59,6 @@ def test_what_cannot_be_measured_is_said_and_tried_again(
     assert rows.get(("a",), tmp_path, fail) is None
     assert "a is left out: no such file" in capsys.readouterr().out
     assert rows.get(("a",), tmp_path, lambda folder: Figure("a", 1.0)) == Figure("a", 1.0)
-
-
-def lanes_row(script: Any) -> Any:
-    """The best library takes 5 ms on two threads and 8 on one, the answer 4.5."""
-    ways = {"x": "x/fast", "y": "y", "x, one thread": "x", "y, one thread": "y"}
-    times = {"x": 5.0, "y": 6.0, "x, one thread": 9.0, "y, one thread": 8.0, "ours": 4.5, "without lanes": 5.0}
-    return script("lanes").Row(
-        "builtin:x", 1, 2, "exact", {}, "placement", "x", None, ways, 3, [("lanes/x", 6), ("lanes/y", 2)], 10,
-        {side: [[ms, ms], [ms, ms]] for side, ms in times.items()},
-        {"ours": (5.0 / 4.5, 1.1, 1.12), "without lanes": (1.0, 0.99, 1.01)}, {},
-    )  # fmt: skip
-
-
-def test_lanes_could_win_what_two_threads_lose(script: Any) -> None:
-    row = lanes_row(script)
-    assert (row.best(one_thread=False), row.best(one_thread=True)) == ("x", "y, one thread")
-    assert row.bound == 1.25
-    assert row.reached == pytest.approx((5.0 / 4.5 - 1) / 0.25)
-    cells = [next(iter(column.cells)) for column in script("lanes").table([row]).columns]
-    assert cells[:3] == ["x", "1.25", "x/fast"]
-    assert cells[-1] == "2, 80% of the operators"
-
-
-def test_the_mean_is_over_models_where_lanes_could_win(script: Any) -> None:
-    row = lanes_row(script)
-    bounded = replace(row, times_ms={**row.times_ms, "y, one thread": [[9.9]], "x, one thread": [[9.9]]})
-    told = script("lanes").summary([row, replace(bounded, speedups={**row.speedups, "ours": (0.9, 0.9, 0.9)})])
-    assert "least: 0.900" in told
-    assert "geometric mean of the 1 whose bound is 1.10 or more: 1.111" in told
-
-
-@pytest.mark.parametrize(
-    "source", ["builtin:mobilenet_v2?size=32", "builtin:bert?layers=1&length=8&hidden=24&heads=2"]
-)
-def test_a_model_that_takes_a_batch_gives_what_it_gave_sample_by_sample(
-    script: Any, tmp_path: Path, source: str
-) -> None:
-    one = make_builtin(source, 0)[1]
-    two = onnx.load(script("lanes").batched(source, 2, tmp_path))
-    feeds = random_inputs(two, 0)
-    both = reference_outputs(two, feeds)
-    for sample in range(2):
-        alone = reference_outputs(one, {name: array[sample : sample + 1] for name, array in feeds.items()})
-        for found, expected in zip(both, alone, strict=True):
-            np.testing.assert_allclose(found[sample : sample + 1], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_what_a_run_took_is_read_from_its_result(script: Any) -> None:

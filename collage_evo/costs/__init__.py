@@ -21,8 +21,7 @@ Kernels of libraries without a profiler are timed standalone, the most expensive
 allow, and are scaled to the whole model's latency on that engine, if a baseline has it; the operators of each, timed
 standalone too, determine how its time is apportioned (``costs/unprofiled.py``). What is not timed is assumed to be as
 much slower than a profile as the rest of its engine, and is marked as an estimate (``CostModel.estimated``). An
-engine three times as slow as the best is not timed. ``benchmarks/prediction.py`` compares predictions with a search's
-measurements.
+engine three times as slow as the best is not timed.
 
 Joined matches cost less than their parts separately, because nothing leaves the backend in between. So some thirty
 border probes, random cuts of the model between the fastest engines, and between float32 and int8 inside a family, are
