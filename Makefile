@@ -11,7 +11,7 @@ run: $(READY)
 # Two at a time, whole files: more would disturb each other's measurements until they are taken again and again.
 # The tests start hundreds of processes: where Python may not keep what it has compiled, each would compile anew.
 test: lint
-	@$(BIN)/python -m compileall -q collage_evo tests
+	@$(BIN)/python -m compileall -q collage_evo plugins tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
@@ -24,11 +24,12 @@ LOG := $(VENV)/pip.log
 OR_SAY_WHY := > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
 
 # pnnx asks for PyTorch, but its converter of ONNX files does not use it: installed without dependencies.
-$(READY): pyproject.toml requirements/pnnx.txt
+$(READY): pyproject.toml plugins/lanes/pyproject.toml requirements/pnnx.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV), which takes minutes the first time"
 	@$(BIN)/python -m pip install --upgrade pip $(OR_SAY_WHY)
 	@$(BIN)/python -m pip install --editable '.[cpu,dev]' $(OR_SAY_WHY)
+	@$(BIN)/python -m pip install --editable plugins/lanes $(OR_SAY_WHY)
 	@$(BIN)/python -m pip install --no-deps --requirement requirements/pnnx.txt $(OR_SAY_WHY)
 	touch $(READY)
 

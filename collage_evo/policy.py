@@ -40,7 +40,7 @@ class Policy:
         10.0, 1.01, 1000, "A single library that is this many times as slow as the best has no other variant tried")
     single_behind: float = _decides(
         1.5, 1, 1000, "A library that is this many times as slow alone as the best is profiled after the others' "
-        "rewritten models; nothing is put side by side (lanes) in it, and a run like another one (--like) does not "
+        "rewritten models; no backend that stands on others uses it, and a run like another one (--like) does not "
         "measure it again",
         "Chosen: it would have to win as much only to draw level")
     threads_short_ms: float = _decides(

@@ -26,7 +26,8 @@ from collage_evo.rewrites import catalogue
 from tests.support.rewrites.check import rewrite_problems
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
+PLACES = ("*.md", "docs/*.md", "plugins/*/*.md")
+DOCUMENTS = [path.relative_to(ROOT).as_posix() for place in PLACES for path in sorted(ROOT.glob(place))]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -154,10 +155,10 @@ def classes_of(folder: Path) -> dict[str, set[str]]:
 def test_files_and_attributes_that_explanations_name_exist() -> None:
     files = {
         path.relative_to(ROOT).as_posix()
-        for place in ("collage_evo", "tests")
+        for place in ("collage_evo", "plugins", "tests")
         for path in ROOT.glob(f"{place}/**/*.py")
     }
-    classes = classes_of(ROOT / "collage_evo") | classes_of(ROOT / "tests/support")
+    classes = classes_of(ROOT / "plugins") | classes_of(ROOT / "collage_evo") | classes_of(ROOT / "tests/support")
     texts = {path: (ROOT / path).read_text() for path in ("docs/architecture.md", "docs/add_a_backend.md")}
     texts |= {path: ast.get_docstring(ast.parse((ROOT / path).read_text())) or "" for path in files}
     for text in texts.values():

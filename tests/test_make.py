@@ -28,7 +28,8 @@ def set_up(folder: Path, failing: str) -> subprocess.CompletedProcess[str]:
     python.chmod(0o755)
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "requirements", folder / "requirements")
+    for name in ("plugins", "requirements"):
+        shutil.copytree(ROOT / name, folder / name)
     command = ["make", ".venv/.ready", f"PYTHON={python}"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
@@ -38,10 +39,10 @@ def test_pip_is_silent_where_all_goes_well(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     assert (tmp_path / ".venv" / ".ready").exists()
-    assert len((tmp_path / "pip-calls").read_text().splitlines()) == 3
+    assert len((tmp_path / "pip-calls").read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize(("failing", "calls"), [("--upgrade", 1), ("cpu,dev", 2), ("pnnx", 3)])
+@pytest.mark.parametrize(("failing", "calls"), [("--upgrade", 1), ("cpu,dev", 2), ("plugins", 3), ("pnnx", 4)])
 def test_a_failure_of_pip_is_shown_and_stops(tmp_path: Path, failing: str, calls: int) -> None:
     done = set_up(tmp_path, failing)
     assert done.returncode != 0

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "collage_evo"
+ROOT = Path(__file__).parents[1]
 NOT_OURS = {"told", "wholes", "kept", "beside", "alone", "crew", "station", "stations", "equipment"}
 
 
@@ -29,8 +29,8 @@ def parts(name: str) -> set[str]:
 def test_no_identifier_has_a_word_that_is_not_the_field_s() -> None:
     assert parts("format_toldKept") == {"format", "told", "kept"}
     found = [
-        f"{path.relative_to(PACKAGE)}:{line} {name}"
-        for path in sorted(PACKAGE.rglob("*.py"))
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in sorted([*ROOT.glob("collage_evo/**/*.py"), *ROOT.glob("plugins/*/collage_evo_*/**/*.py")])
         for line, name in identifiers(path)
         if parts(name) & NOT_OURS
     ]

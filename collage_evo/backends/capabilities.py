@@ -67,6 +67,11 @@ class StandsOnOthers(Protocol):
         """The backend and variant that build and run the parts of ``variant``."""
         ...
 
+
+@runtime_checkable
+class RunsPartsInParallel(Protocol):
+    """A backend whose pieces have lanes: sequences of steps that run at the same time."""
+
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         """The steps of each lane of a built piece as text; ``workdir`` as for ``load``."""
         ...
@@ -86,5 +91,5 @@ def takes_open_inputs(backend: Backend) -> bool:
 
 
 def lanes_of(backend: Backend, workdir: Path) -> tuple[tuple[str, ...], ...]:
-    """The steps of each lane of a built piece; empty where no parts of it run side by side."""
-    return backend.lanes(workdir) if isinstance(backend, StandsOnOthers) else ()
+    """The steps of each lane of a built piece; empty where none run at the same time."""
+    return backend.lanes(workdir) if isinstance(backend, RunsPartsInParallel) else ()

@@ -1,4 +1,4 @@
-"""Measurement of regions of backends that stand on others, such as lanes: the largest first, while their engine wins.
+"""Measurement of regions of backends that stand on others: the largest first, while their engine wins.
 
 Such a region runs its parts on another backend's pieces, so that no sum of matches predicts its time; and there are
 few of them, each of many operators.

@@ -43,7 +43,7 @@ MOST_FAMILIES = 2
 PROBES_TOGETHER = 4
 """Border probes that are compiled together."""
 MORE_SECONDS = 0.6
-"""Additional time for regions on lanes, if there are any, as a share of that for costs."""
+"""Additional time for regions of backends that stand on others, if there are any, as a share of that for costs."""
 
 OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
@@ -264,7 +264,7 @@ class CostMeasurement:
         return sum(own.get(node, ms) for node, ms in enumerate(cheapest))
 
     def time_dependents(self, on_done: OnDone) -> None:
-        """Time regions of backends that stand on others, such as lanes."""
+        """Time regions of backends that stand on others."""
         if self._dependents:
             self._meter.extend(MORE_SECONDS)
             space = self.space()

@@ -16,7 +16,6 @@ import onnx
 from jinja2 import Environment
 from onnx import helper
 
-from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.plain import CompiledPiece, HasPlainFiles, PlainFiles, PlainPiece
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
@@ -85,9 +84,8 @@ def plain_files(backend: str, variant: str) -> PlainFiles:
     found = get_backend(backend)
     if isinstance(found, HasPlainFiles):
         return found.plain_files()
-    parts = ", whose parts run side by side," if isinstance(found, StandsOnOthers) else ""
     raise InputError(
-        f"pieces of {engine_name(backend, variant)}{parts} have no plain form: serve the artifact, or run the search "
+        f"pieces of {engine_name(backend, variant)} have no plain form: serve the artifact, or run the search "
         f"with -s 'backends.use=[...]' without {backend}"
     )
 

@@ -10,6 +10,6 @@ left of three minutes, and at least a third of its usual time; the run directory
 and a resumed run has no more (``run/budget.py``).
 
 A precision in which a single backend takes half as long again as in float32 on the same device is excluded before
-matches are made (``run/stages/excluded_engines.py``). So are lanes on an engine that is excluded, that does not run
-the whole model, or for which the best single backend is 1.5 times as fast.
+matches are made (``run/stages/excluded_engines.py``). So is an engine that stands on one that is excluded, that does
+not run the whole model, or for which the best single backend is 1.5 times as fast.
 """

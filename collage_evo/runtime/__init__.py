@@ -6,8 +6,8 @@ a flat tuple of bound calls: nothing is looked up, allocated or copied between r
 ``backends``, ``devices``, ``target``, the modules of ``graph`` that only describe tensors and their memory, and
 ``errors``, and of other packages NumPy and those backends.
 
-On the processor regions run one after the other. Parallel work is inside a region, under its backend's control: see
-Lanes. ``lanes_of`` lists for reports the steps of each lane of a piece.
+On the processor regions run one after the other. Parallel work is inside a region, under its backend's control
+(``RunsPartsInParallel``).
 
 Users hold a ``Session``: it has a ``Runner``, as described, for each profile, and chooses by the inputs' shapes. For
 shapes of no profile it loads the fallback on first use: the whole model with open shapes, in the backend whose first

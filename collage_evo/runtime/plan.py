@@ -21,8 +21,8 @@ class Lifetime:
 def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
     """Place tensors so that none shares memory with another that is alive at the same time.
 
-    The planner is :func:`place`, as everywhere. For sequential steps a lifetime is a span; for lanes and streams,
-    whose order is open, :class:`collage_evo.graph.memory.StepUse` derives it from the steps' waits. Offsets are
+    The planner is :func:`place`, as everywhere. For sequential steps a lifetime is a span; for streams, whose
+    order is open, :class:`collage_evo.graph.memory.StepUse` derives it from the steps' waits. Offsets are
     multiples of ``alignment`` bytes.
     """
     alive = {life.tensor.name: (life.first, life.last) for life in lifetimes}

@@ -14,10 +14,6 @@ Several libraries' pools share the target's cores. Three properties decide wheth
   cache line's round trip between the cores before and after each measurement on several cores, and a measurement on
   distant cores is repeated, unless waiting for better times would take more than a quarter of the whole; it is then
   marked as contended. Races that decide are not filtered: both sides run under the same conditions.
-
-Lanes (``backends/lanes/lane_threads.py``) are threads of another kind: each runs on one core a piece compiled for one
-thread, so no pool is at work inside. The calling thread, which may use all cores, loads all pieces: OpenVINO stays on
-the cores that it first finds. Lane threads belong to a calling thread, and successive regions share them.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ def workers_apart(threads: int) -> Iterator[None]:
     Threads that sleep between regions wake often, and after a pause the system tends to wake them on the core of the
     caller: both then share it for many runs, and each takes twice as long or more. Only where the process has
     exclusive cores (:func:`own_cores`); :func:`from_first_core` places the caller. Threads that avoid the caller's
-    core already, as those of a lane, do not move.
+    core already, as those that a backend places (``KeepsToCores``), do not move.
     """
     cores = own_cores(threads)
     if not cores or not _TASKS.exists():

@@ -1,7 +1,6 @@
 """Who takes part: what is usable here and serves the device that is asked for."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,9 +43,6 @@ class OnOthers(Fake):
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         return ("a", "default")
-
-    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        return ()
 
 
 Known = Callable[..., None]

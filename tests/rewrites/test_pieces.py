@@ -131,9 +131,6 @@ class Helper(OnnxRuntimeBackend):
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         return ("several", variant.name)
 
-    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        return ()
-
 
 def test_libraries_take_what_is_rewritten_in_each_precision_that_compiles_pieces_as_they_are() -> None:
     found = enumerate_matches(GRAPH, [Several(), Helper()], 1.0, rewrites=JOINED)

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from collage_evo.answer.baselines import Baseline
-from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.words import format_ratio
 from collage_evo.run.stages.excluded_engines import excluded_engines
+from tests.support.standing import StandingBackend
 
 Engine = tuple[str, str]
 BEHIND, SLOWER = DEFAULT_POLICY.single_behind, DEFAULT_POLICY.precision_slower
@@ -32,17 +32,17 @@ def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Eng
         Baseline(variant, name, variant, Path(name), Outcome(ms, error=error), exact=variant == "default")
         for (name, variant), ms in times.items()
     ]
-    backends = (get_backend("openvino"), get_backend("onnxruntime"), LanesBackend())
+    backends = (get_backend("openvino"), get_backend("onnxruntime"), StandingBackend())
     return set(excluded_engines(run, alone, backends)), said
 
 
 def engines_below(found: set[Engine]) -> set[Engine]:
-    """What the variants of lanes among ``found`` stand on; all of one engine, or none, are there."""
-    lanes = LanesBackend()
+    """What the variants of the standing backend among ``found`` stand on; all of one engine, or none, are there."""
+    standing = StandingBackend()
     below: dict[Engine, set[bool]] = {}
-    for variant in lanes.variants:
-        engine = lanes.stands_on(variant)
-        below.setdefault(engine, set()).add((lanes.name, variant.name) in found)
+    for variant in standing.variants:
+        engine = standing.stands_on(variant)
+        below.setdefault(engine, set()).add((standing.name, variant.name) in found)
     assert all(len(told) == 1 for told in below.values())
     return {engine for engine, told in below.items() if told == {True}}
 
@@ -57,7 +57,7 @@ def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() 
     assert engines_below(found) == {ONNXRUNTIME, *NOT_RUN}
     assert not found & {OPENVINO, BF16, ONNXRUNTIME}, "they are tried themselves"
     behind = " and ".join(f"{name} in float32" for name in ("ONNX Runtime", "ncnn", "TVM"))
-    assert said == [f"nothing runs side by side in {behind}: alone on the model, that is far behind or fails"]
+    assert said == [f"standing does not use {behind}: alone on the model, that is far behind or fails"]
     assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 0.99})[0]) == NOT_RUN
 
 
@@ -100,4 +100,4 @@ def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_bud
     assert (BF16 in far, CAST in far) == (False, True)
     assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"
     assert CAST in found_with({OPENVINO: 1.0, ONNXRUNTIME: 1.0})[0], "nothing is known of it"
-    assert BF16 not in engines_below(near), "lanes may stand on it all the same"
+    assert BF16 not in engines_below(near), "others may stand on it all the same"

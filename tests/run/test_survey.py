@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.base import YES
-from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.costs.measure_costs import MORE_SECONDS, CostMeasurement, Profiled
@@ -27,6 +26,7 @@ from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from tests.support.meters import Meter
 from tests.support.spaces import products
+from tests.support.standing import StandingBackend
 
 NO = Failure(Fault.BUILD, "no")
 
@@ -263,16 +263,16 @@ def test_what_is_rewritten_is_timed_alone_where_no_profile_tells() -> None:
 
 
 BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for first in range(0, SIZE, 8)]
-ON_LANES = [Match(nodes, "lanes", way) for nodes in BLOCKS for way in ("good", "bad")]
-HOPELESS = [Match(nodes, "lanes", "hopeless") for nodes in BLOCKS]
+ON_OTHERS = [Match(nodes, "standing", way) for nodes in BLOCKS for way in ("good", "bad")]
+HOPELESS = [Match(nodes, "standing", "hopeless") for nodes in BLOCKS]
 
 
-def lanes_meter(good: float, bad: float) -> Meter:
-    """What is run on lanes takes so many times what the quickest takes operator by operator, or is given up."""
+def meter_of_others(good: float, bad: float) -> Meter:
+    """What stands on others takes so many times what the quickest takes operator by operator, or is given up."""
     factors = {"good": good, "bad": bad}
 
     def took(match: Match) -> float | Failure:
-        if match.backend != "lanes":
+        if match.backend != "standing":
             return true_ms(match)
         if match.variant == "hopeless":
             return Failure(Fault.FAR_BEHIND, "over 100 ms")
@@ -281,42 +281,43 @@ def lanes_meter(good: float, bad: float) -> Meter:
     return Meter(GRAPH, took)
 
 
-def surveyed_with_lanes(meter: Meter, further: Sequence[Match] = ()) -> SearchSpace:
-    class OnLanes(LanesBackend):
+def surveyed_with_others(meter: Meter, further: Sequence[Match] = ()) -> SearchSpace:
+    class Standing(StandingBackend):
         def variant(self, name: str) -> Variant:
             return Variant(name)
 
-    backends: Any = {name: Backend() for name in SLOWNESS} | {"lanes": OnLanes()}
-    return surveyed(meter, [*MATCHES, *ON_LANES, *further], backends)[1]
+    backends: Any = {name: Backend() for name in SLOWNESS} | {"standing": Standing()}
+    return surveyed(meter, [*MATCHES, *ON_OTHERS, *further], backends)[1]
 
 
-def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_replace() -> None:
-    meter = lanes_meter(0.7, 0.8)
-    space = surveyed_with_lanes(meter)
-    asked = [match for match in meter.asked if match.backend == "lanes"]
-    assert set(asked) == set(ON_LANES)
+def test_regions_on_other_backends_are_measured_largest_first_once_it_is_known_what_they_replace() -> None:
+    meter = meter_of_others(0.7, 0.8)
+    space = surveyed_with_others(meter)
+    asked = [match for match in meter.asked if match.backend == "standing"]
+    assert set(asked) == set(ON_OTHERS)
     assert meter.asked[-len(asked) :] == asked
     assert meter.extended_by == [MORE_SECONDS], "they have time of their own"
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
     cover = cheapest_covers(space).covers[0].matches
-    assert {match.variant for match in map(space.matches.__getitem__, cover) if match.backend == "lanes"} == {"good"}
+    chosen = map(space.matches.__getitem__, cover)
+    assert {match.variant for match in chosen if match.backend == "standing"} == {"good"}
 
 
 def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
-    meter = lanes_meter(0.7, 3.0)
-    surveyed_with_lanes(meter, HOPELESS)
+    meter = meter_of_others(0.7, 3.0)
+    surveyed_with_others(meter, HOPELESS)
     for way in ("bad", "hopeless"):
         assert len([match for match in meter.asked if match.variant == way]) < len(BLOCKS)
     assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)
 
 
 def test_a_way_of_cutting_whose_largest_region_is_far_behind_is_given_up_at_once() -> None:
-    meter = lanes_meter(0.7, 3.0)
-    surveyed_with_lanes(meter)
+    meter = meter_of_others(0.7, 3.0)
+    surveyed_with_others(meter)
     assert len([match for match in meter.asked if match.variant == "bad"]) == 1
-    near = lanes_meter(0.7, 1.2)
-    surveyed_with_lanes(near)
+    near = meter_of_others(0.7, 1.2)
+    surveyed_with_others(near)
     assert len([match for match in near.asked if match.variant == "bad"]) > 1
 
 

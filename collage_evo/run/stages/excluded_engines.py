@@ -109,11 +109,12 @@ def _slow_dependents(
             below = backend.stands_on(variant)
             if below in slow or times.get(below, math.inf) > far_ms:
                 text[engine_name(*below)] = None
-                why = f"runs nothing side by side in {format_engine(*below)}, which is far behind alone or fails"
+                why = f"stands on {format_engine(*below)}, which is far behind alone or fails"
                 found[backend.name, variant.name] = why
         if text:
             names = " and ".join(map(format_name, text))
-            run.reporter.log(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
+            behind = "alone on the model, that is far behind or fails"
+            run.reporter.log(f"{backend.name} does not use {names}: {behind}")
     return found
 
 

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.lanes.estimate import USUAL, Charges
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo_lanes.estimate import USUAL, Charges
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.capabilities import KeepsToCores
 from collage_evo.backends.checks import fails_to_pass_through, require_borders
-from collage_evo.backends.lanes.load import LoadedLanes
-from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.codec import from_json, to_json
@@ -30,6 +28,8 @@ from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import own_cores
+from collage_evo_lanes.load import LoadedLanes
+from collage_evo_lanes.plan import LanePlan
 
 if TYPE_CHECKING:
     import onnx
@@ -114,7 +114,7 @@ class LanesBackend(Backend):
         return f"{REVISION} {backend.name} {backend.version_of(chosen)}"
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.backends.lanes.patterns import lane_patterns  # serving does not need it
+        from collage_evo_lanes.patterns import lane_patterns  # serving does not need it
 
         return lane_patterns()
 
@@ -126,7 +126,7 @@ class LanesBackend(Backend):
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """Variants whose engine takes every operator and has that variant on ``nodes``, if a cut is worth trying."""
-        from collage_evo.backends.lanes.patterns import branches_pay  # serving does not need it
+        from collage_evo_lanes.patterns import branches_pay  # serving does not need it
 
         pays = branches_pay(graph, nodes)
         return tuple(way.variant for way in self.ways if pays and self.takes_part(way, graph, nodes))
@@ -165,7 +165,7 @@ class LanesBackend(Backend):
         Raises:
             InputError: the region cannot be cut so, or would not gain.
         """
-        from collage_evo.backends.lanes.cut import cut_branches  # serving does not need it
+        from collage_evo_lanes.cut import cut_branches  # serving does not need it
 
         return cut_branches(graph, lanes, way.width)
 

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from collage_evo.backends.lanes import lane_threads as crew_module
-from collage_evo.backends.lanes import run as run_module
-from collage_evo.backends.lanes.lane_threads import LaneThreads, lane_threads_here
-from collage_evo.backends.lanes.run import LaneCall, Task
+from collage_evo_lanes import lane_threads as crew_module
+from collage_evo_lanes import run as run_module
+from collage_evo_lanes.lane_threads import LaneThreads, lane_threads_here
+from collage_evo_lanes.run import LaneCall, Task
 
 
 class Work:
@@ -347,7 +347,7 @@ def runs_beside(release: threading.Event) -> None:
 
 SCRIPT = """
 import os, sys, threading
-from collage_evo.backends.lanes.run import LaneCall, Task
+from collage_evo_lanes.run import LaneCall, Task
 hang = threading.Event()
 def idle(): pass
 call = LaneCall(2, (Task(1, idle, (), "a"), Task(0, idle, (0,), "b")))

@@ -11,9 +11,9 @@ import pytest
 
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.capabilities import lanes_of
-from collage_evo.backends.lanes.backend import LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.models.builder import Builder
+from collage_evo_lanes.backend import LanesBackend
 
 
 def branches() -> onnx.ModelProto:

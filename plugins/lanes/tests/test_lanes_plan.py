@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_evo.backends.lanes.load import LINE, plan_inner
-from collage_evo.backends.lanes.plan import LanePlan, Part
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
 from collage_evo.graph.ir import Tensor
 from collage_evo.graph.read import build_graph
-from tests.support.lanes import random_model, scattered
+from collage_evo_lanes.load import LINE, plan_inner
+from collage_evo_lanes.plan import LanePlan, Part
+from plugins.lanes.tests.hand_lanes import random_model, scattered
 
 
 def tensor(name: str, *shape: int) -> Tensor:

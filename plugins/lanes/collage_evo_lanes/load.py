@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from collage_evo.backends.base import Executable
-from collage_evo.backends.lanes.plan import LanePlan
-from collage_evo.backends.lanes.run import LaneCall, Task
 from collage_evo.graph.memory import MemoryPlan, StepUse, allocate
+from collage_evo_lanes.plan import LanePlan
+from collage_evo_lanes.run import LaneCall, Task
 
 LINE = 128
 """Alignment of tensors in bytes, so that lanes do not take cache lines from each other: processors fetch lines of 64

@@ -11,10 +11,10 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from collage_evo.backends.lanes.estimate import USUAL, operator_ms
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.regions import maximal_regions
+from collage_evo_lanes.estimate import USUAL, operator_ms
 
 WIDE = 1.1
 """Least ratio of all of a region's work to the longest path through it."""

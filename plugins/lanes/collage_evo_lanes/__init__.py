@@ -1,8 +1,8 @@
 """Lanes: regions whose parts run side by side on several cores, each part a piece of another backend.
 
-A region that runs side by side on several cores is a match of one more backend, ``backends/lanes/``. So the search
-needs no knowledge of lanes: such a region is measured as a whole, with its neighbours and all its handoffs, and
-chosen like any other. The backend stands on others: a cut makes a plan and a model for each part, another backend
+A region that runs side by side on several cores is a match of one more backend, this one. So the search needs no
+knowledge of lanes: such a region is measured as a whole, with its neighbours and all its handoffs, and chosen like
+any other. The backend stands on others: a cut makes a plan and a model for each part, another backend
 (the engine, in the variant's name) builds these for the threads of a lane, one or more, and at run time each lane
 runs its own steps in order. An engine with several threads takes their cores from ``KeepsToCores.keeping_to``; the
 available widths depend on the target's threads (``StandsOnOthers.on_threads``).
@@ -31,6 +31,6 @@ dropped: SqueezeNet and MobileNet v2 cut by rows took 1.1 to 1.2 times the libra
 Concats into which lanes write in place: simulated on 2, 8 and 64 cores, schedules are as long without.
 """
 
-from collage_evo.backends.lanes.backend import LanesBackend
+from collage_evo_lanes.backend import LanesBackend
 
 __all__ = ["LanesBackend"]

@@ -1,4 +1,4 @@
-"""Tests that run beside others: each worker of pytest-xdist is a machine of its own as far as locks go."""
+"""Each worker of pytest-xdist is a machine of its own as far as locks go, for the tests of plug-ins too."""
 
 from __future__ import annotations
 

@@ -12,11 +12,6 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.base import Built
-from collage_evo.backends.lanes import backend as lanes_module
-from collage_evo.backends.lanes import lane_threads as crew_module
-from collage_evo.backends.lanes.backend import DESCRIBED, Engine, LanesBackend, engine_on
-from collage_evo.backends.lanes.estimate import node_ms, on_cores
-from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.errors import InputError
@@ -25,9 +20,14 @@ from collage_evo.graph.read import build_graph
 from collage_evo.runtime import pools
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
-from tests.backends.test_lanes import Bound
-from tests.backends.test_lanes_told import branches
-from tests.support.lanes import random_model
+from collage_evo_lanes import backend as lanes_module
+from collage_evo_lanes import lane_threads as crew_module
+from collage_evo_lanes.backend import DESCRIBED, Engine, LanesBackend, engine_on
+from collage_evo_lanes.estimate import node_ms, on_cores
+from collage_evo_lanes.plan import LanePlan
+from plugins.lanes.tests.hand_lanes import random_model
+from plugins.lanes.tests.test_lanes import Bound
+from plugins.lanes.tests.test_lanes_described import branches
 
 FOUR = Target(threads=4)
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]

@@ -13,7 +13,6 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Probe, no
-from collage_evo.backends.lanes.backend import ENGINES, LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
@@ -27,10 +26,11 @@ from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
+from collage_evo_lanes.backend import ENGINES, LanesBackend
+from plugins.lanes.tests.hand_lanes import FAULTS, HandLanes, random_model
 from tests.measure.helpers import cost_job, make_setting
 from tests.support.branchy import BranchyNet
 from tests.support.faults import FaultyBackend, install_backend
-from tests.support.lanes import FAULTS, HandLanes, random_model
 
 LIBRARIES = ("onnxruntime", "openvino", "ncnn", "tvm")
 TWO = Target(threads=2)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from onnx import ModelProto
 
-from collage_evo.backends.lanes.backend import Engine, LanesBackend, Way
-from collage_evo.backends.lanes.cut import plan_of
-from collage_evo.backends.lanes.plan import LanePlan, Part
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.models.builder import Builder
+from collage_evo_lanes.backend import Engine, LanesBackend, Way
+from collage_evo_lanes.cut import plan_of
+from collage_evo_lanes.plan import LanePlan, Part
 
 if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern

@@ -4,6 +4,9 @@ A thread that waits sleeps on a lock, or on a queue's. On a virtual Xeon with tw
 microseconds, and a handoff to one that does not wait yet below 1, also while a library runs in the other lane.
 Spinning is slower: a thread that spins in Python takes the interpreter's lock from the one that should run, and a
 thread that spins without it then sleeps on that lock.
+
+Each thread runs on one core pieces compiled for one thread, so no library's pool is at work inside. The calling
+thread, which may use all cores, loads all pieces: OpenVINO stays on the cores that it first finds.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from collage_evo.backends.lanes.plan import LanePlan
+from collage_evo_lanes.plan import LanePlan
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -8,20 +8,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from collage_evo.backends.lanes import assign
-from collage_evo.backends.lanes import cut as cutting
-from collage_evo.backends.lanes.cut import cut_branches
-from collage_evo.backends.lanes.estimate import node_ms
-from collage_evo.backends.lanes.plan import LanePlan
-from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
+from collage_evo_lanes import assign
+from collage_evo_lanes import cut as cutting
+from collage_evo_lanes.cut import cut_branches
+from collage_evo_lanes.estimate import node_ms
+from collage_evo_lanes.plan import LanePlan
+from collage_evo_lanes.work import Work
+from plugins.lanes.tests.plan_runner import run_plan
 from tests.support.branchy import BranchyNet, inception, random_net, towers
-from tests.support.plan_runner import run_plan
 
 
 def check(graph: Graph, lanes: int) -> LanePlan:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage_evo.backends.lanes.work import Groups, Timeline, Work
 from collage_evo.graph.ir import NodeSet, members
+from collage_evo_lanes.work import Groups, Timeline, Work
 
 EFFORT = 150_000
 """Nodes looked at by trial schedules: about a second."""

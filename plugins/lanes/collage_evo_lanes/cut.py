@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import onnx
 
-from collage_evo.backends.lanes.assign import schedule
-from collage_evo.backends.lanes.estimate import node_ms
-from collage_evo.backends.lanes.plan import LanePlan, Part
-from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import Graph
+from collage_evo_lanes.assign import schedule
+from collage_evo_lanes.estimate import node_ms
+from collage_evo_lanes.plan import LanePlan, Part
+from collage_evo_lanes.work import Work
 
 LEAST_GAIN = 0.1
 """How much faster each further lane has to make a region by the estimate, as a fraction of one lane's speed. Of the

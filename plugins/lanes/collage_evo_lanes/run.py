@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
-from collage_evo.backends.lanes.lane_threads import LaneThreads, closed_lock, lane_threads_here, open_lock
 from collage_evo.errors import one_line
+from collage_evo_lanes.lane_threads import LaneThreads, closed_lock, lane_threads_here, open_lock
 
 Action = Callable[[], object]
 _PAUSE_S = 0.001
