@@ -22,7 +22,7 @@ def execute(
     debug: Debug = False,
 ) -> None:
     """Run an artifact: time it and print the outputs' shapes."""
-    from collage_evo.report.terminal import print_bench
+    from collage_evo.report.listings import print_bench
     from collage_evo.runtime.bench import bench_artifact, keep_to_cores
 
     keep_to_cores(artifact)
@@ -41,7 +41,7 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Show what is inside an artifact, after checking every file."""
-    from collage_evo.report.terminal import print_artifact
+    from collage_evo.report.listings import print_artifact
     from collage_evo.runtime.artifact import read_artifact
     from collage_evo.runtime.manifest import MANIFEST, artifact_in
 

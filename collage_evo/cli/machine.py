@@ -16,7 +16,7 @@ from collage_evo.report.console import PlainConsole
 def backends(as_json: Json = False, debug: Debug = False) -> None:
     """List every backend known, and for those not usable why and what installs them."""
     from collage_evo.backends.registry import survey
-    from collage_evo.report.terminal import print_backends
+    from collage_evo.report.listings import print_backends
 
     found = survey()
     if as_json:
@@ -35,7 +35,7 @@ def conformance(
 ) -> int:
     """Check that a backend does what the contract asks; ends with 1 if some case fails."""
     from collage_evo.backends.registry import get_backend
-    from collage_evo.report.terminal import conformance_json, print_conformance
+    from collage_evo.report.listings import conformance_json, print_conformance
     from collage_evo.testing.conformance import Effort, check_backend
 
     report = check_backend(get_backend(backend), effort=Effort(examples=examples, seconds=seconds))

@@ -11,7 +11,7 @@ from collage_evo.backends.variants import Arithmetic, serves
 from collage_evo.errors import CollageError
 from collage_evo.policy import Policy
 from collage_evo.report.places import COMMAND, command, home_of
-from collage_evo.report.result import FrontPoint, Result, goes_on
+from collage_evo.report.result import Result, goes_on
 from collage_evo.report.words import format_engine, format_ms, format_ratio
 from collage_evo.target.target import CPU
 
@@ -34,7 +34,7 @@ The docstring of a rule is its condition, as docs/usage.md has it.
 
 def budget_too_small(result: Result, home: Path) -> str:
     """No library keeps the budget, not even in float32"""
-    answer = _answer(result)
+    answer = result.point
     if answer is None or answer.feasible or any(point.feasible and point.single for point in result.front):
         return ""
     return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
@@ -89,7 +89,7 @@ def data_for_int8(result: Result, home: Path) -> str:
 
 def own_inputs(result: Result, home: Path) -> str:
     """Inputs were random, the answer computes in a lower precision, and the advice on int8 was not given"""
-    answer = _answer(result)
+    answer = result.point
     if not result.accuracy.random or answer is None or answer.exact or data_for_int8(result, home):
         return ""
     return "give inputs of your own (--data): the error above is on random ones"
@@ -97,7 +97,7 @@ def own_inputs(result: Result, home: Path) -> str:
 
 def small_error(result: Result, home: Path) -> str:
     """The budget is `exact`, no combination won, and a library has a lower precision on this device"""
-    answer = _answer(result)
+    answer = result.point
     if result.accuracy.budget != "exact" or _combined(result) or (answer is not None and not answer.exact):
         return ""
     if not _lower_precisions(result):
@@ -169,10 +169,6 @@ def advice(result: Result, directory: Path) -> list[str]:
 def _combined(result: Result) -> bool:
     """Whether a combination is the answer, and not one library."""
     return result.answer == "placement"
-
-
-def _answer(result: Result) -> FrontPoint | None:
-    return next((point for point in result.front if point.answer), None)
 
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:

@@ -277,7 +277,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
     shown = {point.single for point in fastest_baselines(result.front)}
     rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
     if result.answer == "placement":
-        error = next((point.error for point in result.front if point.answer), None)
+        error = result.point.error if result.point else None
         rows[IN_TURNS] += [_single("The answer", result.best.median_ms, error, "", answer=True)]
     for one in result.baselines:
         if ":" in one.name:  # a mixture by a rule of thumb, no library

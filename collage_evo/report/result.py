@@ -373,6 +373,11 @@ class Result:
     own buffers, as all times here do; None: not known."""
     schema: int = SCHEMA
 
+    @property
+    def point(self) -> FrontPoint | None:
+        """The answer as a point of the front; None if it has none."""
+        return next((point for point in self.front if point.answer), None)
+
 
 @dataclass(frozen=True)
 class Finished:

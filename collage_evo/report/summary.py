@@ -314,7 +314,7 @@ def _gain(result: Result, ratio: float) -> str:
 
 def _breaks_budget(result: Result) -> bool:
     """Whether the answer is over the budget, by the search's samples or by held-out ones."""
-    point = next((point for point in result.front if point.answer), None)
+    point = result.point
     error, largest = result.accuracy.error_held_out, result.accuracy.largest
     return (point is not None and not point.feasible) or (
         error is not None and largest is not None and error > largest

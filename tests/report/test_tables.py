@@ -24,17 +24,11 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
+from collage_evo.report.listings import print_backends, print_conformance
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
-from collage_evo.report.terminal import (
-    latency_table,
-    placement_table,
-    print_backends,
-    print_conformance,
-    print_result,
-    serving_table,
-)
+from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
 from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
 

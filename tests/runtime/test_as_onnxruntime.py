@@ -14,7 +14,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import InputError
 from collage_evo.models.builder import Builder
-from collage_evo.report.terminal import print_artifact, print_bench
+from collage_evo.report.listings import print_artifact, print_bench
 from collage_evo.runtime.artifact import Profile, read_artifact, write_artifact
 from collage_evo.runtime.bench import bench_artifact
 from collage_evo.runtime.session import Session
