@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import psutil
 
@@ -32,8 +32,7 @@ RECYCLE_SHARE = 0.25
 so that no candidate pays for the memory of earlier ones."""
 RECYCLE_SHARE_ON_DEVICE = 0.75
 """The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
-
-
+_SPOIL_A_DEVICE = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
 
@@ -65,79 +64,65 @@ class Sandbox:
             InputError: the operating system refuses what all jobs need.
         """
         inherited: list[str] = []
-        try:
-            return self._exchange(job, timeout_s, inherited)
-        except _Died as death:
-            if not inherited or death.failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
-                return death.failure
-        # Pieces that another run built may be the cause of the crash: they are rebuilt, and the job is repeated once.
-        cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
-        for key in inherited:
-            cache.discard(key)
-        try:
-            return self._exchange(job, timeout_s, [])
-        except _Died as death:
-            return death.failure
+        for attempt in range(2):
+            running: _Running | None = None
+            try:
+                running = self._started()
+                running.send(to_json(job, Job))
+                deadline = time.monotonic() + timeout_s
+                while True:
+                    asked = time.monotonic()
+                    message = running.message()
+                    if message is None:
+                        if running.halted():
+                            deadline += time.monotonic() - asked
+                        if failure := self._exceeded(running, deadline, timeout_s):
+                            return failure
+                    elif isinstance(message, Waits):
+                        deadline = time.monotonic() + timeout_s
+                    elif isinstance(message, Inherits):
+                        inherited.append(message.key)
+                    else:
+                        self._recycle(running, job, message)
+                        return cast(A | Failure, message)
+            except ChildProcessError as error:
+                return Failure(Fault.CRASH, str(error))
+            except _Died:
+                failure = _CLOSED if running is None else self._died(running)
+                if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
+                    return failure
+            # Pieces that another run built may be the cause: they are rebuilt, and the job is repeated once.
+            cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
+            for key in inherited:
+                cache.discard(key)
+        raise AssertionError("the second attempt returns")
 
-    def _exchange(self, job: Asks[A], timeout_s: float, inherited: list[str]) -> A | Failure:
-        """The answer to ``job``; adds to ``inherited`` the keys of other runs' pieces that it uses.
+    def _exceeded(self, running: _Running, deadline: float, timeout_s: float) -> Failure | None:
+        """The failure of a process that exceeded its time or its memory, which is ended."""
+        if time.monotonic() > deadline:
+            failure = Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
+        elif running.resident_bytes > self._memory:
+            failure = Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
+        else:
+            return None
+        self._end()
+        return failure
+
+    def _recycle(self, running: _Running, job: Asks[Any], answer: Answer) -> None:
+        """End a process from which later jobs would suffer.
 
         Raises:
-            _Died: the process ended by itself.
-            InputError: as for :meth:`call`.
+            InputError: the operating system refused what all jobs need.
         """
-        running = self._started()
-        process = running.process
-        request = to_json(job, Job)
-        try:
-            process.stdin.write(f"{request}\n")
-            process.stdin.flush()
-        except (BrokenPipeError, ValueError):  # it died, or another thread closed its pipe
-            raise _Died(self._died(running)) from None
-        deadline = time.monotonic() + timeout_s
-        while True:
-            looked = time.monotonic()
-            try:
-                line = running.lines.get(timeout=0.25)
-            except queue.Empty:
-                if _halted(process.pid):
-                    deadline += time.monotonic() - looked
-                    if not any(note.doing is Doing.TIMES for note in present(machine_directory())):
-                        # the process that halted it was killed together with its run
-                        os.killpg(process.pid, signal.SIGCONT)
-                if time.monotonic() > deadline:
-                    self._end()
-                    return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
-                if _resident(process.pid) > self._memory:
-                    self._end()
-                    return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
-                continue
-            if not line:
-                raise _Died(self._died(running))
-            answer = from_json(line, Message)
-            if isinstance(answer, Waits):
-                deadline = time.monotonic() + timeout_s
-                continue
-            if isinstance(answer, Inherits):
-                inherited.append(answer.key)
-                continue
-            if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
-                raise InputError(answer.message)
-            reusable = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
-            if not reusable or self._spoilt(answer):
-                self._end()
-            return cast(A | Failure, answer)
-
-    @property
-    def _share(self) -> float:
-        return RECYCLE_SHARE if self._setting.target.device == CPU else RECYCLE_SHARE_ON_DEVICE
-
-    def _spoilt(self, answer: Answer) -> bool:
-        """Whether later jobs would suffer from this one: libraries keep a device's memory, and no process survives an
-        error of the device, whichever library reports it first."""
-        if self._setting.target.device == CPU or not isinstance(answer, Failure):
-            return False
-        return answer.fault in (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
+        if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
+            raise InputError(answer.message)
+        on_device = self._setting.target.device != CPU
+        share = RECYCLE_SHARE_ON_DEVICE if on_device else RECYCLE_SHARE
+        # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports
+        # it first.
+        spoilt = on_device and isinstance(answer, Failure) and answer.fault in _SPOIL_A_DEVICE
+        if spoilt or not (isinstance(job, RaceJob) or running.resident_bytes <= share * self._memory):
+            self._end()
 
     def close(self) -> None:
         """Kill the process, if there is one, and start none again. Any thread may close the sandbox during a call."""
@@ -164,6 +149,7 @@ class Sandbox:
 
         Raises:
             _Died: the sandbox is closed.
+            ChildProcessError: no worker process starts.
         """
         return self._started().process
 
@@ -174,7 +160,7 @@ class Sandbox:
         self._end()
         with self._changing:
             if self._closed:
-                raise _Died(_CLOSED)
+                raise _Died
             self._running = self._new()
             return self._running
 
@@ -182,10 +168,7 @@ class Sandbox:
         # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
         variables = {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch.name, SHARED: str(shared_temporary())}
-        try:
-            process = start_worker(scratch.name, self._stderr.fileno(), variables)
-        except ChildProcessError as error:
-            raise _Died(Failure(Fault.CRASH, str(error))) from None
+        process = start_worker(scratch.name, self._stderr.fileno(), variables)
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
@@ -215,6 +198,42 @@ class _Running:
     scratch: tempfile.TemporaryDirectory[str]
     lines: queue.Queue[str]
 
+    def send(self, line: str) -> None:
+        """Raise _Died if it ended, or another thread closed its pipe."""
+        try:
+            self.process.stdin.write(f"{line}\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise _Died from None
+
+    def message(self) -> Message | None:
+        """Its next message; None if none comes for a moment. Raises _Died if it ended."""
+        try:
+            line = self.lines.get(timeout=0.25)
+        except queue.Empty:
+            return None
+        if not line:
+            raise _Died
+        message: Message = from_json(line, Message)
+        return message
+
+    def halted(self) -> bool:
+        """Whether it is halted, so that another could time; if none does, it goes on."""
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
+                if not any(note.doing is Doing.TIMES for note in present(machine_directory())):
+                    # the process that halted it was killed together with its run
+                    os.killpg(self.process.pid, signal.SIGCONT)
+                return True
+        return False
+
+    @property
+    def resident_bytes(self) -> int:
+        try:
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -226,11 +245,7 @@ class _Running:
 
 
 class _Died(Exception):
-    """The worker process ended by itself; ``failure`` is the reason."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
+    """The worker process ended by itself, or the sandbox is closed."""
 
 
 def _pump(source: IO[str], lines: queue.Queue[str]) -> None:
@@ -238,17 +253,3 @@ def _pump(source: IO[str], lines: queue.Queue[str]) -> None:
         for line in source:
             lines.put(line)
     lines.put("")
-
-
-def _halted(pid: int) -> bool:
-    """Whether it is halted, so that another could time."""
-    with contextlib.suppress(psutil.Error):
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    return False
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
