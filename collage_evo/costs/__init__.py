@@ -25,7 +25,7 @@ engine three times as slow as the best is not timed.
 
 Joined matches cost less than their parts separately, because nothing leaves the backend in between. So some thirty
 border probes, random cuts of the model between the fastest engines, and between float32 and int8 inside a family, are
-measured as whole models (``costs/border_probes.py``). Their time beyond their kernels is the price of borders:
+measured as whole models (``costs/borders.py``). Their time beyond their kernels is the price of borders:
 ``costs/borders.py`` fits, for each family, the cost of one side of a border (fixed, and per byte), and the additional
 cost of an engine, inside a piece too, such as writing integers. Where the probes carry little information the fit
 stays near the prior, and a family without probes is no better than the worst one with. The borders that an engine has

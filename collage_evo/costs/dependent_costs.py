@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from collage_evo.costs.known_costs import KnownCosts
 from collage_evo.costs.matches import BATCH, CostMeter, Costs
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.placement.cost_model import Engine
@@ -16,6 +18,8 @@ from collage_evo.placement.failure import Fault
 from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 
+MORE_SECONDS = 0.6
+"""Additional time for regions on lanes, if there are any, as a share of that for costs."""
 TRIED = 3
 """Regions of an engine that are measured before the engine may be given up. Chosen: the largest ones come first, and
 two may be exceptions."""
@@ -29,19 +33,16 @@ STATES = 30_000
 """States that the dynamic program examines to find what regions would replace."""
 
 
-def measure_dependents(
-    costs: Costs,
-    meter: CostMeter,
-    space: SearchSpace,
-    dependents: Iterable[int],
-    on_done: Callable[[int], None],
-) -> None:
-    """Measure ``dependents``, matches of ``space`` by index, until the time for costs is over.
-
-    ``space``: the search space without them.
-    """
+def time_dependents(
+    known: KnownCosts, costs: Costs, meter: CostMeter, on_done: Callable[[int], None]
+) -> KnownCosts:
+    """Time matches of backends that stand on others, in additional time, until that is over."""
+    if not known.scope.dependents:
+        return known
+    meter.extend(MORE_SECONDS)
+    space = known.space()
     node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
-    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in dependents}
+    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in known.scope.dependents}
     waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
     ratios: dict[Engine, list[float]] = {}
     while waiting and not meter.over():
@@ -53,6 +54,7 @@ def measure_dependents(
             ms = _took_ms(costs, index)
             if ms is not None:
                 ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
+    return replace(known, standalone_ms=dict(costs.ms), failures=dict(costs.failures))
 
 
 def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:

@@ -11,7 +11,10 @@ import pytest
 from collage_evo.backends.base import YES
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
-from collage_evo.costs.measure_costs import MORE_SECONDS, CostMeasurement, Profiled
+from collage_evo.costs.dependent_costs import MORE_SECONDS, time_dependents
+from collage_evo.costs.known_costs import CostScope, KnownCosts
+from collage_evo.costs.matches import Costs
+from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import members
@@ -83,13 +86,13 @@ def surveyed(
     backends: Mapping[str, Any] = BACKENDS,
     cuts: Callable[[Sequence[Placement]], Sequence[Outcome]] = lambda placements: [Outcome(None)] * len(placements),
     **more: Any,
-) -> tuple[CostMeasurement, SearchSpace]:
-    survey = CostMeasurement(meter, matches, backends, {}, 4.0, **more)
-    survey.profile(profile, lambda _: None)
-    survey.time_standalone(lambda _: None)
-    survey.cut(cuts, lambda _: None)
-    survey.time_dependents(lambda _: None)
-    return survey, survey.space()
+) -> tuple[KnownCosts, SearchSpace]:
+    costs = Costs(meter, matches, 4.0)
+    known = profile_engines(CostScope(GRAPH, tuple(matches), backends, {}, **more), meter, profile, lambda _: None)
+    known = time_kernels(known, costs, lambda _: None)
+    known = measure_borders(known, meter, cuts, lambda _: None)
+    known = time_dependents(known, costs, meter, lambda _: None)
+    return known, known.space()
 
 
 def on(space: SearchSpace, engine: Engine) -> float:
@@ -232,8 +235,9 @@ def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behin
         return profile(requests, over)
 
     baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
-    survey = CostMeasurement(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, baseline_ms=baseline_ms)
-    survey.profile(told, lambda _: None)
+    matches = (*MATCHES, *rewritten(SLOWNESS))
+    meter: Any = meter_of()
+    profile_engines(CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms), meter, told, lambda _: None)
     near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
     assert asked == [*near, ("slow", False), ("slow", True)]
 
@@ -246,12 +250,12 @@ def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_ha
     def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
         return profile([one for one in requests if one.engine[1] != "tiny"], over)
 
-    meter = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
-    survey = CostMeasurement(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
-    survey.profile(told, lambda _: None)
-    survey.time_standalone(lambda _: None)
+    meter: Any = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
+    matches = (*MATCHES, *late)
+    known = profile_engines(CostScope(GRAPH, matches, PROFILED, {}), meter, told, lambda _: None)
+    space = time_kernels(known, Costs(meter, matches, 4.0), lambda _: None).space()
     assert not meter.asked, "alone its kernels would look cheaper than they are"
-    usable = {survey.space().matches[match].engine for match in survey.space().usable}
+    usable = {space.matches[match].engine for match in space.usable}
     assert usable == {(name, "default") for name in SLOWNESS}
 
 
@@ -327,8 +331,7 @@ def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_o
     matches = [Match(nodes, name) for name in ("quick", "slow") for nodes in (*(1 << n for n in range(SIZE)), both)]
     took = {("quick", 1): 9.0, ("slow", 2): 9.0, ("quick", both): 10.0, ("slow", both): 10.0}
     meter: Any = Meter(GRAPH, lambda match: took.get((match.backend, match.nodes), 1.0))
-    survey = CostMeasurement(meter, matches, BACKENDS, {}, 4.0)
-    survey._untold = lambda engine: {both: matches.index(Match(both, engine[0]))}  # type: ignore[method-assign]
-    survey.time_standalone(lambda _: None)
-    assert survey._node_ms(QUICK)[0] == pytest.approx(9.0)
-    assert survey._node_ms(SLOW)[0] == pytest.approx(1.0)
+    scope = CostScope(GRAPH, tuple(matches), BACKENDS, {})
+    known = time_kernels(KnownCosts(scope), Costs(meter, matches, 4.0), lambda _: None)
+    assert known.node_ms(QUICK)[0] == pytest.approx(9.0)
+    assert known.node_ms(SLOW)[0] == pytest.approx(1.0)

@@ -12,8 +12,10 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_on_device, measure_copies
-from collage_evo.costs.matches import CostMeter, CostSettings, measure_costs
-from collage_evo.costs.measure_costs import CostMeasurement
+from collage_evo.costs.dependent_costs import time_dependents
+from collage_evo.costs.known_costs import CostScope
+from collage_evo.costs.matches import CostMeter, Costs, CostSettings, measure_costs
+from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.graph.ir import Graph
@@ -71,8 +73,8 @@ def gather_costs(
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, found, target, policy)
-    if (known := read_costs(saved, key, graph, found.refusals)) is not None:
-        return known
+    if (before := read_costs(saved, key, graph, found.refusals)) is not None:
+        return before
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     there = engines_on_device({match.engine for match in found.matches})
@@ -82,23 +84,25 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        survey = CostMeasurement(
-            meter, found.matches, by_name, found.refusals, far_behind, there, copies, baseline_ms, policy
+        scope = CostScope(
+            graph, found.matches, by_name, found.refusals, there, copies, baseline_ms, policy
         )
+        costs = Costs(meter, found.matches, far_behind)
         with run.stage("costs from profiles"):
-            survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
+            profiler = partial(profile_regions, run.pool, builders, CUT_TIMING)
+            known = profile_engines(scope, meter, profiler, advance)
         with run.stage("costs of kernels that no profile has"):
-            survey.time_standalone(advance)
+            known = time_kernels(known, costs, advance)
         with run.stage("costs of borders: cuts of the model"):
-            survey.cut(partial(_measure_probes, run, builders), advance)
+            known = measure_borders(known, meter, partial(_measure_probes, run, builders), advance)
         with run.stage("costs of regions on other backends"):
-            survey.time_dependents(advance)
+            known = time_dependents(known, costs, meter, advance)
         if meter.contended:
             run.reporter.log(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = replace(survey.space(), terms=precision.terms(found.matches)), survey.table()
+        space, table = replace(known.space(), terms=precision.terms(found.matches)), known.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured
