@@ -19,7 +19,7 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 
 MORE_SECONDS = 0.6
-"""Additional time for regions on lanes, if there are any, as a share of that for costs."""
+"""Additional time for regions of backends that stand on others, if there are any, as a share of that for costs."""
 TRIED = 3
 """Regions of an engine that are measured before the engine may be given up. Chosen: the largest ones come first, and
 two may be exceptions."""

@@ -146,7 +146,9 @@ class CompileAhead:
 
     def __init__(self, builders: Builders, placements: Iterable[Placement], width: int) -> None:
         self._builders, self._placements, self._width = builders, iter(placements), width
-        self._ready: queue.SimpleQueue[CompiledPlacement] = queue.SimpleQueue()
+        # No SimpleQueue: if another thread takes what one was woken for, and it gets the interpreter back after its
+        # deadline only, CPython 3.11 goes on to wait for a negative time, without end.
+        self._ready: queue.Queue[CompiledPlacement] = queue.Queue()
         self._room = threading.Semaphore(DEPTH + width)
         self._counting = threading.Lock()
         self._closing = False

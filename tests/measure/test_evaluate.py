@@ -1,18 +1,20 @@
 """What the search is told of a placement: its latency, or the reason why it has none."""
 
 import math
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.measure import builders
-from collage_evo.measure.builders import build_job
+from collage_evo.measure.builders import Builders, CompileAhead, build_job
 from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.patterns.match import Placement, Region
@@ -173,6 +175,31 @@ def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch
     threading.Timer(0.1, soon.set).start()  # long after all are taken
     assert [outcome is not None for outcome in measured.evaluate([SLOW, SLOWER])] == [True, False]
     never.set()
+
+
+def test_a_wait_ends_where_another_hand_takes_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine at work, the waiting thread gets the interpreter long after its deadline."""
+    monkeypatch.setattr(builders, "LOOK_S", 0.5)
+    built: Future[Compiled | Failure] = Future()
+    found: list[int] = []
+    with CompileAhead(cast("Builders", SimpleNamespace(begin=lambda _: built)), [FAST], 1) as ahead:
+
+        def take() -> None:
+            found.append(len(ahead.ready(lambda: False, lambda: False)))
+
+        waiting = threading.Thread(target=take, daemon=True)
+        waiting.start()
+        time.sleep(0.1)
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(LONG_S)  # no other thread runs until this one waits
+        built.set_result(Compiled())
+        take()
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            pass
+        sys.setswitchinterval(usual)
+        waiting.join(10.0)
+    assert sorted(found) == [0, 1]
 
 
 def test_what_making_a_placement_raises_is_raised() -> None:
