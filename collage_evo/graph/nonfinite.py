@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 KINDS: Mapping[str, float] = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf}
-ALL_NAN = "nothing but NaN"
+FIRST_NAN, LAST_NAN, ALL_NAN = "NaN as the first", "NaN as the last", "nothing but NaN"
 
 
 def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The inputs with one of ``KINDS`` in every array of floats, and with nothing but NaN; none without floats.
+    """The inputs with one of ``KINDS`` in every array of floats, with NaN at its ends, and with nothing but NaN; none
+    without floats.
 
-    The value is near the middle, one element further in each array: an operator on two of them meets a number and NaN
-    in either order. A window or a row of nothing but NaN is a separate case (openvino #35935).
+    The value is near the middle, or one of the ends, one element further in each array: an operator on two of them
+    meets a number and NaN in either order. At its ends, code for vectors treats a row apart: OpenVINO's ReduceMax loses
+    NaN only there. A window or a row of nothing but NaN is a separate case (openvino #35935).
     """
     floats = [name for name, value in feeds.items() if _holds_floats(value) and value.size]
     if not floats:
         return {}
-    found = {
-        kind: {**feeds, **{name: _with(feeds[name], number, shift) for shift, name in enumerate(floats)}}
-        for kind, number in KINDS.items()
-    }
+
+    def at(number: float, place: Callable[[int], int]) -> dict[str, Any]:
+        changed = {
+            name: _with(feeds[name], number, place(feeds[name].size) + shift) for shift, name in enumerate(floats)
+        }
+        return {**feeds, **changed}
+
+    found = {kind: at(number, lambda size: size // 2) for kind, number in KINDS.items()}
+    found |= {FIRST_NAN: at(np.nan, lambda size: 0), LAST_NAN: at(np.nan, lambda size: size - 1)}
     found[ALL_NAN] = {**feeds, **{name: np.full_like(feeds[name], np.nan) for name in floats}}
     return found
 
@@ -54,7 +61,7 @@ def _holds_floats(value: Any) -> bool:
     return isinstance(value, np.ndarray) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16")
 
 
-def _with(value: np.ndarray, number: float, shift: int) -> np.ndarray:
+def _with(value: np.ndarray, number: float, place: int) -> np.ndarray:
     changed = value.copy()
-    changed.flat[(value.size // 2 + shift) % value.size] = number
+    changed.flat[place % value.size] = number
     return changed

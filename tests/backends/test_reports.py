@@ -113,4 +113,4 @@ def test_edge_samples_show_what_random_inputs_do_not(
 
 def test_the_table_has_each_recent_report() -> None:
     rows = set(re.findall(r"^\| (\w[\w ]*) \| #(\d+) \|", TABLE.read_text(), re.MULTILINE))
-    assert {" #".join(row) for row in rows} == {one.source for one in (*RECENT.values(), *NONFINITE.values())}
+    assert {" #".join(row) for row in rows} == {one.source for one in (*RECENT.values(), *NONFINITE.values())} - {""}

@@ -37,6 +37,7 @@ def _nonfinite() -> Iterator[Report]:
     head = "(float[6] x) => (float y)"
     yield _of_x("largest with NaN", "tvm #19572", f"{head} {{ y = ReduceMax<keepdims = 0>(x) }}", _row(2, NAN, 1, 5, 6, 7))
     yield _of_x("sum of exponentials with NaN", "openvino #35929", f"{head} {{ y = ReduceLogSumExp<keepdims = 0>(x) }}", _row(0.5, 1.5, 2.5, NAN, 3.5, 4.5))
+    yield _of_x("largest with NaN at the end", "", f"{head} {{ y = ReduceMax<keepdims = 0>(x) }}", _row(2, 1, 5, 6, 7, NAN))
     head = "(float[6] x) => (int64 y)"
     yield _of_x("place of the least with NaN", "openvino #35886", f"{head} {{ y = ArgMin<axis = 0, keepdims = 0>(x) }}", _row(4, 2, NAN, 6, 1, 3))
     yield _of_x("place of the largest of NaN", "openvino #33626", f"{head} {{ y = ArgMax<axis = 0, keepdims = 0>(x) }}", np.full(6, NAN, np.float32))
