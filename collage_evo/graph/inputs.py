@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze"
 _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
+_DIVIDED = {"Div", "Mod"}
+_LARGEST_DIVISOR = 9
 _MOST_COMPARED = 64
 _READ_LIMIT = 64
 _LARGEST_ELEMENT = 16
@@ -34,8 +36,9 @@ def random_inputs(
     """Random arrays for every input of ``model``, by name.
 
     Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
-    index. Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers
-    are 0 or 1, like a mask, with a 1 first so that no mask is all zero. Strings are short.
+    index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0. Other numbers that are compared
+    with constants are 0, 1, these constants, or next to one. Other integers are 0 or 1, like a mask, with a 1 first
+    so that no mask is all zero. Strings are short.
 
     Args:
         shapes: replace those that the model declares.
@@ -70,6 +73,9 @@ def random_inputs(
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
+            if dtype.kind in "iu" and bounds.divides(value.name):
+                feeds[value.name] = _divisors(rng, shape, dtype)
+                continue
             feeds[value.name] = _random_array(
                 rng, shape, dtype, bounds.of(value.name), bounds.compared_with(value.name)
             )
@@ -111,6 +117,11 @@ def _random_array(
     return np.asarray(mask).astype(dtype)
 
 
+def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    signs = rng.choice((-1, 1) if dtype.kind == "i" else (1,), shape)
+    return np.asarray(signs * rng.integers(1, _LARGEST_DIVISOR + 1, shape)).astype(dtype)
+
+
 class _IndexBounds:
     """Follows a tensor to the tables it indexes."""
 
@@ -137,32 +148,36 @@ class _IndexBounds:
     def of(self, name: str) -> int | None:
         """The least number of entries among the tables that ``name`` indexes, or None if it indexes none."""
         found: list[int] = []
-        queue, seen = [name], {name}
-        while queue and len(seen) <= _READ_LIMIT:
-            for node, position in self._readers.get(queue.pop(), []):
-                if node.op_type in _INDEXED and position == 1:
-                    found.extend(self._entries(node))
-                elif node.op_type == "OneHot" and position == 0:
-                    found.extend(self._depths.get(node.input[1], ()))
-                elif node.op_type in _RELAYS and node.output[0] not in seen:
-                    seen.add(node.output[0])
-                    queue.append(node.output[0])
+        for node, position in self._uses(name):
+            if node.op_type in _INDEXED and position == 1:
+                found.extend(self._entries(node))
+            elif node.op_type == "OneHot" and position == 0:
+                found.extend(self._depths.get(node.input[1], ()))
         return min(found, default=None)
 
     def compared_with(self, name: str) -> list[int]:
         """0, 1, the whole numbers that ``name`` is compared with, and their neighbours; nothing if it is not."""
         found: set[int] = set()
-        queue, seen = [name], {name}
-        while queue and len(seen) <= _READ_LIMIT:
-            for node, position in self._readers.get(queue.pop(), []):
-                if node.op_type in _COMPARISONS and len(node.input) == 2:
-                    found.update(self._whole(node.input[1 - position]))
-                elif node.op_type in _RELAYS and node.output[0] not in seen:
-                    seen.add(node.output[0])
-                    queue.append(node.output[0])
+        for node, position in self._uses(name):
+            if node.op_type in _COMPARISONS and len(node.input) == 2:
+                found.update(self._whole(node.input[1 - position]))
         if not found - {0, 1}:
             return []  # a mask
         return sorted({0, 1} | {one + step for one in found for step in (-1, 0, 1)})
+
+    def divides(self, name: str) -> bool:
+        """Whether something is divided by ``name``."""
+        return any(node.op_type in _DIVIDED and position == 1 for node, position in self._uses(name))
+
+    def _uses(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
+        """The readers of ``name``, each with the position of that input, also behind operators that preserve it."""
+        queue, seen = [name], {name}
+        while queue and len(seen) <= _READ_LIMIT:
+            for node, position in self._readers.get(queue.pop(), []):
+                yield node, position
+                if node.op_type in _RELAYS and node.output[0] not in seen:
+                    seen.add(node.output[0])
+                    queue.append(node.output[0])
 
     def _whole(self, name: str) -> list[int]:
         tensor = self._constants.get(name)

@@ -12,7 +12,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import relative_error
+from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
@@ -64,6 +64,19 @@ def test_masks_are_zeros_and_ones_and_never_empty() -> None:
     assert feeds["mask"].any(axis=1).all()
     assert feeds["flag"].dtype == np.bool_
     assert feeds["flag"].shape == ()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT32, TensorProto.UINT8])
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+def test_whole_divisors_are_never_zero(op: str, kind: int) -> None:
+    net = Builder("divisors")
+    x, z = (net.input(name, (400,), kind) for name in "xz")
+    model = net.model(net.op(op, x, net.op("Reshape", z, net.ints(400))))
+    feeds = random_inputs(model, 0)
+    assert set(np.unique(np.abs(feeds["z"].astype(int)))) == set(range(1, 10))
+    assert (feeds["z"] < 0).any() == (kind == TensorProto.INT32)
+    (made,) = reference_outputs(model, feeds)
+    assert made.shape == (400,)
 
 
 def test_half_precision_inputs_have_their_own_type() -> None:
