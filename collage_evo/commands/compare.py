@@ -108,7 +108,7 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
     if not compared.config.verify.keeps_nonfinite:
         require_finite(model, compared.samples)
     shapes = {name: tuple(sizes) for name, sizes in compared.shapes.items()}
-    made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
+    made = (Sample(random_inputs(model.original, 3000 + k, shapes, model.fixed)) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"
     write_samples(samples, expected_of(model, compared.samples or tuple(made), lambda count: HELD_OUT_SECONDS))
     return model, samples

@@ -16,8 +16,8 @@ def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     without floats.
 
     The value is near the middle, or one of the ends, one element further in each array: an operator on two of them
-    meets a number and NaN in either order. At its ends, code for vectors treats a row apart: OpenVINO's ReduceMax loses
-    NaN only there. A window or a row of nothing but NaN is a separate case (openvino #35935).
+    meets a number and NaN in either order. Code for vectors treats the ends of a row apart: OpenVINO's ReduceMax
+    loses NaN only there. A window or a row of nothing but NaN is a separate case (openvino #35935).
     """
     floats = [name for name, value in feeds.items() if _holds_floats(value) and value.size]
     if not floats:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -32,6 +35,10 @@ NORMALISED = 1e-4
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 INCOMPARABLE = 0.5
 """From this relative error on, two results have nothing in common."""
+WHOLE, FRACTIONS = (1, 2, 0), (1.0, 0.5)
+"""Numbers that are tried as sizes, counts and axes, and as scales and thresholds."""
+TRIED_S = 20.0
+"""Time for that, seconds."""
 NOISE_ROOM = 2.0
 """Allowed error of a correct result, as a multiple of an output's noise."""
 ROUNDING_ROOM = 4.0
@@ -51,6 +58,7 @@ class PreparedModel:
     gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
     by itself explains: infinite where two runs have nothing in common. ``notes`` list assumptions. ``unchecked`` has
     the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the file declares them.
+    ``fixed`` has the inputs that random inputs share, by name.
     """
 
     name: str
@@ -64,6 +72,7 @@ class PreparedModel:
     unchecked: tuple[str, ...] = ()
     declared: tuple[onnx.ValueInfoProto, ...] = ()
     edges: tuple[tuple[Values, Values], ...] = ()
+    fixed: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def excused(self) -> dict[str, float]:
@@ -113,11 +122,12 @@ def prepare_model(
     loaded = file.load(known, any_shapes)
     model, unfixed = _loaded(loaded, threads)
     reference = Reference(model, threads, timeout_s=timeout_s)  # first: its errors explain what is wrong with a file
-    given = list(feeds or (random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)))
+    given, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
     more, unchecked = taking_each_branch(loaded.original, given, threads, timeout_s)
     given += more
     names = [value.name for value in model.graph.output]
-    outputs, again = [reference.run(one) for one in given], reference.run(given[0])
+    outputs += [reference.run(one) for one in more]
+    again = reference.run(given[0])
     edges = edge_samples(model, given[0], reference)
     del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
@@ -131,9 +141,58 @@ def prepare_model(
         annotate(model, types)
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
+    notes += tuple(
+        f"input {name!r} is {value.flat[0]} throughout, because ONNX Runtime refuses random numbers there: give your "
+        "own with data.source where others matter"
+        for name, value in fixed.items()
+    )
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
     found = loaded.name, digest(model), model, loaded.dynamic
-    return PreparedModel(*found, pairs, noise, types, notes, unchecked, declared, tuple(edges))
+    return PreparedModel(*found, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed)
+
+
+def _first_runs(
+    model: onnx.ModelProto, reference: Reference, feeds: Sequence[Values], count: int
+) -> tuple[list[Values], list[list[Any]], dict[str, np.ndarray]]:
+    """``feeds`` or ``count`` random inputs, the outputs of ``reference``, and the inputs that are not random.
+
+    Raises:
+        InputError: it takes none of these.
+    """
+
+    def drawn(fixed: Values) -> list[Values]:
+        return [random_inputs(model, seed=1000 + index, values=fixed) for index in range(count)]
+
+    given, fixed = list(feeds) or drawn({}), dict[str, np.ndarray]()
+    try:
+        outputs = [reference.run(one) for one in given]
+    except InputError as refusal:
+        fixed = {} if feeds else _fixed(given[0], reference)
+        if not fixed:
+            raise refusal
+        given = drawn(fixed)
+        outputs = [reference.run(one) for one in given]
+    return given, outputs, fixed
+
+
+def _fixed(drawn: Values, reference: Reference) -> dict[str, np.ndarray]:
+    """Inputs that get the same number throughout, such as a size, an axis or a threshold, because ``reference``
+    refuses what is ``drawn``: one input if that is enough, else all of whole numbers. Empty if nothing helps."""
+    arrays = {name: value for name, value in drawn.items() if value.dtype.kind in "iuf" and value.size}
+    whole = [name for name, value in arrays.items() if value.dtype.kind != "f"]
+    few = [name for name, value in arrays.items() if value.dtype.kind == "f" and value.ndim <= 1]
+    tried: list[tuple[list[str], float]] = [([name], number) for name in whole for number in WHOLE]
+    tried += [([name], number) for name in few for number in FRACTIONS]
+    tried += [(whole, number) for number in WHOLE]
+    deadline = time.monotonic() + TRIED_S
+    for names, number in tried:
+        if time.monotonic() > deadline:
+            break
+        fixed = {name: np.full_like(arrays[name], number) for name in names}
+        with contextlib.suppress(InputError):
+            reference.run({**drawn, **fixed})
+            return fixed
+    return {}
 
 
 def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:

@@ -53,6 +53,32 @@ def parsed(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}')
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("g (float[4, 3] x, int64[2] s) => (float[a, 3] y, float[b, 3] z) { y, z = Split<axis = 0>(x, s) }", "s", 2),
+        ("g (float[1, 3] x, int64[2, 2] i) => (float[2] y) { y = GatherND(x, i) }", "i", 0),
+        ("g (int32[9] x, int32[9] a, int32[9] b) => (int32[9] y) { d = Sub(a, b) y = Div(x, d) }", "a", 2),
+        ("g (float[4] x, float r) => (float[4] y) { y = Dropout(x, r) }", "r", 0.5),
+    ],
+)
+def test_an_input_that_may_not_be_random_gets_a_number_that_runs(
+    text: str, name: str, value: float, tmp_path: Path
+) -> None:
+    found = prepared(parsed(text), tmp_path, reference_inputs=3)
+    assert list(found.fixed) == [name]
+    assert all((feeds[name] == value).all() for feeds, _ in found.references)
+    assert f"input '{name}' is {value} throughout" in " ".join(found.notes)
+    (first, _), (second, _), _ = found.references
+    assert not np.array_equal(first["x"], second["x"])
+
+
+def test_what_takes_no_random_inputs_at_all_says_why(tmp_path: Path) -> None:
+    model = parsed("g (float[2] x, int64[2] i) => (float[2] y) <int64 m = {9}> { k = Add(i, m) y = Gather(x, k) }")
+    with pytest.raises(InputError, match=r"ONNX Runtime cannot run the model: .*indices element out of data bounds"):
+        prepared(model, tmp_path)
+
+
 def test_symbolic_sizes_of_outputs_are_those_of_the_run(tmp_path: Path) -> None:
     model = parsed("g (float[batch, 6] x) => (float[batch, width] y) { y = Relu(x) }")
     found = prepared(model, tmp_path, shapes={"x": [2, 6]})

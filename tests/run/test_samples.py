@@ -105,6 +105,16 @@ def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path)
     np.testing.assert_array_equal(first.references[0][0]["x"], again.references[0][0]["x"])
 
 
+def test_an_input_that_may_not_be_random_is_the_same_in_all_samples(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    text = "g (float[4, 3] x, int64[2] s) => (float[a, 3] y, float[b, 3] z) { y, z = Split<axis = 0>(x, s) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}'), tmp_path / "m.onnx")
+    prepare(run)
+    samples = [sample for part in ("search", "held_out") for sample in read_samples(run.work / f"{part}.npz")]
+    assert {tuple(sample.feeds["s"]) for sample in samples} == {(2, 2)}
+    assert len({float(sample.feeds["x"][0, 0]) for sample in samples}) == len(samples)
+
+
 def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: Path) -> None:
     run = begun(tmp_path)
     prepare(run)

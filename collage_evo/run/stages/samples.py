@@ -184,6 +184,6 @@ def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
     checked = model.references[0][0]
     shapes = {name: value.shape for name, value in checked.items() if isinstance(value, np.ndarray)}
     count = RANDOM.calibration + RANDOM.search + RANDOM.held_out
-    made = tuple(Sample(random_inputs(model.original, 2000 + index, shapes)) for index in range(count))
+    made = tuple(Sample(random_inputs(model.original, 2000 + index, shapes, model.fixed)) for index in range(count))
     ends = (RANDOM.calibration, RANDOM.calibration + RANDOM.search)
     return Split(made[: ends[0]], made[ends[0] : ends[1]], made[ends[1] :], count)
