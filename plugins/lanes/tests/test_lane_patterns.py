@@ -17,7 +17,7 @@ from collage_evo_lanes.patterns import lane_patterns
 from tests.support.branchy import BranchyNet, towers
 
 BERT, NASNET = "bert?layers=3&length=64&hidden=384&vocabulary=100", "nasnet_a?cells=1&filters=192"
-NETWORKS = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/networks.py"))
+NETWORKS = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/networks.py"))
 
 
 @cache
