@@ -93,8 +93,8 @@ def test_code_is_searched_without_its_prose(tmp_path: Path) -> None:
 
 
 BESIDES: Mapping[str, set[str]] = {
-    # ONNX Runtime is the reference, most people's library, and the reader of the file that a report can write.
-    "onnxruntime": {"graph/reference.py", "graph/ort_values.py", "report/verdict.py", "report/export.py"}
+    # ONNX Runtime is the reference, most people's library, and the reader of the annotated model.
+    "onnxruntime": {"graph/reference.py", "graph/ort_values.py", "report/summary.py", "export/annotated.py"}
 }
 """Modules outside of backends/ that name a library."""
 
@@ -121,7 +121,7 @@ def test_quantisation_knows_no_library() -> None:
 
 def test_search_costs_and_runtime_know_a_host_and_a_device_only() -> None:
     named = naming({"cuda", "CudaDevice"}, "backends/", "devices/", "target/")
-    assert named == {"config.py", "runtime/session.py", "report/export.py"}
+    assert named == {"config.py", "runtime/session.py", "export/annotated.py"}
 
 
 def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:
@@ -136,7 +136,7 @@ def test_an_objective_is_known_to_who_measures_it_and_to_who_bounds_it() -> None
         "run/stages/precision.py",  # what each match adds
         "run/flow.py",  # the bounds
         "run/stages/evolve.py",
-        "run/front.py",
+        "answer/candidates.py",
         "search/evolution/knapsack.py",  # the mixed-precision ladder
         "search/evolution/seeds.py",
     }
