@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,10 +20,7 @@ from collage_evo.measure.jobs import Setting
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.run.directory import enlarge_budget, reopen_run, start_run
-from collage_evo.search.cover.dynamic_program import differing_covers
-from collage_evo.search.evolution.seeds import make_seeds
 from collage_evo.target.target import Target
-from tests.support.spaces import make_space, resnet_like
 
 ROOT = Path(__file__).parents[1]
 FIELDS = {one.name: one for one in fields(Policy)}
@@ -70,9 +65,8 @@ def test_values_are_set_on_the_command_line_and_in_yaml_as_other_keys_are() -> N
         ("policy.race_levle=0.9", r"unknown key policy\.race_levle; did you mean policy\.race_level\?"),
         ("policy.race_level=1.0", r"policy\.race_level: .*0\.999"),
         ("policy.cuts=often", r"policy\.cuts: .*integer"),
-        ("policy.cut_near=.nan", r"policy\.cut_near"),
-        ("policy.profile_share=0.8", r"policy\.profile_share is 0\.8, more than policy\.standalone_share \(0\.75\)"),
-        ("policy.near_pairs=2", r"policy\.least_pairs is 3, more than policy\.near_pairs \(2\); lower it"),
+        ("policy.race_near=.nan", r"policy\.race_near"),
+        ("policy.learned_rows=100", r"unknown key policy\.learned_rows"),
     ],
 )
 def test_a_value_that_is_none_is_refused_in_one_line(override: str, message: str) -> None:
@@ -94,32 +88,9 @@ def test_a_run_keeps_what_is_not_the_default_and_goes_on_with_it(tmp_path: Path)
 
 
 def test_measuring_processes_hear_of_it() -> None:
-    given = configured("policy.first_pair=2", "policy.near_pairs=9").policy
+    given = configured("policy.race_share_ms=20", "policy.single_give_up=2").policy
     setting = Setting("work", "cache", 1, Target(), Limits(1e-3), policy=given)
-    assert from_json(to_json(setting), Setting).policy == Policy(first_pair=2.0, near_pairs=9)
-
-
-def test_seeds_are_as_many_as_it_says() -> None:
-    space = make_space(resnet_like(2), random.Random(5), engines=4)
-
-    def kinds(**values: Any) -> list[str]:
-        seeds = make_seeds(replace(space, policy=Policy(**values)))
-        return [kind.partition(":")[0] for kind, _ in seeds.named]
-
-    assert {"dp", "dp-near", "dp-diverse", "single"} <= set(kinds())
-    assert not {"dp-near", "dp-diverse", "greedy"} & set(kinds(near_seeds=0, diverse_seeds=0, greedy_seeds=0))
-    assert kinds(near_seeds=9).count("dp-near") > kinds().count("dp-near")
-
-
-def test_covers_are_to_differ_by_as_much_as_it_says() -> None:
-    space = make_space(resnet_like(2), random.Random(5), engines=4)
-
-    def shared(penalty: float) -> int:
-        found = differing_covers(replace(space, policy=Policy(diverse_penalty=penalty)), 2)
-        first, second = (set(cover.matches) for cover in found)
-        return len(first & second)
-
-    assert shared(5.0) < shared(0.05)
+    assert from_json(to_json(setting), Setting).policy == Policy(race_share_ms=20.0, single_give_up=2.0)
 
 
 def test_a_race_is_decided_as_surely_as_it_says() -> None:

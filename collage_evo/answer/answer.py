@@ -20,6 +20,8 @@ from collage_evo.policy import DEFAULT_POLICY, Policy
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
 RUNS = 40
 """Timed runs of the slowest remaining contestant that the race has time for at least."""
+NEAR_CONTENDED = 1.5
+"""As ``policy.race_near`` where other programs disturbed either's time. Chosen."""
 MOST_BASELINES = 2
 """Baselines in the race in addition to the libraries with their defaults: each makes rounds longer, and so fewer."""
 
@@ -218,7 +220,7 @@ def contenders(
 
     def worth(one: Baseline) -> bool:
         contended = best.outcome.contended or one.outcome.contended
-        bound = policy.race_near_contended if contended else policy.race_near
+        bound = NEAR_CONTENDED if contended else policy.race_near
         return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
 
     near = sorted(filter(worth, runnable), key=_latency_ms)

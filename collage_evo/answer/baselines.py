@@ -28,6 +28,11 @@ from collage_evo.target.target import Target
 
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """Timing settings of a baseline that races afterwards."""
+FAR_BEHIND = 1.5
+"""Little time is spent on a library that is this many times as slow as the best. Chosen: it would have to win as much
+on parts only to draw level."""
+HOPELESS = 10.0
+"""A library that is this many times as slow as the best has no other variant tried. Chosen."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -97,7 +102,7 @@ def measure_baselines(
             artifact = directory / f"{name.replace('/', '-')}.collage"
             rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-            why = _hopeless(found, backend, variant, setting.policy.single_hopeless * best_ms)
+            why = _hopeless(found, backend, variant, HOPELESS * best_ms)
             ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in found)
             left_s = end - time.monotonic() if ends else math.inf
             if left_s <= 0:

@@ -35,6 +35,11 @@ def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
     engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
     return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
 
+MARGIN = 0.95
+"""At least one candidate keeps to this share of the budget of error. Chosen."""
+SAFER = 0.5
+"""Where a metric finds some equally wrong, each is predicted to err this share of the one before it. Chosen."""
+
 
 def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
     """Those of measured ``placements`` that are within ``limits``, in the same order."""
@@ -53,7 +58,7 @@ def race_candidates(
 
     The one that was ``answered`` before, by its key, comes first.
     """
-    feasible, policy = feasible_placements(tried, placements, limits), tried.space.policy
+    feasible = feasible_placements(tried, placements, limits)
     before = [placement for placement in feasible if placement.key == answered]
     others = [placement for placement in feasible if placement.key != answered]
     chosen = others[: max(1, count - len(before))]
@@ -63,7 +68,7 @@ def race_candidates(
         safer = _ever_safer(tried, others)[: len(chosen)]
         chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
     # Samples that the search has not seen may show a larger error: at least one is within the limits by a margin.
-    safe = feasible_placements(tried, others, replace(limits, budget=policy.candidate_margin * limits.budget))
+    safe = feasible_placements(tried, others, replace(limits, budget=MARGIN * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]
     return (*before, *chosen)
@@ -73,7 +78,7 @@ def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement
     """The first of ``placements``, and after each the first with a much smaller predicted error."""
     found: list[Placement] = []
     for placement in placements:
-        most = tried.space.policy.candidate_safer**2 * tried.predicted(found[-1]) if found else math.inf
+        most = SAFER**2 * tried.predicted(found[-1]) if found else math.inf
         if tried.predicted(placement) <= most:
             found.append(placement)
             if not tried.predicted(placement):
@@ -90,7 +95,7 @@ def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> flo
     """
     known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
     factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
-    return tried.space.policy.candidate_margin * limits.budget / max(1.0, factor)
+    return MARGIN * limits.budget / max(1.0, factor)
 
 
 def safer_candidates(

@@ -29,7 +29,7 @@ class CostScope:
         refusals: why backends do not run a node.
         on_device: engines that work in the device's memory, and what ``copies`` there and back cost.
         baseline_ms: ms of the whole model on engines that ran it.
-        policy: how the time is divided.
+        policy: how many border probes there are, and what borders are expected to cost.
     """
 
     graph: Graph

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
 
+from collage_evo.answer.baselines import FAR_BEHIND
 from collage_evo.costs.borders import (
     BorderSample,
     WholeModel,
@@ -42,6 +43,14 @@ MOST_CUT = 4
 their prior cost."""
 MOST_FAMILIES = 2
 """Families inside which the model is cut: between float32 and int8, for example."""
+PROFILE_SHARE, STANDALONE_SHARE = 0.55, 0.75
+"""Shares of the time for costs after which no more is profiled, and no kernel is timed standalone; the rest is for
+border probes. Chosen."""
+SLOW_KERNELS = 3.0
+"""Kernels of an engine that takes more than this many times as long as the best for the whole model are not timed
+standalone. Chosen."""
+MOST_BEHIND_CUT = 2.0
+"""Border probes are between engines that take at most this many times as long as the best. Chosen."""
 PROBES_TOGETHER = 4
 """Border probes that are compiled together."""
 
@@ -58,7 +67,7 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     far behind, whose rewritten models come last."""
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms
-    far_ms = scope.policy.single_behind * min(ran_ms.values(), default=0.0)
+    far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
 
     def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
         family = families.get(one.engine, one.engine)
@@ -67,7 +76,7 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}
     late = {one.engine for one in asked if not one.sites and one.engine in families} - ran_ms.keys()
-    for one, answer in profiler(sorted(asked, key=turn), lambda: meter.over(scope.policy.profile_share)):
+    for one, answer in profiler(sorted(asked, key=turn), lambda: meter.over(PROFILE_SHARE)):
         late.discard(one.engine)
         if isinstance(answer, KernelTimes):
             pieces = () if one.sites else (one.region.nodes,)
@@ -80,12 +89,12 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
 
 def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts:
     """Time kernels of engines that no profile covers, the most expensive first; estimate the others from those."""
-    scope, share = known.scope, known.scope.policy.standalone_share
+    scope = known.scope
     costs.recall()
     kernels = {engine: _unprofiled(known, engine) for engine in scope.plain if engine not in known.late}
     in_turn = _weightiest(known, kernels)
-    costs.measure(in_turn, on_done, share)
-    costs.measure(_inside(scope.matches, in_turn), on_done, share)
+    costs.measure(in_turn, on_done, STANDALONE_SHARE)
+    costs.measure(_inside(scope.matches, in_turn), on_done, STANDALONE_SHARE)
     profiles, expected = dict(known.profiles), dict(known.expected)
     for engine, own in kernels.items():
         ms = {scope.matches[i].nodes: costs.ms[i] for i in scope.plain[engine] if i in costs.ms}
@@ -99,7 +108,7 @@ def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts
                  if match.rewrites and bordering(match.engine) not in known.late
                  and priced.summed(match, by_engine) is None]  # fmt: skip
     rewritten.sort(key=lambda index: -sum(known.shape[node] for node in members(scope.matches[index].nodes)))
-    costs.measure(rewritten, on_done, share)
+    costs.measure(rewritten, on_done, STANDALONE_SHARE)
     return replace(priced, standalone_ms=dict(costs.ms), failures=dict(costs.failures))
 
 
@@ -117,7 +126,7 @@ def _weightiest(known: KnownCosts, kernels: Mapping[Engine, Mapping[NodeSet, int
     best = min(whole_ms.values(), default=math.inf)
     weight: dict[int, float] = {}
     for engine, own in kernels.items():
-        if whole_ms.get(engine, best) <= scope.policy.kernels_far * best or not math.isfinite(best):
+        if whole_ms.get(engine, best) <= SLOW_KERNELS * best or not math.isfinite(best):
             weight |= {index: sum(known.shape[node] for node in members(nodes)) for nodes, index in own.items()}
     return sorted(weight, key=lambda index: (-weight[index], scope.matches[index].nodes, index))
 
@@ -190,7 +199,7 @@ def _to_cut(
     totals = sorted((_total_ms(known, space, engine), engine) for engine in space.engines if engine in scope.plain)
     exact = {match.engine for match in scope.matches if meter.exact(match)}
     near = [(ms, engine) for ms, engine in totals if engine in exact]
-    kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= scope.policy.cut_near * near[0][0]]]
+    kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= MOST_BEHIND_CUT * near[0][0]]]
     inside: dict[Engine, list[Engine]] = {}
     for _, engine in totals:
         if engine in whole:

@@ -32,6 +32,8 @@ BROKEN = 1.0
 """Relative error from which on a result is unrelated to its reference, in any precision."""
 LATE_ERROR = 2.0
 """After many runs the error of a result in a lower precision may be so many times that of the first run."""
+FEW = 2
+"""Samples that estimate the error of a placement in a lower precision before all judge it. Chosen."""
 NEAR = 1.5
 """An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
@@ -171,8 +173,7 @@ class Judge:
 
     def estimate(self, session: Session, exact: bool) -> Estimate | Failure | None:
         """An estimate of that from few samples; None for a metric, which few samples cannot estimate."""
-        few = self._setting.policy.first_samples
-        pairs = None if self._setting.metric else self._outputs(session, exact, few)
+        pairs = None if self._setting.metric else self._outputs(session, exact, FEW)
         if pairs is None or isinstance(pairs, Failure):
             return pairs
         error = least = self._error(pairs)
@@ -182,7 +183,7 @@ class Judge:
 
     def promising(self, estimate: Estimate) -> bool:
         """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
-        return len(self.samples) > self._setting.policy.first_samples and estimate.least <= NEAR * self._limits.budget
+        return len(self.samples) > FEW and estimate.least <= NEAR * self._limits.budget
 
     def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
         """The error that counts if no samples beyond those of ``estimate`` are used."""

@@ -24,11 +24,20 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.measure.references import read_references
 from collage_evo.measure.timing import BATCH_RUNS, SampleBatch, SingleSession, batch_of, log_ratio, sample_batch
 from collage_evo.modules import module_command, module_environment
-from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
 from collage_evo.target.interference import Others
+
+FIRST_PAIR = 1.3
+"""A placement that the first pair shows to be this many times as slow as the best has no second. Chosen."""
+LEAST_PAIRS = 3
+"""Pairs that give a standard error. Chosen."""
+STANDARD_ERRORS = 2.0
+"""A median is taken to be known within so many standard errors. Chosen."""
+NEAR_ERROR, NEAR_PAIRS = 0.01, 6
+"""A latency that is known within this share after so many pairs is timed no further. Chosen;
+``benchmarks/repeatability.py`` shows how far measurements of one placement scatter."""
 
 
 class ReferenceRun(Protocol):
@@ -136,14 +145,13 @@ def time_against(
     settings: TimingSettings,
     give_up_ms: float = math.inf,
     best_ms: float = math.inf,
-    policy: Policy = DEFAULT_POLICY,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
     """Milliseconds of ``tried``, one value per pair of sample batches: its ratio to the reference run, times
     ``reference_ms``, the reference run's latency.
 
     ``tried`` is fed and warm. ``settings`` bounds the runs and seconds; the timing ends earlier once the pairs decide
-    it, which takes few pairs for a placement slower than ``give_up_ms`` or ``best_ms``; ``policy`` sets how few.
+    it, which takes few pairs for a placement slower than ``give_up_ms`` or ``best_ms``.
     """
     begin, others = clock(), Others(lambda: reference_run.used_s)
     values: list[float] = []
@@ -158,17 +166,17 @@ def time_against(
         values.append(reference_ms * math.exp(log_ratio([own], [reference])))
         runs, timed_ms = runs + len(own), timed_ms + sum(own)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
-        if enough or _is_decided(values, lost_ms, policy) or clock() - begin >= settings.max_seconds:
+        if enough or _is_decided(values, lost_ms) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
 
 
-def _is_decided(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
+def _is_decided(values_ms: Sequence[float], lost_ms: float) -> bool:
     """Whether the pairs so far show a latency above ``lost_ms``, or give the latency precisely enough."""
-    if len(values_ms) < policy.least_pairs:
-        return min(values_ms) > policy.first_pair * lost_ms
+    if len(values_ms) < LEAST_PAIRS:
+        return min(values_ms) > FIRST_PAIR * lost_ms
     logs = np.log(values_ms)
-    off = policy.standard_errors * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    known = off < policy.near_error and len(logs) >= policy.near_pairs
+    off = STANDARD_ERRORS * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    known = off < NEAR_ERROR and len(logs) >= NEAR_PAIRS
     return known or float(np.median(logs)) - off > math.log(lost_ms)
 
 

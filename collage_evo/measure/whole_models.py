@@ -29,6 +29,9 @@ from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import Timing, TimingSettings
 
+NEAR_BEST = 1.1
+"""A placement that takes more than this many times as long as the best is not judged on all samples, and without a
+reference run it is timed no further once its first runs all do. Chosen."""
 CACHE_BYTES = 2**28
 """Limit in bytes of files. Loaded pieces took three times as much; a worker process of 2 GiB is replaced."""
 
@@ -67,7 +70,7 @@ class WholeModels:
         Of several sessions the first is judged before they are timed. A single session races: it is judged after the
         timing, while others may time, and on all samples only if it is not behind.
         """
-        context, policy = self._context, self._context.setting.policy
+        context = self._context
         context.expect_any_backend()
         placement = Placement(job.regions)
         program = context.compiler.placement(context.graph, placement)
@@ -79,7 +82,7 @@ class WholeModels:
             error = self._checked(session, exact, job.give_up_ms)
             if isinstance(error, Failure):
                 return error
-            near_ms = policy.near_best * job.best_ms
+            near_ms = NEAR_BEST * job.best_ms
             if not races:
                 return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
             estimate = self._judge.estimate(session, exact)
@@ -91,7 +94,7 @@ class WholeModels:
                 warm_up(session, job.timing.warmup, job.give_up_ms)
                 context.exclusive.acquire_exclusive()
                 reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
-                timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms, policy)
+                timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms)
             else:
                 timed = self._by_clock(SingleSession(session), job.timing, job.give_up_ms, near_ms)
             if failure := self._judge.check_last(session, context.references[0], exact, error):

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import FAR_BEHIND, Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config
@@ -24,7 +24,6 @@ from collage_evo.graph.files import read_model
 from collage_evo.graph.load import ModelFile
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
-from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run
@@ -42,10 +41,9 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Earlier:
-    """The other run, where it applies to this one; by this one's ``policy``."""
+    """The other run, where it applies to this one."""
 
     run: RecordedRun
-    policy: Policy = DEFAULT_POLICY
 
     @cached_property
     def far(self) -> dict[Engine, str]:
@@ -67,7 +65,7 @@ class Earlier:
                 continue
             elif ms is None and failure is not None:
                 reasons[engine] = f"in {self.run.directory} {describe_failure(failure, baseline.backend)}"
-            elif ms is not None and best and ms > self.policy.single_behind * best and baseline is not exact:
+            elif ms is not None and best and ms > FAR_BEHIND * best and baseline is not exact:
                 reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return reasons
 
@@ -106,7 +104,7 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
     if why := _unlike(config, found, file):
         reporter.log(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
         return config, None
-    return _quickened(config), Earlier(found, config.policy)
+    return _quickened(config), Earlier(found)
 
 
 def _unlike(config: Config, found: RecordedRun, file: ModelFile) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.measure.reference_run import time_against, warm_up
+from collage_evo.measure.reference_run import FIRST_PAIR, LEAST_PAIRS, NEAR_ERROR, NEAR_PAIRS, time_against, warm_up
 from collage_evo.measure.timing import BATCH_RUNS, batch_of
-from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
 
@@ -64,9 +63,9 @@ def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts(
 def test_what_is_behind_has_one_pair_of_bursts_or_few(machine: Callable[[float], Machine]) -> None:
     assert len(timed(machine(1.0), 10.0, best_ms=10.0)) == 1
     assert len(timed(machine(1.0), 10.0, give_up_ms=10.0)) == 1
-    assert len(timed(machine(1.0), 10.0, give_up_ms=10.0, policy=Policy(first_pair=1.5))) > 1
-    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == DEFAULT_POLICY.least_pairs
-    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == DEFAULT_POLICY.near_pairs
+    assert len(timed(machine(1.0), 10.0, give_up_ms=14.0 / (0.99 * FIRST_PAIR))) > 1
+    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
+    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
 
 
 def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Machine]) -> None:
@@ -77,7 +76,7 @@ def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Mach
 
     calm, wild, behind = pairs(0.005), pairs(0.1), pairs(0.1, best_ms=11.0)
     assert len(calm) < len(wild)
-    assert np.median(wild) == pytest.approx(14.0, rel=5 * DEFAULT_POLICY.near_error)
+    assert np.median(wild) == pytest.approx(14.0, rel=5 * NEAR_ERROR)
     assert len(behind) < len(wild)
 
 

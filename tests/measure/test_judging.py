@@ -19,11 +19,10 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Error, Reference
 from collage_evo.measure import judging
 from collage_evo.measure.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
-from collage_evo.measure.judging import NEAR, PART, Estimate, Judge, computes_exactly
+from collage_evo.measure.judging import FEW, NEAR, PART, Estimate, Judge, computes_exactly
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.measure.helpers import make_setting
@@ -32,7 +31,6 @@ from tests.support.faults import install_backend
 from tests.support.rounding import ERROR, RoundingBackend
 
 SAMPLES = 6
-FEW = DEFAULT_POLICY.first_samples
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
 METRIC = """
 def closeness(outputs, items):

@@ -21,7 +21,7 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.acquisition import Acquisition
 from collage_evo.search.evolution.breeding import Breeder
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.seeds import make_seeds
+from collage_evo.search.evolution.seeds import NEAR_SEEDS, make_seeds
 from collage_evo.search.evolution.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.search.evolution.settings import MUTATION_WEIGHTS, Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState, new_state
@@ -48,6 +48,13 @@ def search(
     seeds = make_seeds(space).named
     chosen = settings or GaSettings(patience=0)
     return Evolution(space, target, chosen, Budget(evaluations), lambda: 0.0, seeds)
+
+
+def test_seeds_are_covers_single_engines_and_partitions(space: SearchSpace) -> None:
+    kinds = [kind.partition(":")[0] for kind, _ in make_seeds(space).named]
+    assert {"dp", "dp-near", "dp-diverse", "single", "greedy"} <= set(kinds)
+    assert kinds[0] == "dp"
+    assert kinds.count("dp-near") <= NEAR_SEEDS
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -10,13 +10,13 @@ import pytest
 
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
-from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import decode, encode, place
 from collage_evo.search.evolution.variation import random_genome
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+from collage_evo.search.surrogate.regression import MOST_ROWS
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
@@ -116,10 +116,9 @@ def test_work_is_bounded(space: SearchSpace) -> None:
     features = FeatureMap(space)
     vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))
     slow = FeatureVector(vector.additive_ms, vector.columns, vector.values)
-    most = DEFAULT_POLICY.learned_rows
-    vectors, latency = [vector] * most + [slow] * 50, [10.0] * most + [90.0] * 50
+    vectors, latency = [vector] * MOST_ROWS + [slow] * 50, [10.0] * MOST_ROWS + [90.0] * 50
     full = Surrogate(features, vectors, latency)
-    assert np.array_equal(full.mean, Surrogate(features, vectors[:most], latency[:most]).mean)
+    assert np.array_equal(full.mean, Surrogate(features, vectors[:MOST_ROWS], latency[:MOST_ROWS]).mean)
 
 
 def test_program_under_learned_costs_finds_the_cover_they_make_cheapest(space: SearchSpace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from collage_evo.answer.baselines import Baseline, best_single, latencies
+from collage_evo.answer.baselines import FAR_BEHIND, Baseline, best_single, latencies
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
@@ -99,7 +99,7 @@ def _slow_dependents(
     """Engines that stand on one that is ``slow``, far behind, or does not run the whole model."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
-    far_ms = run.config.policy.single_behind * best_ms
+    far_ms = FAR_BEHIND * best_ms
     found = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):

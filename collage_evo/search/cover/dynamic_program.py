@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 MOST_STATES = 220_000
 """States examined before the search settles for a bound, by default; some 35 microseconds each."""
 
+DIFFERING_STATES = 10_000
+"""States for each cover that is to differ from earlier ones. Chosen."""
+PENALTY = 0.15
+"""Share by which a match costs more for each earlier cover that contains it, where covers are to differ. Chosen."""
+
 SCOUT_STATES = 12
 """States a step of the first, narrow pass, which finds the cost above which the second need not search."""
 
@@ -100,15 +105,15 @@ def known_cover(space: SearchSpace) -> tuple[int, ...]:
 def differing_covers(space: SearchSpace, k: int) -> Iterator[Cover]:
     """Up to ``k`` good covers that differ much, each as soon as it is found.
 
-    Each match costs more for every earlier cover that contains it, by the policy. Reported costs are the true ones,
+    Each match costs more for every earlier cover that contains it, by ``PENALTY``. Reported costs are the true ones,
     in ms.
     """
-    uses, policy = [0] * len(space.matches), space.policy
+    uses = [0] * len(space.matches)
     found: set[frozenset[int]] = set()
     for _ in range(3 * k):
-        factors = (1.0 + policy.diverse_penalty * n for n in uses)
+        factors = (1.0 + PENALTY * n for n in uses)
         penalty = tuple(ms * factor for ms, factor in zip(space.cost.match_ms, factors, strict=True))
-        best = cheapest_covers(space, effort=policy.diverse_states, match_ms=penalty).covers[0]
+        best = cheapest_covers(space, effort=DIFFERING_STATES, match_ms=penalty).covers[0]
         if frozenset(best.matches) not in found:
             found.add(frozenset(best.matches))
             extra = sum(penalty[match] - space.cost.match_ms[match] for match in best.matches)

@@ -32,6 +32,10 @@ from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
 
 CHILD_ATTEMPTS = 4
 """Children made at most, as a multiple of those needed, before a generation makes do with fewer."""
+OTHER_BOUNDS = 0.25
+"""Share of places in a batch that look for the fastest within other bounds than the search's. Chosen."""
+PENALTY_SPREAD = 0.5
+"""Standard deviation of the logarithm of the penalty factor at which covers are proposed. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,10 @@ class Breeder:
         if not learned:
             return Acquisition(weights)
         believed = [model.mean if likeliest else model.sample(self._generator()) for model in learned]
-        bounds, policy = self.bounds, self.space.policy
-        if slot and parents and self.rng.random() < policy.other_bounds:
+        bounds = self.bounds
+        if slot and parents and self.rng.random() < OTHER_BOUNDS:
             bounds = [max(0.0, value) for value in self.rng.choice(parents).fitness.values[1:]]
-        penalty = self.rng.lognormvariate(0, policy.price_spread)
+        penalty = self.rng.lognormvariate(0, PENALTY_SPREAD)
         return Acquisition(weights, tuple(map(Term, learned, believed, bounds)), penalty)
 
     def _generator(self) -> np.random.Generator:

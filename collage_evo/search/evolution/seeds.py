@@ -25,6 +25,12 @@ from collage_evo.search.evolution.greedy import (
 )
 from collage_evo.search.evolution.knapsack import greedy_levels
 
+NEAR_SEEDS, DIVERSE_SEEDS, GREEDY_SEEDS = 4, 4, 6
+"""Seeds that are the next cheapest covers (where latency alone counts), good covers unlike the others, and partitions
+that give each operator to the first library that takes it. Chosen."""
+SLOW = 2.0
+"""Seeds of an engine by itself that is this many times as slow as the best come after those of all others. Chosen."""
+
 
 class Seeds:
     """Named genomes in order of preference, no placement twice. Each is made on first access.
@@ -65,7 +71,7 @@ def make_seeds(
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
-    and different good ones, in numbers that the policy sets.
+    and different good ones.
 
     Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
@@ -80,7 +86,7 @@ def make_seeds(
     ``baseline_ms``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
-    ways, near = (_precise, 0) if space.terms else (_placements, space.policy.near_seeds)
+    ways, near = (_precise, 0) if space.terms else (_placements, NEAR_SEEDS)
     first = _known_to_run(space, baseline_ms)
     seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, baseline_ms)), near)
     return seeds
@@ -96,7 +102,7 @@ def likeliest(
         return baseline_ms[engine] if engine in baseline_ms else min(alike, default=math.inf)
 
     ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
-    bound = space.policy.seed_far * min(baseline_ms.values(), default=math.inf)
+    bound = SLOW * min(baseline_ms.values(), default=math.inf)
     far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
@@ -120,7 +126,7 @@ def _placements(
     yield from _partitions(space)
     for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
-    differing = differing_covers(space, space.policy.diverse_seeds)
+    differing = differing_covers(space, DIVERSE_SEEDS)
     for cover in sorted(differing, key=lambda cover: cover.cost_ms):
         yield "dp-diverse", place(cover.matches, space)
 
@@ -146,7 +152,7 @@ def _precise(
     priced = space.priced(prices)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
-    for cover in differing_covers(priced, space.policy.diverse_seeds):
+    for cover in differing_covers(priced, DIVERSE_SEEDS):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
     yield from _engines(space, far)
@@ -176,7 +182,7 @@ def _named(space: SearchSpace, engine: Engine) -> str:
 
 
 def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for order in islice(permutations(_names(space.engines)), space.policy.greedy_seeds):
+    for order in islice(permutations(_names(space.engines)), GREEDY_SEEDS):
         preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
         yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
 

@@ -15,6 +15,8 @@ from scipy.sparse import csr_array
 
 SWEEPS = 2
 """Number of times that each scale is tried larger and smaller."""
+MOST_ROWS = 500
+"""Placements that a model is fitted to: work grows with the cube of their number. Chosen."""
 LEAST_CORRECTED = 0.05
 """Minimum of a corrected value as a share of the prediction: the dynamic program needs costs of zero or more."""
 

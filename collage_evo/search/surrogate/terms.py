@@ -18,10 +18,12 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import bordering
 from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
-from collage_evo.search.surrogate.regression import LEAST_CORRECTED, Regression, table
+from collage_evo.search.surrogate.regression import LEAST_CORRECTED, MOST_ROWS, Regression, table
 
 TERM_PRIOR = (0.3, 0.4)
 """Prior standard deviation of the weights of engines, and of nodes."""
+TERM_NOISE = 0.05
+"""Noise of a sum of contributions, a share, from which the fit begins; each search fits its own. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,20 @@ class TermMap:
 class TermModel(Regression):
     """Fitted to ``rows`` with measured ``values`` of the objective, such as relative errors or drops of a metric.
 
-    If there are more rows than the policy fits models to, only the latest are used. ``scale`` is the common factor:
-    the median ratio of measured to predicted values.
+    Of more than ``MOST_ROWS``, only the latest are used. ``scale`` is the common factor: the median ratio of measured
+    to predicted values.
     """
 
     def __init__(self, features: TermMap, rows: Sequence[TermVector], values: Sequence[float]) -> None:
-        self.features, self.objective, policy = features, features.objective, features.space.policy
+        self.features, self.objective = features, features.objective
         amounts = map(self.objective.amount, values)
         known = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0]
-        known = known[-policy.learned_rows :]
+        known = known[-MOST_ROWS :]
         ratios = [amount / row.said for row, amount in known if amount > 0]
         self.scale = float(np.median(ratios)) if ratios else 1.0
         gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in known])
         shares = table([row for row, _ in known], (row.said for row, _ in known), len(features.group_of))
-        prior = np.array([*TERM_PRIOR, policy.error_noise])
+        prior = np.array([*TERM_PRIOR, TERM_NOISE])
         super().__init__(shares, gap, features.group_of, prior, np.zeros(len(known)))
 
     def value(self, row: TermVector, weights: np.ndarray) -> float:
