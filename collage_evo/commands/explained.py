@@ -15,7 +15,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, cache_directory
 from collage_evo.costs.database import CostDatabase
-from collage_evo.costs.matches import cost_key
+from collage_evo.costs.matches import CostKeys
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -136,11 +136,15 @@ class KnownCosts:
                 return replace(plain, reason=str(failure))
             if math.isfinite(ms := measured.table.standalone_ms[index]):
                 return replace(plain, ms=ms, reason="", estimated=index in measured.table.estimated)
-        key = cost_key(self.graph, match, self.target, cost_settings(self.config))
+        key = self._keys.of(match)
         answer = next((found for database in self._databases if (found := database.get(key))), None)
         if isinstance(answer, Failure):
             return replace(plain, reason=str(answer))
         return plain if answer is None else replace(plain, ms=Timing(answer.times_ms).median_ms, reason="")
+
+    @cached_property
+    def _keys(self) -> CostKeys:
+        return CostKeys(self.graph, self.target, cost_settings(self.config))
 
     @cached_property
     def target(self) -> Target:

@@ -54,31 +54,37 @@ class CostSettings:
     nonfinite: bool = False
 
 
-def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
-    """Database key of a match's cost: equal for matches that must cost the same."""
-    backend = get_backend(match.backend)
-    timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
-    written = structure_text(graph, match.nodes, match.edits)
-    engine = target.key(match.backend, version, match.family[1])
-    checked = "|nonfinite" if settings.nonfinite else ""
-    timed = f"runs{timing.min_runs},{timing.min_seconds:g}{checked}"
-    return f"{_structure_key(graph, match, settings)}{written}|{engine}|{timed}"
+class CostKeys:
+    """Database keys of the costs of one graph's matches: equal for matches that must cost the same."""
 
+    def __init__(self, graph: Graph, target: Target, settings: CostSettings) -> None:
+        self._graph, self._target, self._settings = graph, target, settings
+        self._structures: dict[tuple[NodeSet, str, Widths], str] = {}
 
-def _structure_key(graph: Graph, match: Match, settings: CostSettings) -> str:
-    """The structure, and to the nearest power of two the number of flushed bytes, which depends on the rest of the
-    model."""
-    device, widths = device_of(*match.engine), widths_of(*match.family, match.numerics)
-    known: dict[tuple[NodeSet, str, Widths, bool], str] = graph.memo.setdefault("structures of costs", {})
-    place = match.nodes, device, widths, settings.flush
-    if place not in known:
-        flushed = "0"
-        if settings.flush and device == CPU:
-            flushed = str(flush_bytes(graph, match.nodes, widths).bit_length())
-        elif settings.flush:
-            flushed = f"{device_flush_bytes(graph, match.nodes, widths).bit_length()} on {device}"
-        known[place] = f"protocol{PROTOCOL}|{structural_hash(graph, match.nodes)}|flush{flushed}"
-    return known[place]
+    def of(self, match: Match) -> str:
+        """The key of ``match``."""
+        backend = get_backend(match.backend)
+        timing, version = self._settings.timing, backend.version_of(backend.variant(match.variant))
+        written = structure_text(self._graph, match.nodes, match.edits)
+        engine = self._target.key(match.backend, version, match.family[1])
+        checked = "|nonfinite" if self._settings.nonfinite else ""
+        timed = f"runs{timing.min_runs},{timing.min_seconds:g}{checked}"
+        return f"{self._structure(match)}{written}|{engine}|{timed}"
+
+    def _structure(self, match: Match) -> str:
+        """The structure, and to the nearest power of two the number of flushed bytes, which depends on the rest of
+        the model."""
+        nodes, device = match.nodes, device_of(*match.engine)
+        widths = widths_of(*match.family, match.numerics)
+        place = nodes, device, widths
+        if place not in self._structures:
+            flushed = "0"
+            if self._settings.flush and device == CPU:
+                flushed = str(flush_bytes(self._graph, nodes, widths).bit_length())
+            elif self._settings.flush:
+                flushed = f"{device_flush_bytes(self._graph, nodes, widths).bit_length()} on {device}"
+            self._structures[place] = f"protocol{PROTOCOL}|{structural_hash(self._graph, nodes)}|flush{flushed}"
+        return self._structures[place]
 
 
 class CostMeter:
@@ -103,6 +109,7 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
+        self._keys = CostKeys(graph, pool.setting.target, settings)
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -113,7 +120,7 @@ class CostMeter:
 
     def key(self, match: Match) -> str:
         """Database key: equal for matches that must cost the same."""
-        return cost_key(self.graph, match, self._pool.setting.target, self._settings)
+        return self._keys.of(match)
 
     def exact(self, match: Match) -> bool:
         """Whether the match computes in float32 throughout."""

@@ -10,7 +10,7 @@ import pytest
 
 from collage_evo.costs import matches as module
 from collage_evo.costs.database import CostDatabase
-from collage_evo.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSettings, cost_key
+from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, CostSettings
 from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.measure import cold_caches
@@ -130,7 +130,7 @@ def test_costs_share_a_key_only_where_as_much_is_flushed(
     match, settings, found = Match(1, "onnxruntime", variant), replace(SETTINGS, flush=True), set()
     for touched in (100 * 2**20, 200 * 2**20):
         monkeypatch.setattr(cold_caches, "touched_bytes", lambda graph, nodes, widths, touched=touched: touched)
-        found.add(cost_key(build_graph(chain(3)), match, make_setting(tmp_path).target, settings))
+        found.add(CostKeys(build_graph(chain(3)), make_setting(tmp_path).target, settings).of(match))
     assert len(found) == keys, "a processor's flush ends at 64 MB, a device's at 256"
 
 
@@ -139,7 +139,7 @@ def test_a_part_on_the_device_and_the_same_on_the_host_have_keys_of_their_own_fl
     database = CostDatabase(tmp_path / "costs.sqlite")
     measuring = CostMeter(GRAPH, pool, Builders(), database, database, settings)  # type: ignore[arg-type]
     for match in (CONV, replace(CONV, variant="cuda")):
-        assert measuring.key(match) == cost_key(GRAPH, match, pool.setting.target, settings)
+        assert measuring.key(match) == CostKeys(GRAPH, pool.setting.target, settings).of(match)
 
 
 def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:

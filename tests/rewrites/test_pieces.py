@@ -19,7 +19,7 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.backends.tvm.backend import TvmBackend
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name
 from collage_evo.codec import from_json, to_json
-from collage_evo.costs.matches import CostSettings, cost_key
+from collage_evo.costs.matches import CostKeys, CostSettings
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -157,7 +157,7 @@ def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
     written, plain_ = rewritten_match(), Match(SITES[0][1], "onnxruntime")
     other = rewritten_match(SITES[1][1], SITES[0][1] | SITES[1][1])
     both = replace(other, edits=SITES)
-    keys = [cost_key(GRAPH, match, Target(), SETTINGS) for match in (written, plain_, other, both)]
+    keys = [CostKeys(GRAPH, Target(), SETTINGS).of(match) for match in (written, plain_, other, both)]
     assert len(set(keys)) == 4
     placements = [Placement((bare(match),)) for match in (written, plain_, other, both)]
     assert len({placement.key for placement in placements}) == 4

@@ -15,7 +15,7 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.commands.explain import explain_node, explain_region
 from collage_evo.config import load_config
 from collage_evo.costs.database import CostDatabase
-from collage_evo.costs.matches import CostSettings, cost_key
+from collage_evo.costs.matches import CostKeys, CostSettings
 from collage_evo.errors import InputError
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
@@ -93,7 +93,7 @@ def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(conf
     measured = Measured((2.0, 3.0, 4.0), 0.0, 0.0)
     for backend, answer in (("onnxruntime", measured), ("ncnn", Failure(Fault.BUILD, "no"))):
         match = Match(1 << node.index, backend)
-        database.put(cost_key(graph, match, Target(), settings), answer)
+        database.put(CostKeys(graph, Target(), settings).of(match), answer)
     answers = by_name(explain_node(config, node.name))
     assert answers["onnxruntime"].offers[0].ms == 3.0
     assert (answers["ncnn"].offers[0].ms, answers["ncnn"].offers[0].reason) == (None, "build: no")
@@ -165,7 +165,7 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
 
     def put(nodes: int, ms: float) -> None:
         match = Match(nodes, "onnxruntime")
-        key = cost_key(graph, match, Target(), settings)
+        key = CostKeys(graph, Target(), settings).of(match)
         database.put(key, Measured((ms,), 0.0, 0.0))
 
     put(sum(1 << node.index for node in nodes), 0.75)
