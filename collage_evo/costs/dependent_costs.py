@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.costs.known_costs import KnownCosts
-from collage_evo.costs.matches import BATCH, CostMeter, Costs
+from collage_evo.costs.matches import BATCH, Costs
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 
-MORE_SECONDS = 0.6
-"""Additional time for regions of backends that stand on others, if there are any, as a share of that for costs."""
+SHARE = 1.6
+"""Share of the time for costs after which no region of backends that stand on others is measured: it includes
+additional time for them."""
 TRIED = 3
 """Regions of an engine that are measured before the engine may be given up. Chosen: the largest ones come first, and
 two may be exceptions."""
@@ -33,23 +34,20 @@ STATES = 30_000
 """States that the dynamic program examines to find what regions would replace."""
 
 
-def time_dependents(
-    known: KnownCosts, costs: Costs, meter: CostMeter, on_done: Callable[[int], None]
-) -> KnownCosts:
+def time_dependents(known: KnownCosts, costs: Costs, on_done: Callable[[int], None]) -> KnownCosts:
     """Time matches of backends that stand on others, in additional time, until that is over."""
     if not known.scope.dependents:
         return known
-    meter.extend(MORE_SECONDS)
     space = known.space()
     node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
     replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in known.scope.dependents}
     waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
     ratios: dict[Engine, list[float]] = {}
-    while waiting and not meter.over():
+    while waiting and not costs.meter.over(SHARE):
         waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
         some = _next(space, waiting, ratios)
         waiting = [index for index in waiting if index not in some]
-        costs.measure(some, on_done)
+        costs.measure(some, on_done, SHARE)
         for index in some:
             ms = _took_ms(costs, index)
             if ms is not None:

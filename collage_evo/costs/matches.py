@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import exact_arithmetic
@@ -133,10 +133,6 @@ class CostMeter:
     def _left_s(self, share: float) -> float:
         return share * self._settings.seconds - (self._clock() - self._began)
 
-    def extend(self, share: float) -> None:
-        """Extend the time by a share of the present limit."""
-        self._settings = replace(self._settings, seconds=(1 + share) * self._settings.seconds)
-
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         """Known answers without measuring, by key."""
         answers: dict[str, Measured | Failure] = {}
@@ -234,7 +230,7 @@ class Costs:
     """
 
     def __init__(self, meter: CostMeter, matches: Sequence[Match], far_behind: float) -> None:
-        self._meter = meter
+        self.meter = meter
         self._matches = matches
         self._far_behind = far_behind
         self._best: dict[tuple[NodeSet, bool], float] = {}
@@ -252,7 +248,7 @@ class Costs:
     def recall(self) -> None:
         """Add costs that are in the database, or were measured meanwhile in other ways."""
         unknown = [match for index, match in enumerate(self._matches) if not self.known(index)]
-        for key, answer in self._meter.recall(unknown).items():
+        for key, answer in self.meter.recall(unknown).items():
             self._record(key, answer)
 
     def measure(self, wanted: Iterable[int], on_done: Callable[[int], None], share: float = 1.0) -> None:
@@ -271,9 +267,9 @@ class Costs:
             else:
                 todo.append(index)
         asked = [self._matches[index] for index in todo]
-        answers = self._meter.measure(asked, self.give_up_ms, on_done, share, self._record)
+        answers = self.meter.measure(asked, self.give_up_ms, on_done, share, self._record)
         for index in todo:  # from the database
-            key = self._meter.key(self._matches[index])
+            key = self.meter.key(self._matches[index])
             if key in answers and not self.known(index):
                 self._record(key, answers[key])
 
@@ -285,7 +281,7 @@ class Costs:
 
         def best(nodes: NodeSet) -> float:
             exactly = self._best.get((nodes, True), math.inf)
-            return exactly if self._meter.exact(match) else min(exactly, self._best.get((nodes, False), math.inf))
+            return exactly if self.meter.exact(match) else min(exactly, self._best.get((nodes, False), math.inf))
 
         return self._far_behind * min(best(match.nodes), sum(best(1 << node) for node in members(match.nodes)))
 
@@ -309,7 +305,7 @@ class Costs:
                 self.failures[index] = answer
                 continue
             self.ms[index] = ms
-            kind = (match.nodes, self._meter.exact(match))
+            kind = (match.nodes, self.meter.exact(match))
             self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
                 self._single_ms[(next(members(match.nodes)), *match.engine)] = ms

@@ -11,7 +11,7 @@ import pytest
 from collage_evo.backends.base import YES
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
-from collage_evo.costs.dependent_costs import MORE_SECONDS, time_dependents
+from collage_evo.costs.dependent_costs import SHARE, time_dependents
 from collage_evo.costs.known_costs import CostScope, KnownCosts
 from collage_evo.costs.matches import Costs
 from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
@@ -91,7 +91,7 @@ def surveyed(
     known = profile_engines(CostScope(GRAPH, tuple(matches), backends, {}, **more), meter, profile, lambda _: None)
     known = time_kernels(known, costs, lambda _: None)
     known = measure_borders(known, meter, cuts, lambda _: None)
-    known = time_dependents(known, costs, meter, lambda _: None)
+    known = time_dependents(known, costs, lambda _: None)
     return known, known.space()
 
 
@@ -300,7 +300,8 @@ def test_regions_on_other_backends_are_measured_largest_first_once_it_is_known_w
     asked = [match for match in meter.asked if match.backend == "standing"]
     assert set(asked) == set(ON_OTHERS)
     assert meter.asked[-len(asked) :] == asked
-    assert meter.extended_by == [MORE_SECONDS], "they have time of their own"
+    assert set(meter.shares[-len(asked) :]) == {SHARE}, "they have time of their own"
+    assert max(meter.shares[: -len(asked)]) <= 1.0 < SHARE
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
     cover = cheapest_covers(space).covers[0].matches

@@ -23,7 +23,8 @@ class Meter:
         self.graph = graph
         self._took, self._before = took, before
         self.asked: list[Match] = []
-        self.extended_by: list[float] = []
+        self.shares: list[float] = []
+        """The share of the time for costs that there was for each."""
 
     def key(self, match: Match) -> str:
         return f"{match.nodes:x} {match.backend} {match.variant} {match.rewrites}"
@@ -43,10 +44,8 @@ class Meter:
         on_answer: object = None,
     ) -> dict[str, Measured | Failure]:
         self.asked += matches
+        self.shares += [share] * len(matches)
         return {self.key(match): self._answer(match) for match in matches}
-
-    def extend(self, share: float) -> None:
-        self.extended_by.append(share)
 
     def over(self, share: float = 1.0) -> bool:
         return False

@@ -96,7 +96,7 @@ def gather_costs(
         with run.stage("costs of borders: cuts of the model"):
             known = measure_borders(known, meter, partial(_measure_probes, run, builders), advance)
         with run.stage("costs of regions on other backends"):
-            known = time_dependents(known, costs, meter, advance)
+            known = time_dependents(known, costs, advance)
         if meter.contended:
             run.reporter.log(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
