@@ -26,16 +26,11 @@ def measure_inside() -> None:
     from collage_evo.measure import open_artifact, worker, worker_context
     from collage_evo.measure.jobs import Answer, Job
     from collage_evo.measure.sandbox import Sandbox
-    from collage_evo.placement.failure import Failure, Fault
 
     def call(sandbox: Any, job: Any, timeout_s: float) -> Any:
         if not hasattr(sandbox, "worker"):
             sandbox.worker = worker.Worker(sandbox._setting, ())
-        asked = from_json(to_json(job, Job), Job)
-        try:
-            answer = sandbox.worker.do(asked)
-        except Exception as error:  # as in a measuring process: this job's failure
-            answer = Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        answer = sandbox.worker.do(from_json(to_json(job, Job), Job))
         return from_json(to_json(answer, Answer), Answer)
 
     def nothing(*_: Any) -> None:

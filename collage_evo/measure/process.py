@@ -20,12 +20,9 @@ from typing import NoReturn, TextIO
 
 from collage_evo.backends.registry import register_from
 from collage_evo.codec import from_json, to_json
-from collage_evo.devices.device import OutOfDeviceMemory
-from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, system_message
 from collage_evo.measure.exclusive import go_on
-from collage_evo.measure.jobs import Answer, Begin, Inherits, Job, Message, Waits
+from collage_evo.measure.jobs import Begin, Inherits, Job, Message, Waits
 from collage_evo.measure.worker import Worker
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.private import machine_directory
 
 IDLE_S = 60.0
@@ -66,31 +63,7 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     worker = Worker(begin.setting, begin.cores, lambda: answer(Waits()), lambda key: answer(Inherits(key)))
     answer(Waits())  # the timeout of the job starts here: on a busy machine importing the modules takes seconds
     for line in jobs:
-        answer(_answer(worker, line))
-
-
-def _answer(worker: Worker, line: str) -> Answer:
-    try:
-        return worker.do(from_json(line, Job))
-    except CannotLoad as error:
-        return _raised(error.__cause__ or error)
-    except OutOfDeviceMemory as error:
-        return Failure(Fault.MEMORY, str(error))
-    except CollageError as error:
-        return Failure(Fault.REFUSED, str(error))
-    except OSError as error:
-        if error.errno in OF_THE_MACHINE:
-            return Failure(Fault.SYSTEM, system_message(error))
-        return _raised(error)
-    except Exception as error:  # a backend may raise anything; the search goes on without this candidate
-        return _raised(error)
-
-
-def _raised(error: BaseException) -> Failure:
-    detail = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    # Libraries that allocate memory of a device raise errors of their own, which share these words.
-    memory = isinstance(error, MemoryError) or "out of memory" in detail.lower()
-    return Failure(Fault.MEMORY if memory else Fault.RAISED, detail)
+        answer(worker.do(from_json(line, Job)))
 
 
 def fork_on_request(requests: socket.socket) -> None:

@@ -12,8 +12,9 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.tuning import Tunable
+from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
-from collage_evo.errors import InputError
+from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
 from collage_evo.graph.extract import extract
 from collage_evo.measure.jobs import (
     REGIONS,
@@ -48,7 +49,7 @@ from collage_evo.measure.timing import time_copies
 from collage_evo.measure.whole_models import WholeModels
 from collage_evo.measure.worker_context import WorkerContext, unbuilt
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.target.target import CPU
 
@@ -95,7 +96,7 @@ class Worker:
         }
 
     def do(self, job: Job) -> Answer:
-        """Run one job. Expected failures are answers.
+        """Run one job. Whatever it raises is a failure.
 
         If the job raises after it used pieces that another run built, these may be the cause: they are rebuilt, and
         the job is repeated once. If the process dies of them, its parent does the same.
@@ -105,13 +106,13 @@ class Worker:
             try:
                 with self._context.exclusive.job() if isinstance(job, TimedJob) else nullcontext():
                     return self._handlers[type(job)](job)
-            except Exception:  # a library may raise anything over a file that is not what it seems
+            except Exception as error:  # a backend may raise anything, also over a file that is not what it seems
                 if attempt or not self._inherited:
-                    raise
+                    return _failure(error)
             self._whole_models.loaded_pieces.clear()
             for key in self._inherited:
                 self._context.compiler.cache.discard(key)
-        raise AssertionError("the second attempt returns or raises")
+        raise AssertionError("the second attempt returns")
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
         context, began_s = self._context, _processor_s()
@@ -148,6 +149,22 @@ class Worker:
     def _judge(self, job: JudgeJob) -> Judgement:
         with load_artifact(Path(job.artifact)) as session:
             return self._context.judge.closely(session, Path(job.samples))
+
+
+def _failure(error: Exception) -> Failure:
+    """The failure of a job that raised ``error``."""
+    match error:
+        case OutOfDeviceMemory():
+            return Failure(Fault.MEMORY, str(error))
+        case CollageError() if not isinstance(error, CannotLoad):
+            return Failure(Fault.REFUSED, str(error))
+        case OSError() if error.errno in OF_THE_MACHINE:
+            return Failure(Fault.SYSTEM, system_message(error))
+    cause = (isinstance(error, CannotLoad) and error.__cause__) or error
+    detail = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
+    # Libraries that allocate memory of a device raise errors of their own, which share these words.
+    memory = isinstance(cause, MemoryError) or "out of memory" in detail.lower()
+    return Failure(Fault.MEMORY if memory else Fault.RAISED, detail)
 
 
 def _processor_s() -> float:

@@ -13,13 +13,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.codec import to_json
 from collage_evo.errors import InputError
+from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.fork_server import WorkerProcess
-from collage_evo.measure.jobs import Answer, CostJob, Job, Measured, PlacementJob
-from collage_evo.measure.process import _answer
+from collage_evo.measure.jobs import CostJob, Job, Measured, PlacementJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import Worker
+from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
@@ -89,15 +89,16 @@ def test_what_goes_wrong_only_after_many_runs_does_not_count(sandbox: Sandbox, v
     assert reason in str(answer)
 
 
-def test_a_full_disk_is_nobodys_fault_and_ends_the_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(Worker):
-        def __init__(self) -> None:
-            pass
+def test_a_full_disk_is_nobodys_fault_and_ends_the_run(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(cache: PieceCache) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1")
 
-        def do(self, job: Job) -> Answer:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1")
-
-    answer = _answer(Full(), to_json(cost_job(5), Job))
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
+        patch.setattr(PieceCache, "workdir", full)
+        answer = Worker(make_setting(tmp_path), ()).do(cost_job(5))
     assert isinstance(answer, Failure)
     assert answer.fault.passing, "no other run may believe it"
     with monkeypatch.context() as patch:
