@@ -23,8 +23,8 @@ hypothesis.settings.load_profile("ci")
 
 
 FIRST = (
-    *("test_numerics.py", "test_two_devices.py", "test_rewrites.py", "test_sweep.py", "test_executor.py"),
-    *("test_faults.py", "test_finished_run.py", "test_evolution.py", "test_survey.py", "test_pick.py"),
+    *("test_numerics.py", "test_two_devices.py", "test_rewrites.py", "test_sweep.py", "test_cluster.py"),
+    *("test_faults.py", "test_finished_run.py", "test_evolution.py", "test_measure_costs.py", "test_pick.py"),
     *("test_profiles.py", "test_stop.py", "test_conformance.py", "test_plain.py", "test_examples.py", "test_api.py"),
     "test_conformance_device.py",
 )
