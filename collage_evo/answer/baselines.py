@@ -14,7 +14,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import Variant, engine_name
+from collage_evo.backends.variants import DEFAULT, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.measure.evaluate import outcome_of
@@ -198,21 +198,24 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hop
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: WorkerPool) -> tuple[Baseline, ...]:
     """Measure backends that run the user's model with open shapes; the latency is that of first runs.
 
-    If none of ``backends`` does, any other that is usable here may.
+    If none of ``backends`` does, any other that is usable here may, and then a variant that is a last resort.
     """
     names = {backend.name for backend in backends}
     target = pool.setting.target
     others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
     found: list[Baseline] = []
     with pool.uncontended() as cores:
-        for group in (backends, others):
+        for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
             for backend in filter(takes_open_inputs, group):
-                artifact = directory / f"{backend.name}.collage"
-                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-                    job = FallbackJob(backend.name, "default", str(artifact))
-                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                on = pool.setting.target.digest
-                found.append(Baseline(backend.name, backend.name, "default", artifact, outcome, on))
+                resorts = [variant.name for variant in backend.variants if variant.last_resort]
+                for variant in resorts if last_resort else (DEFAULT.name,):
+                    name = engine_name(backend.name, variant)
+                    artifact = directory / f"{name.replace('/', '-')}.collage"
+                    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                        job = FallbackJob(backend.name, variant, str(artifact))
+                        outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+                    on = pool.setting.target.digest
+                    found.append(Baseline(name, backend.name, variant, artifact, outcome, on))
             if any(fallback.outcome.ok for fallback in found):
                 break
     return tuple(found)

@@ -14,10 +14,11 @@ import numpy as np
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import index_bound
+from collage_evo.graph.inputs import index_bound, random_inputs
 from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.reference import Reference
 from collage_evo.graph.rounding import Moved
+from collage_evo.graph.shapes import dynamic_inputs, open_axes
 from collage_evo.graph.static import STANDARD
 from collage_evo.graph.values import plain
 
@@ -54,7 +55,7 @@ def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> 
         given: inputs that it runs on.
         reference: the model, loaded.
     """
-    if sum(math.prod(one.dims) for one in model.graph.initializer) > MOST_WEIGHTS:
+    if _too_large(model):
         return []
     names = [value.name for value in model.graph.output]
     found: list[tuple[Feeds, Feeds]] = []
@@ -70,12 +71,43 @@ def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> 
     return found
 
 
+def other_shapes(model: onnx.ModelProto, given: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
+    """Random and edge-case inputs of a model with open shapes, each open size one more than in ``given``, or twice as
+    large where the model takes no such sizes; with the outputs. Empty where it takes neither.
+
+    Args:
+        model: as the file declares it.
+        given: inputs that it runs on.
+        timeout_s: limit of one run in seconds.
+    """
+    if _too_large(model):
+        return []
+    reference, names = Reference(model, timeout_s=timeout_s), [value.name for value in model.graph.output]
+    for added, factor in ((1, 1), (0, 2)):
+        shapes = {value.name: list(np.shape(given[value.name])) for value in dynamic_inputs(model)}
+        for value in dynamic_inputs(model):
+            for axis in open_axes(value):
+                shapes[value.name][axis] = factor * shapes[value.name][axis] + added
+        try:
+            feeds = random_inputs(model, seed=4000, shapes=shapes)
+            expected = dict(zip(names, plain(reference.run(feeds)), strict=True))
+        except InputError:
+            continue
+        samples = [(feeds, expected), *edge_samples(model, feeds, reference)]
+        return decided(samples, lambda: Moved(model, 1, timeout_s))
+    return []
+
+
 def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved]) -> list[tuple[Feeds, Feeds]]:
     """The ``samples`` in which rounding decides nothing; ``moving`` makes the model that shows it."""
     try:
         return [pair for pair in samples if max(moving().errors(*pair).values(), default=0.0) <= DECIDED]
     except InputError:  # the model cannot be written in that form
         return []
+
+
+def _too_large(model: onnx.ModelProto) -> bool:
+    return bool(sum(math.prod(one.dims) for one in model.graph.initializer) > MOST_WEIGHTS)
 
 
 def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:

@@ -7,12 +7,14 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from collage_evo.backends.base import BuildFailure, DeviceExecutable, Executable, Target
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.graph.edges import other_shapes
 from collage_evo.graph.files import read_model
 from collage_evo.graph.reference import Error
 from collage_evo.measure.jobs import FallbackJob, Measured, PlacementJob, WholeJob
@@ -109,10 +111,13 @@ class WholeModels:
     def fallback(self, job: FallbackJob) -> Measured | Failure:
         """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
         context = self._context
-        program = context.compiler.whole(read_model(context.setting.files.dynamic), job.backend, job.variant)
+        model = read_model(context.setting.files.dynamic)
+        program = context.compiler.whole(model, job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], context.target)
+        shapes = other_shapes(model, context.references[0][0], job.seconds)
+        others = [(dict(feeds), dict(expected)) for feeds, expected in shapes]
         context.exclusive.acquire_exclusive()
         times: list[float] = []
         error = Error(0.0, 0.0)
@@ -125,8 +130,11 @@ class WholeModels:
                 times.append((time.perf_counter() - start) * 1e3)
                 if len(times) == 1:
                     checked = self._judge.check(session, context.references, exact=True)
+                    other = self._judge.check(session, others, exact=True)
                     if isinstance(checked, Failure):
                         return checked
+                    if isinstance(other, Failure):
+                        return replace(other, message=f"{other.message}, for inputs of other shapes")
                     error = checked
         return Measured(tuple(times), error.relative, error.max_abs)
 

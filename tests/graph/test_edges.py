@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.edges import LARGE, TINY, decided, edge_samples
+from collage_evo.graph.edges import LARGE, TINY, decided, edge_samples, other_shapes
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.reference import Reference, reference_outputs
 from collage_evo.graph.rounding import Moved
 
 
@@ -27,6 +27,25 @@ def test_floats_are_tied_and_taken_far() -> None:
     assert len(np.unique(ties)) < ties.size
     assert np.abs(far).max() > 30
     assert (far == np.float32(TINY)).sum() > 5
+
+
+@pytest.mark.parametrize(
+    ("graph", "shape", "other"),
+    [
+        ("(float[n, 4] x) => (float[n, 4] y) { y = Softplus(x) }", (2, 4), (3, 4)),
+        ("(float[n] x) => (float[2, k] y) <int64[2] s = {2, -1}> { y = Reshape(x, s) }", (6,), (12,)),
+        ("(float[n] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> { y = Add(x, w) }", (4,), None),
+    ],
+)
+def test_open_sizes_are_one_more_or_twice_as_large_where_the_model_takes_that(
+    graph: str, shape: tuple[int, ...], other: tuple[int, ...] | None
+) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {graph}')
+    found = other_shapes(model, {"x": np.zeros(shape, np.float32)}, 5.0)
+    assert {feeds["x"].shape for feeds, _ in found} == ({other} if other else set())
+    assert len(found) == (3 if other else 0), "random ones, ties, far ones"
+    for feeds, expected in found:
+        np.testing.assert_array_equal(reference_outputs(model, feeds)[0], expected["y"])
 
 
 def test_where_sums_are_taken_no_floats_are_made_equal() -> None:

@@ -74,7 +74,7 @@ def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts() -> 
 def test_what_is_behind_has_one_pair_of_bursts_or_few() -> None:
     assert len(timed(Machine(1.0), 10.0, best_ms=10.0)) == 1
     assert len(timed(Machine(1.0), 10.0, give_up_ms=10.0)) == 1
-    assert len(timed(Machine(1.0), 10.0, give_up_ms=10.0, policy=Policy(first_pair=1.5))) > 1
+    assert len(timed(Machine(1.0), 10.0, give_up_ms=14.0 / (0.99 * FIRST_PAIR))) > 1
     assert len(timed(Machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
     assert len(timed(Machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
 

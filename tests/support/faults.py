@@ -8,12 +8,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Support, Target, no
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.graph.ir import Graph, NodeSet, Tensor
 from tests.support.delegating import DelegatingBackend
 
@@ -152,6 +153,21 @@ class _Faulty:
                 fault(inputs, outputs)
 
         return call
+
+
+class WrongElsewhere(OnnxRuntimeBackend):
+    """ONNX Runtime, whose results are wrong for any number of rows but two."""
+
+    name: ClassVar[str] = "elsewhere"
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
+
+    def load(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Any:
+        loaded: Any = super().load(workdir, target, variant, inputs, outputs)
+        honest = loaded.run
+        loaded.run = lambda arrays: [value + (len(value) != 2) for value in honest(arrays)]
+        return loaded
 
 
 def _slowly(call: Callable[[], None], share: float) -> None:
