@@ -139,6 +139,11 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
         InputError: as :func:`read_feeds`; ``where`` names the arrays' source.
     """
     inputs = given_inputs(model)
+    if fixed := sorted((set(feeds) - set(inputs)).intersection(value.name for value in model.graph.input)):
+        raise InputError(
+            f"{where} has an array {fixed[0]!r}, which has a value in the model's file that is compiled in: leave it "
+            "out of the data, or take that initializer out of the file"
+        )
     if unknown := sorted(set(feeds) - set(inputs)):
         raise InputError(
             f"{where} has an array {unknown[0]!r}, which is no input of the model; "

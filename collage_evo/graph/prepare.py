@@ -17,6 +17,7 @@ from onnx import TensorProto
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.branches import taking_each_branch
+from collage_evo.graph.data import given_inputs
 from collage_evo.graph.edges import decided, edge_samples
 from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
@@ -146,6 +147,11 @@ def prepare_model(
         "own with data.source where others matter"
         for name, value in fixed.items()
     )
+    inputs = given_inputs(model)
+    compiled = [value.name for value in model.graph.input if value.name not in inputs]
+    if compiled:
+        others = f" and {len(compiled) - 1} other inputs have values" if compiled[1:] else " has a value"
+        notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
     found = loaded.name, digest(model), model, loaded.dynamic
     return PreparedModel(*found, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.graph.data import read_feeds
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, OPAQUE
@@ -77,6 +78,17 @@ def test_what_takes_no_random_inputs_at_all_says_why(tmp_path: Path) -> None:
     model = parsed("g (float[2] x, int64[2] i) => (float[2] y) <int64 m = {9}> { k = Add(i, m) y = Gather(x, k) }")
     with pytest.raises(InputError, match=r"ONNX Runtime cannot run the model: .*indices element out of data bounds"):
         prepared(model, tmp_path)
+
+
+def test_an_input_with_a_value_in_the_file_is_compiled_in_and_a_note_says_so(tmp_path: Path) -> None:
+    weights = "<float[2] w = {1, 2}, float[2] v = {3, 4}>"
+    text = f"g (float[2] x, float[2] w, float[2] v) => (float[2] y) {weights} {{ a = Mul(x, w) y = Add(a, v) }}"
+    found = prepared(parsed(text), tmp_path)
+    assert list(found.references[0][0]) == ["x"]
+    assert "'w' and 1 other inputs have values in the model's file: a session cannot be fed" in " ".join(found.notes)
+    np.savez(tmp_path / "data.npz", x=np.ones(2, np.float32), w=np.ones(2, np.float32))
+    with pytest.raises(InputError, match="'w', which has a value in the model's file that is compiled in: leave it"):
+        read_feeds(tmp_path / "data.npz", parsed(text))
 
 
 def test_symbolic_sizes_of_outputs_are_those_of_the_run(tmp_path: Path) -> None:
