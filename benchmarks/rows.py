@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from rich import box
@@ -34,7 +35,7 @@ class Rows(Generic[R]):
     """The rows of a file; ``kind`` makes one from its fields."""
 
     def __init__(self, path: Path, kind: Callable[..., R]) -> None:
-        self._path = path
+        self._path, self._lock = path, Lock()
         self._rows = [kind(**row) for row in json.loads(path.read_text())] if path.exists() else []
 
     def get(self, key: tuple[object, ...], folder: Path, measure: Callable[[Path], R]) -> R | None:
@@ -50,8 +51,9 @@ class Rows(Generic[R]):
         except CollageError as error:
             print(f"{key[0]} is left out: {error}", flush=True)
             return None
-        self._rows.append(made)
-        write_whole(self._path, json.dumps([asdict(row) for row in self._rows]))
+        with self._lock:
+            self._rows.append(made)
+            write_whole(self._path, json.dumps([asdict(row) for row in self._rows]))
         return made
 
 

@@ -6,6 +6,7 @@ import importlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -103,3 +104,23 @@ def test_a_file_is_run_on_each_sample_with_all_inputs_and_outputs(script: Any, t
             added, subtracted = (made[name][:, 0] for name in made.files)
         np.testing.assert_array_equal(added, rows["a"] + 1)
         np.testing.assert_array_equal(subtracted, rows["a"] - 1)
+
+
+@pytest.mark.parametrize(("off_by", "status"), [(0.0, "right"), (1e-5, "right"), (0.01, "wrong"), (None, "refused")])
+def test_the_answer_for_a_reported_case_is_held_against_the_truth(
+    script: Any, off_by: float | None, status: str
+) -> None:
+    cases = script("reported_cases")
+    report = cases.CASES["tanh over x"]
+
+    def answer(names: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        if off_by is None:
+            raise InputError("no such shape")
+        return [value * (1 + off_by) for value in reference_outputs(report.model(), feeds)]
+
+    front, placement = [SimpleNamespace(exact=True, answer=True)], [SimpleNamespace(engine="one")]
+    found = SimpleNamespace(front=front, placement=placement)
+    result = SimpleNamespace(report=found, session=SimpleNamespace(run=answer))
+    row = cases.judge(report, result, 1.0)
+    assert (row.status, row.answer) == (status, "one")
+    assert row.error == pytest.approx(off_by or 0.0, rel=0.1, abs=1e-7)
