@@ -35,7 +35,7 @@ from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.open import open_run
-from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.compile import write_placements
 from collage_evo.run.stages.model import normalise
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import make_seeds

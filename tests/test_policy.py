@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.answer.answer import contenders
+from collage_evo.answer.answer import racing_baselines
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.sequential import Stopping
 from collage_evo.codec import from_json, to_json
@@ -103,8 +103,8 @@ def test_a_race_is_decided_as_surely_as_it_says() -> None:
 
 def test_libraries_race_that_are_as_near_as_it_says() -> None:
     found = [Baseline(name, name, "default", Path(name), Outcome(ms, n=9)) for name, ms in (("a", 1.0), ("b", 1.4))]
-    assert set(contenders(found)) == {"a"}
-    assert set(contenders(found, policy=Policy(race_near=1.5))) == {"a", "b"}
+    assert set(racing_baselines(found)) == {"a"}
+    assert set(racing_baselines(found, policy=Policy(race_near=1.5))) == {"a", "b"}
 
 
 def test_the_default_is_one_value() -> None:

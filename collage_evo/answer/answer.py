@@ -184,7 +184,7 @@ def decide(
         defaults: libraries with their defaults, which all race, so that the ratios to them come from this race too;
             those that are none of ``baselines`` may not be the answer.
     """
-    rivals = contenders(baselines, incumbent, settings.stopping.policy)
+    rivals = racing_baselines(baselines, incumbent, settings.stopping.policy)
     allowed = {baseline.name for baseline in baselines}
     rivals |= {library.name: library.artifact for library in defaults if library.name in allowed}
     shown = {library.name: library.artifact for library in defaults if library.name not in allowed}
@@ -207,7 +207,7 @@ def _slowest_ms(race: Race, names: Sequence[str]) -> float:
     return max((race.timing(name).median_ms for name in names), default=0.0)
 
 
-def contenders(
+def racing_baselines(
     baselines: Sequence[Baseline], incumbent: str = "", policy: Policy = DEFAULT_POLICY
 ) -> dict[str, Path]:
     """The fastest ``MOST_BASELINES`` that may be the best, and the answer before.

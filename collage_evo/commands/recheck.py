@@ -30,7 +30,7 @@ from collage_evo.report.words import describe_failure, raw_words
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import marked
 from collage_evo.run.recorded import RecordedRun
-from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.compile import write_placements
 from collage_evo.run.stages.held_out import judged
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.statistics import LEVEL

@@ -15,7 +15,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.answer.baselines import Baseline, best_single, feasible_baselines, latencies, near_defaults
+from collage_evo.answer.baselines import Baseline, best_single, latencies, near_defaults
+from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
@@ -30,17 +31,17 @@ from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
-from collage_evo.run.candidate_artifacts import CandidateArtifacts
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
-from collage_evo.run.result import Ended, compare_defaults
+from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
+from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
@@ -231,24 +232,29 @@ class Flow:
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
-        baselines = feasible_baselines(self.baselines, run.limits)
-        candidates = CandidateArtifacts(run, searched, partial(self.with_budget_levels, run), delivery.answered)
-        keys = candidates.searched.keys
-        answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
-        exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
+        compiled = CompiledCandidates(run, searched, partial(self.with_budget_levels, run), delivery.answered)
+        keys = compiled.searched.keys
+        incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
-        race = partial(decide, run, incumbent=answered, defaults=defaults)
-        first = race(candidates.artifacts, baselines)
-        verdict, held_out = hold_out(
-            run, self.model, first, candidates.artifacts, baselines, exact, candidates.safer, race
-        )
+        race = partial(decide, run, incumbent=incumbent, defaults=defaults)
+        contestants = Contestants.of(compiled.artifacts, self.baselines, run.limits)
+        verdict, held_out = hold_out(run, self.model, contestants, race, compiled.safer)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-        answer = deliver(run, verdict, candidates.artifacts, self.baselines, delivery, details)
-        libraries = compare_defaults(run, verdict, defaults, held_out.broke)
-        speeds = answer_speeds(run, verdict, answer)
-        given = (self.model, candidates.searched, self.baselines, verdict, answer, held_out, speeds, libraries)
-        result = Ended(run, *given).result()
+        artifact = Contestants(compiled.artifacts, self.baselines).artifact(verdict.answer)
+        answer = deliver(run, verdict.answer, artifact, delivery, details)
+        compiled.remove()
+        result = Ended(
+            run=run,
+            model=self.model,
+            searched=compiled.searched,
+            baselines=self.baselines,
+            defaults=defaults,
+            verdict=verdict,
+            held_out=held_out,
+            answer=answer,
+            speeds=answer_speeds(run, verdict, answer),
+        ).result()
         write_result(delivery.directory / RESULT, result)
         write_html(delivery.directory / "report.html", result)
         return result

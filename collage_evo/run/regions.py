@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
@@ -11,21 +10,14 @@ from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.result import Operator, RegionResult, RewrittenNodes
 from collage_evo.report.words import arithmetic
+from collage_evo.run.searched import Placed
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.program import Piece
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A placement and the graph that its regions are of."""
-
-    graph: Graph
-    placement: Placement
 
 
 def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) -> list[RegionResult]:

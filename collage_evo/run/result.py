@@ -57,18 +57,18 @@ class Ended:
 
     Those of ``baselines``, and of ``searched``, that exceed the limits of ``run`` did not race; of those that did,
     some exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full
-    machine. ``libraries``: those that it replaces.
+    machine. ``defaults``: of the libraries that it replaces.
     """
 
     run: RunContext
     model: PreparedModel
     searched: Searched | NotSearched
     baselines: Sequence[Baseline]
+    defaults: Sequence[Baseline]
     verdict: Verdict
-    answer: Answer
     held_out: HeldOut
+    answer: Answer
     speeds: Speeds | None
-    libraries: Sequence[LibraryResult]
 
     def result(self) -> Result:
         """The content of ``result.json``."""
@@ -121,7 +121,7 @@ class Ended:
             serving=self._serving(),
             objective=run.config.search.objective,
             speeds=self.speeds,
-            libraries=self.libraries,
+            libraries=compare_defaults(run, verdict, self.defaults, self.held_out.excluded),
             changed=self._phases.changed,
             scales={"baselines": self._phases.of_baselines, "search": self._phases.of_search},
             call_ms=answer.call_ms,
@@ -144,7 +144,7 @@ class Ended:
 
     @cached_property
     def _raced(self) -> Raced:
-        return raced(self.searched.keys, self.verdict, self.held_out.broke)
+        return raced(self.searched.keys, self.verdict, self.held_out.excluded)
 
     @cached_property
     def _front(self) -> tuple[FrontPoint, ...]:
@@ -237,11 +237,11 @@ class Ended:
         return {piece.backend: piece.backend_version for piece in pieces}
 
 
-def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -> Raced:
+def raced(keys: Mapping[str, str], verdict: Verdict, excluded: Mapping[str, str]) -> Raced:
     """Fate of each placement that raced; empty where no placement was compiled.
 
-    ``keys``: of those placements by their names in the race. ``broke``: by name, how those that were faster exceeded
-    the budget on held-out samples.
+    ``keys``: of those placements by their names in the race. ``excluded``: by name, how those that were faster
+    exceeded the budget on held-out samples.
     """
     fates = dict.fromkeys(keys.values(), "it was not faster for certain in the thorough comparison")
     failed = verdict.final.failed
@@ -252,21 +252,21 @@ def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -
         fates[keys[verdict.candidate]] = (
             "compared thoroughly, not faster than all libraries for certain" if verdict.is_single else "the answer"
         )
-    return Raced(verdict, keys, fates | {keys.get(name, name): partial for name, partial in broke.items()})
+    return Raced(verdict, keys, fates | {keys.get(name, name): partial for name, partial in excluded.items()})
 
 
 def compare_defaults(
-    run: RunContext, verdict: Verdict, defaults: Sequence[Baseline], broke: Collection[str] = ()
+    run: RunContext, verdict: Verdict, defaults: Sequence[Baseline], excluded: Collection[str] = ()
 ) -> tuple[LibraryResult, ...]:
     """Speed-up of the answer over each library of ``defaults``, from the race that it won.
 
-    ``broke``: names of those that exceeded the budget after it.
+    ``excluded``: names of those that exceeded the budget after it.
     """
     final, level = verdict.final, run.config.policy.race_level
     known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
 
     def row(library: Baseline, ratio: Ratio) -> LibraryResult:
-        keeps = library.keeps(run.limits.budget) and library.name not in broke
+        keeps = library.keeps(run.limits.budget) and library.name not in excluded
         speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, final.seconds, level)
         ms, error = final.timing(library.name).median_ms, finite(library.outcome.error)
         return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)

@@ -12,7 +12,7 @@ from collage_evo.answer.answer import Verdict
 from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
 from collage_evo.costs.saved_costs import MeasuredCosts
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import Graph, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
@@ -30,10 +30,17 @@ from collage_evo.report.result import (
 from collage_evo.report.words import describe_failure, describe_unfit, raw_words
 from collage_evo.run.front import UNRACED
 from collage_evo.run.kernel_tuning import Tuned
-from collage_evo.run.regions import Placed
 from collage_evo.run.search import Found, named
 from collage_evo.search.encoding import decode, place
 from collage_evo.search.evolution.seeds import Seeds
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A placement and the graph that its regions are of."""
+
+    graph: Graph
+    placement: Placement
 
 
 @dataclass(frozen=True)

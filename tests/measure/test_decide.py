@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.answer import answer as module
-from collage_evo.answer.answer import RUNS, FinalSettings, Verdict, contenders, decide
+from collage_evo.answer.answer import RUNS, FinalSettings, Verdict, decide, racing_baselines
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
@@ -259,9 +259,9 @@ def test_a_slow_model_races_for_so_many_of_its_runs(machine: Machine) -> None:
 
 def test_a_baseline_races_unless_it_was_slower_by_more_than_a_few_percent() -> None:
     found = [baseline(name, ms) for name, ms in (("best", 10.0), ("near", 11.0), ("behind", 13.0), ("far", 16.0))]
-    assert set(contenders(found)) == {"best", "near"}
-    assert set(contenders(found, "far")) == {"best", "near", "far"}, "the answer before races in any case"
+    assert set(racing_baselines(found)) == {"best", "near"}
+    assert set(racing_baselines(found, "far")) == {"best", "near", "far"}, "the answer before races in any case"
     contended = [replace(one, outcome=replace(one.outcome, contended=True)) for one in found]
-    assert set(contenders([found[0], *contended[2:]])) == {"best", "behind"}
-    assert set(contenders([contended[0], *found[2:]])) == {"best", "behind"}
-    assert set(contenders([*found, baseline("third", 10.5)])) == {"best", "third"}, "two at most"
+    assert set(racing_baselines([found[0], *contended[2:]])) == {"best", "behind"}
+    assert set(racing_baselines([contended[0], *found[2:]])) == {"best", "behind"}
+    assert set(racing_baselines([*found, baseline("third", 10.5)])) == {"best", "third"}, "two at most"

@@ -15,10 +15,10 @@ from collage_evo.answer.candidates import feasible_placements, race_candidates, 
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.run import candidate_artifacts as stage
-from collage_evo.run.candidate_artifacts import CandidateArtifacts
 from collage_evo.run.search import Found
 from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.stages import compile as stage
+from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.search.evolution.state import SearchState
 from tests.support.measured import LIMIT, two_nodes
 
@@ -94,7 +94,7 @@ class Compiling:
 
 def candidates(
     limits: Limits, count: int, levels: Callable[[Searched, float], Searched] = lambda found, budget: found
-) -> tuple[CandidateArtifacts, dict[str, str]]:
+) -> tuple[CompiledCandidates, dict[str, str]]:
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
@@ -103,7 +103,7 @@ def candidates(
     config = SimpleNamespace(final=SimpleNamespace(candidates=count))
     run: Any = SimpleNamespace(limits=limits, config=config)
     told = {placement.key: name for name, placement in placements.items()}
-    return CandidateArtifacts(run, searched, levels), told
+    return CompiledCandidates(run, searched, levels), told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_rungs_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_
 
 def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Compiling(monkeypatch, fail=("placement-0",))
-    whole = CandidateArtifacts(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
+    whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
         candidates(LIMIT, 1)

@@ -11,8 +11,10 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer import contestants
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.contestants import CHANCES, Contestants
 from collage_evo.answer.race import Race
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.placement.failure import Failure, Fault
@@ -45,14 +47,15 @@ class Run:
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
         patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
-        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
+        for module in (stage, contestants):
+            patch.setattr(module, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
         return Judgement(error, 10, error, error) if isinstance(error, float) else error
 
-    def _fastest(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
-        present = {*candidates, *(baseline.name for baseline in baselines)}
+    def _fastest(self, racing: Contestants) -> Verdict:
+        present = {*racing.placements, *(baseline.name for baseline in racing.baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
         return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
@@ -69,17 +72,15 @@ class Run:
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [Baseline(name, name, "default", Path(name), Outcome(9.0, error=1e-7)) for name in names]
-        first = self._fastest(self.artifacts, baselines)
-        verdict, held = hold_out(
-            run, cast(PreparedModel, None), first, self.artifacts, baselines, baselines, self.safer, self._fastest
-        )
+        first = Contestants(self.artifacts, baselines, last=baselines)
+        verdict, held = hold_out(run, cast(PreparedModel, None), first, self._fastest, self.safer)
         return verdict.answer, held
 
 
 def test_who_keeps_the_budget_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = Run(monkeypatch, tmp_path, {"low": 0.009, "exact": 1e-7, SINGLE: 1e-7})
     answer, held = run.hold_out()
-    assert (answer, run.raced, held.broke, held.notes) == ("low", ["low"], {}, ())
+    assert (answer, run.raced, held.excluded, held.notes) == ("low", ["low"], {}, ())
     assert held.judged is not None
     assert held.judged.error == 0.009
 
@@ -88,8 +89,8 @@ def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest
     dead = Failure(Fault.CRASH, "killed by SIGSEGV")
     answer, held = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
     assert answer == "other"
-    assert held.broke["low"] == "it broke the budget: error 0.02 on held-out samples"
-    assert held.broke["dead"] == f"it could not be judged on held-out samples: {dead}"
+    assert held.excluded["low"] == "it broke the budget: error 0.02 on held-out samples"
+    assert held.excluded["dead"] == f"it could not be judged on held-out samples: {dead}"
     assert len(held.notes) == 2
 
 
@@ -100,7 +101,7 @@ def test_who_may_well_break_it_on_other_samples_is_out_but_by_a_metric(
     run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
     answer, held = run.hold_out()
     assert answer == "other", "over it with a chance of one in eleven"
-    assert held.broke == {
+    assert held.excluded == {
         "low": "it may break the budget: error 0.0095 on held-out samples, up to 0.013 on others"
     }, "with one in three"
     assert run.hold_out(by_metric=True)[0] == "low", "right or wrong answers of 250 samples tell no more than that"
@@ -119,14 +120,14 @@ def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
     errors = {f"low{index}": 0.02 for index in range(9)}
     run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
     assert run.hold_out()[0] == SINGLE
-    assert len(run.raced) == stage.CHANCES + 1
+    assert len(run.raced) == CHANCES + 1
 
 
 def test_a_library_stays_however_many_placements_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     errors = {f"low{index}": 0.02 for index in range(9)}
     run = Run(monkeypatch, tmp_path, {**errors, "library bf16": 0.02, "library f16": 0.005, SINGLE: 1e-7})
     assert run.hold_out()[0] == "library f16"
-    assert run.raced[stage.CHANCES :] == ["library bf16", "library f16"]
+    assert run.raced[CHANCES :] == ["library bf16", "library f16"]
 
 
 def test_safer_ones_race_once_after_all_that_raced_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_safer_ones_race_once_after_all_that_raced_broke_it(monkeypatch: pytest.
 
 def test_float32_stays_whatever_it_loses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answer, held = Run(monkeypatch, tmp_path, {"exact": 0.02, SINGLE: 1e-7}).hold_out()
-    assert (answer, held.broke) == ("exact", {})
+    assert (answer, held.excluded) == ("exact", {})
     dead = Failure(Fault.RAISED, "the metric raised")
     answer, held = Run(monkeypatch, tmp_path, {SINGLE: dead}).hold_out()
     assert answer == SINGLE

@@ -53,11 +53,11 @@ def laps(ms: float, rounds: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
     return (((ms, ms), (ms, ms)),) * rounds
 
 
-def compared(verdict: Verdict, *defaults: Baseline, broke: Collection[str] = ()) -> dict[str, Any]:
+def compared(verdict: Verdict, *defaults: Baseline, excluded: Collection[str] = ()) -> dict[str, Any]:
     run: Any = SimpleNamespace(
         config=SimpleNamespace(policy=DEFAULT_POLICY), limits=SimpleNamespace(budget=0.01)
     )
-    return {one.name: one for one in compare_defaults(run, verdict, defaults, broke)}
+    return {one.name: one for one in compare_defaults(run, verdict, defaults, excluded)}
 
 
 def verdict_of(answer: str, best: str, rounds: Mapping[str, int]) -> Verdict:
@@ -88,6 +88,6 @@ def test_a_library_that_is_the_answer_is_one_by_definition() -> None:
 def test_a_library_that_broke_the_budget_after_the_race_does_not_keep_it() -> None:
     openvino = baseline("openvino", usual())
     verdict = verdict_of("onnxruntime", "onnxruntime", {"onnxruntime": 6, openvino.name: 3})
-    found = compared(verdict, openvino, broke={openvino.name})
+    found = compared(verdict, openvino, excluded={openvino.name})
     assert not found[openvino.name].keeps
     assert found[openvino.name].speedup.estimate == pytest.approx(1.5)

@@ -36,7 +36,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     model: Any = None
     costs: Any = SimpleNamespace(space=space)
     searched = Searched(model, (), costs, seeds, found)
-    race = raced(searched.keys, verdict, broke={"placement-3": "it broke the budget"})
+    race = raced(searched.keys, verdict, excluded={"placement-3": "it broke the budget"})
     rows = seed_results(searched, best, race.fates, final, 1.1)
     raced_ms = {"loser": 72.0, "winner": times["placement-1"]}
     told = {row.kind: row.latency.median_ms for row in rows}

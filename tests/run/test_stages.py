@@ -34,8 +34,8 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs
-from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.baselines import fall_back
+from collage_evo.run.stages.compile import write_placements
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise

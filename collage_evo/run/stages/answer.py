@@ -1,24 +1,22 @@
-"""Stages from the search's result to the answer: compiled, raced, delivered and checked."""
+"""Answer stages: the final race, and its winner delivered, checked and timed."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collage_evo.answer import answer as final_answer
 from collage_evo.answer.answer import FinalSettings, Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import ArtifactJob, OpenJob, ProfileJob, TimeJob, regions_of
+from collage_evo.measure.jobs import OpenJob, ProfileJob, TimeJob
 from collage_evo.measure.sandbox import Sandbox
-from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.runtime.artifact import read_artifact
@@ -42,57 +40,20 @@ class Answer:
     call_ms: float | None = None
 
 
-def compile_candidates(
-    run: RunContext, space: SearchSpace, placements: Mapping[str, Placement]
-) -> Mapping[str, Path]:
-    """Artifacts of the candidates, by their names, without those that could not be compiled again."""
-    candidates: dict[str, Path] = {}
-    with run.stage("compile"):
-        for name, artifact in write_placements(run, placements, space).items():
-            if isinstance(artifact, Failure):
-                run.tell("one of the best mixtures could not be compiled again and is left out", str(artifact))
-            else:
-                candidates[name] = artifact
-    return candidates
-
-
-def write_placements(
-    run: RunContext, placements: Mapping[str, Placement], space: SearchSpace
-) -> Mapping[str, Path | Failure]:
-    """Compile each of ``placements`` into an artifact of its name in the work directory.
-
-    The cache may have lost pieces since the search. If a backend dies over them, only its placement fails.
-    """
-    cost = space.cost.for_sessions(1)
-    borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
-    costs = {"borders": borders, **({"copies": asdict(cost.copies)} if cost.on_device else {})}
-    written: dict[str, Path | Failure] = {}
-    with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
-        for name, placement in placements.items():
-            artifact = run.work / f"{name}.collage"
-            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, **costs})
-            answer = sandbox.call(job, run.pool.timeout_s)
-            written[name] = answer if isinstance(answer, Failure) else artifact
-    return written
-
-
 def decide(
-    run: RunContext,
-    candidates: Mapping[str, Path],
-    baselines: Sequence[Baseline],
-    incumbent: str = "",
-    defaults: Sequence[Baseline] = (),
+    run: RunContext, contestants: Contestants, incumbent: str = "", defaults: Sequence[Baseline] = ()
 ) -> Verdict:
-    """Race the candidates, the best baselines and the libraries with their ``defaults``.
+    """Race the contestants, and the libraries with their ``defaults``.
 
     ``incumbent`` is the one of them that was the answer before.
     """
     final = run.config.final
     settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
+    placements, baselines = contestants.placements, contestants.baselines
     with run.stage("final: taking turns"):
         note = run.reporter.advance
         return final_answer.decide(
-            candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent, defaults
+            placements, baselines, run.whole, settings, lambda done: note(1, done), incumbent, defaults
         )
 
 
@@ -128,24 +89,15 @@ def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
     return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
 
 
-def deliver(
-    run: RunContext,
-    verdict: Verdict,
-    candidates: Mapping[str, Path],
-    baselines: Sequence[Baseline],
-    delivery: Delivery,
-    info: Mapping[str, Any],
-) -> Answer:
-    """Publish the answer as ``best.collage`` and verify it once more, in a fresh process.
+def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info: Mapping[str, Any]) -> Answer:
+    """Publish ``artifact``, by its ``name`` in the race, as ``best.collage``, and verify it once more, in a fresh
+    process.
 
     ``info`` is added to the artifact's information.
     """
-    artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
     with run.stage("verify"):
-        key = read_artifact(artifacts[verdict.answer]).profiles[0].info.get("key", verdict.answer)
-        best = delivery.put(artifacts[verdict.answer], info={**info, ANSWER: key})
-        for artifact in candidates.values():  # each is as large as the model, and quickly compiled again
-            shutil.rmtree(artifact)
+        key = read_artifact(artifact).profiles[0].info.get("key", name)
+        best = delivery.put(artifact, info={**info, ANSWER: key})
         with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)
             profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)

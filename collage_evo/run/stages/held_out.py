@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
 from collage_evo.answer.answer import Verdict
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.contestants import Contestants, Exclusion, lineups
 from collage_evo.errors import InputError
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import JudgeJob, Setting
@@ -23,9 +24,6 @@ from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
-CHANCES = 3
-"""So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
-safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
@@ -38,12 +36,12 @@ interval."""
 class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``broke``: by name in the race, contestants that were faster but exceeded the budget there, and by how much.
+    ``excluded``: by name in the race, contestants that were faster but exceeded the budget there, and by how much.
     """
 
     judged: Judgement | None
     sampled: Sampled
-    broke: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
@@ -56,27 +54,23 @@ class HeldOut:
 def hold_out(
     run: RunContext,
     model: PreparedModel,
-    verdict: Verdict,
-    candidates: Mapping[str, Path],
-    baselines: Sequence[Baseline],
-    last: Sequence[Baseline],
+    contestants: Contestants,
+    race: Callable[[Contestants], Verdict],
     safer: Callable[[Mapping[str, float]], Mapping[str, Path]],
-    decide: Callable[[Mapping[str, Path], Sequence[Baseline]], Verdict],
 ) -> tuple[Verdict, HeldOut]:
-    """Judge the winner on the held-out samples; if it exceeds the budget, race the others for the next answer.
-
-    If all other placements that raced are excluded, safer ones take part, once.
+    """Race ``contestants`` and judge the winner on the held-out samples; if it exceeds the budget, race the others.
 
     Args:
         run: its setting has the budget.
         model: computes the expected outputs of the samples.
-        verdict: of the race.
-        candidates: artifacts of the placements that raced.
-        baselines: those that raced.
-        last: those in float32, which race if no other is left.
-        safer: returns more placements, from the errors of those by these names.
-        decide: races candidates and baselines.
+        contestants: of the first race.
+        race: decides among contestants.
+        safer: returns more placements, from the errors of those by these names, when all others are excluded.
     """
+    excluded: dict[str, Exclusion] = {}
+    races = lineups(contestants, excluded, safer)
+    racing = next(races)
+    verdict = race(racing)
     with run.stage("held-out samples"):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
@@ -84,46 +78,42 @@ def hold_out(
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
     aside = "the samples" if sampled.shared else "held-out samples"
-    broke, seen, asked = dict[str, str](), dict[str, float](), False
     while True:
-        artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
-        found, exact = judged(run, artifact, samples), computes_exactly(artifact)
+        artifact = racing.artifact(verdict.answer)
+        judgement = judged(run, artifact, samples)
         # A winner in float32 throughout stays: nothing is more exact.
-        if exact or (isinstance(found, Judgement) and _keeps(run, found)):
-            break
-        if isinstance(found, Failure):
-            why = f"could not be judged on {aside}: {found}"
-        elif found.error > run.limits.budget or found.high is None:
-            why = f"broke the budget: error {format_number(found.error)} on {aside}"
-            seen[verdict.answer] = found.error
-        else:
-            most = f"up to {format_number(found.high)} on others"
-            why = f"may break the budget: error {format_number(found.error)} on {aside}, {most}"
-            seen[verdict.answer] = found.high
-        broke[verdict.answer] = f"it {why}"
-        run.reporter.log(f"what was the fastest {why}; the next one is compared")
-        candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
-        if not asked and all(map(computes_exactly, candidates.values())):
-            asked, candidates = True, {**candidates, **safer(seen)}
-        baselines = [b for b in baselines if b.name not in broke] or last
-        verdict = decide(candidates, baselines)
-    notes = [f"What was faster is not the answer: {reason}" for reason in broke.values()]
-    if isinstance(found, Failure):
-        notes.append(f"The answer could not be judged on held-out samples: {found}")
-        return verdict, HeldOut(None, sampled, broke, tuple(notes))
-    notes += sampling_notes(found, run.limits.budget, sampled.shared)
-    return verdict, HeldOut(found, sampled, broke, tuple(notes))
+        exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, aside)
+        if exclusion is None:
+            return verdict, _held_out(run.limits, judgement, sampled, excluded)
+        excluded[verdict.answer] = exclusion
+        run.reporter.log(f"what was the fastest {exclusion.reason}; the next one is compared")
+        racing = next(races)
+        verdict = race(racing)
 
 
-def _keeps(run: RunContext, found: Judgement) -> bool:
-    """Whether the judged answer is within the budget, and is likely to be so on other samples."""
-    within = found.error <= run.limits.budget
-    return within and (run.limits.by_metric or found.chance_over(run.limits.budget) <= CHANCE)
+def _exclusion(limits: Limits, judgement: Judgement | Failure, aside: str) -> Exclusion | None:
+    """Why an answer is excluded; None if it is within the budget, and is likely to be so on other samples."""
+    if isinstance(judgement, Failure):
+        return Exclusion(f"could not be judged on {aside}: {judgement}")
+    error, within = f"error {format_number(judgement.error)} on {aside}", judgement.error <= limits.budget
+    if within and (limits.by_metric or judgement.chance_over(limits.budget) <= CHANCE):
+        return None
+    if not within or judgement.high is None:
+        return Exclusion(f"broke the budget: {error}", judgement.error)
+    high = format_number(judgement.high)
+    return Exclusion(f"may break the budget: {error}, up to {high} on others", judgement.high)
 
 
-def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
-    """Whether a placement still races."""
-    return name not in broke and (len(broke) < CHANCES or computes_exactly(artifact))
+def _held_out(
+    limits: Limits, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
+) -> HeldOut:
+    reasons = {name: f"it {one.reason}" for name, one in excluded.items()}
+    notes = [f"What was faster is not the answer: {reason}" for reason in reasons.values()]
+    if isinstance(judgement, Failure):
+        notes.append(f"The answer could not be judged on held-out samples: {judgement}")
+        return HeldOut(None, sampled, reasons, tuple(notes))
+    notes += sampling_notes(judgement, limits.budget, sampled.shared)
+    return HeldOut(judgement, sampled, reasons, tuple(notes))
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:

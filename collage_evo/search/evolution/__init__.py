@@ -20,8 +20,8 @@ alike.
 Every genome decodes to a valid placement; equal placements are one individual and are measured once. The final's
 candidates come alternately from the order of the learned model and from that of the measured times
 (``search/evolution/ranking.py``), since the shortest of many noisy times is the luckiest; one of the three has an
-error of 95 % of the budget at most (``run/front.py``), in case samples that the search has not seen show a larger
-one. ``tests/support/targets.py`` contains simulated targets with known optima, on which
+error of 95 % of the budget at most (``answer/candidates.py``), in case samples that the search has not seen show a
+larger one. ``tests/support/targets.py`` contains simulated targets with known optima, on which
 ``benchmarks/search_methods.py`` compares this search with others.
 
 A measured placement has a value for each ``Objective`` (``placement/outcome.py``: latency, error). The search

@@ -1,19 +1,25 @@
-"""Compiled candidates of the final race: the best placements, and safer ones if these exceed the error budget."""
+"""Compile stage: the candidates of the final race, the best placements and safer ones if these exceed the budget."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
+from collage_evo.measure.jobs import ArtifactJob, regions_of
+from collage_evo.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import named
 from collage_evo.run.searched import NotSearched, Searched
-from collage_evo.run.stages.answer import compile_candidates
 
 
-class CandidateArtifacts:
+class CompiledCandidates:
     """The candidates of a search, compiled.
 
     Attributes:
@@ -67,3 +73,42 @@ class CandidateArtifacts:
         made = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
         self.artifacts.update(made)
         return made
+
+    def remove(self) -> None:
+        """Remove the artifacts: each is as large as the model, and quickly compiled again."""
+        for artifact in self.artifacts.values():
+            shutil.rmtree(artifact)
+
+
+def compile_candidates(
+    run: RunContext, space: SearchSpace, placements: Mapping[str, Placement]
+) -> Mapping[str, Path]:
+    """Artifacts of the candidates, by their names, without those that could not be compiled again."""
+    candidates: dict[str, Path] = {}
+    with run.stage("compile"):
+        for name, artifact in write_placements(run, placements, space).items():
+            if isinstance(artifact, Failure):
+                run.tell("one of the best mixtures could not be compiled again and is left out", str(artifact))
+            else:
+                candidates[name] = artifact
+    return candidates
+
+
+def write_placements(
+    run: RunContext, placements: Mapping[str, Placement], space: SearchSpace
+) -> Mapping[str, Path | Failure]:
+    """Compile each of ``placements`` into an artifact of its name in the work directory.
+
+    The cache may have lost pieces since the search. If a backend dies over them, only its placement fails.
+    """
+    cost = space.cost.for_sessions(1)
+    borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
+    costs = {"borders": borders, **({"copies": asdict(cost.copies)} if cost.on_device else {})}
+    written: dict[str, Path | Failure] = {}
+    with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
+        for name, placement in placements.items():
+            artifact = run.work / f"{name}.collage"
+            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, **costs})
+            answer = sandbox.call(job, run.pool.timeout_s)
+            written[name] = answer if isinstance(answer, Failure) else artifact
+    return written
