@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.candidates import Tried
-from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.space import SearchSpace
@@ -19,7 +18,7 @@ from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.encoding import decode, encode
 from collage_evo.search.evolution.knapsack import greedy_levels
 from collage_evo.search.evolution.ranking import ranked
-from collage_evo.search.evolution.seeds import likeliest
+from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import Evaluated
 
 SHARES = (0.95, 0.85)
@@ -74,23 +73,18 @@ def _worth_it(
         engines = [engine for engine in near if space.cost.family(engine) == family]
         for _, placement in greedy_levels(space, engines, budget / _off(space, found, family, budget), SHARES):
             if placement.key not in found.evaluated and space.predict(placement) <= fastest:
-                yield placement, _kind(family)
+                yield placement, level_kind(family)
 
 
 def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> float:
     """Measured over predicted error of the placement, mostly of ``family``, whose error is the nearest to ``budget``:
     preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
-    tried, level = Tried(space, found.evaluated), _kind(family)
+    tried, level = Tried(space, found.evaluated), level_kind(family)
     known: list[tuple[bool, float, float]] = []
     for one in found.evaluated.values():
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            other = not one.kind.endswith(level)  # kinds of seeds have longer names
-            known.append((other, abs(math.log(error / budget)), error / math.sqrt(predicted)))
+            known.append((one.origin != level, abs(math.log(error / budget)), error / math.sqrt(predicted)))
     return min(known)[-1] if known else 1.0
-
-
-def _kind(family: Engine) -> str:
-    return f"ladder:{engine_name(*family)}"

@@ -23,7 +23,7 @@ from collage_evo.search.encoding import decode, encode, place
 from collage_evo.search.evolution.acquisition import Acquisition, Term
 from collage_evo.search.evolution.selection import Individual, drawing_from, select_parents
 from collage_evo.search.evolution.settings import GaSettings
-from collage_evo.search.evolution.state import Pending
+from collage_evo.search.evolution.state import SEED, Pending
 from collage_evo.search.evolution.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
@@ -84,7 +84,7 @@ class Breeder:
     def from_seeds(self, size: int) -> Iterator[Candidate]:
         """The first ``size`` seeds, each as soon as it is made, measured whatever their prediction."""
         for kind, genome in islice(self.seeds, size):
-            if (candidate := self._take(genome, f"seed:{kind}")) is not None:
+            if (candidate := self._take(genome, f"{SEED}{kind}")) is not None:
                 yield candidate
 
     def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:

@@ -92,6 +92,11 @@ def make_seeds(
     return seeds
 
 
+def level_kind(family: Engine) -> str:
+    """The kind of a mixed-precision placement that is mostly of ``family``."""
+    return f"ladder:{engine_name(*family)}"
+
+
 def likeliest(
     space: SearchSpace, baseline_ms: Mapping[Engine, float]
 ) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
@@ -137,7 +142,7 @@ def _precise(
     near, far = likeliest(space, baseline_ms)
     yield from _engines(space, near)
     for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
-        yield f"ladder:{engine_name(*family)}", placement
+        yield level_kind(family), placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
     known = {dp().covers[0].matches}

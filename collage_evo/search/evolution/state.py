@@ -15,6 +15,10 @@ RngState = tuple[int, tuple[int, ...], float | None]
 """Type of the result of ``random.Random.getstate``."""
 
 
+SEED = "seed:"
+"""Prefix of the kinds of seeds that a search measured."""
+
+
 @dataclass(frozen=True)
 class Evaluated:
     """A measured placement: its canonical genome, its outcome, its origin and number.
@@ -28,6 +32,11 @@ class Evaluated:
     generation: int
     evaluation: int
     predicted_ms: float
+
+    @property
+    def origin(self) -> str:
+        """Its kind, whether it was a seed or not."""
+        return self.kind.removeprefix(SEED)
 
 
 class Pending(NamedTuple):
