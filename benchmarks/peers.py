@@ -71,7 +71,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.searched import Searched
+from collage_evo.run.search import Searched
 from collage_evo.run.stages.compile import write_placements
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import greedy_placement

@@ -18,7 +18,7 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.searched import Searched
+from collage_evo.run.search import Searched
 from collage_evo.run.trusted import functions_of, require_noted
 
 

@@ -36,8 +36,7 @@ from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
-from collage_evo.run.search import Found, found_before
-from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.search import Found, NotSearched, Searched, found_before
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels

@@ -1,7 +1,7 @@
 """Pareto front of latency against error, of all placements that a search measured and the single backends.
 
 Contestants of the final race have their time from there. Other times are scaled to the race by what ran in both
-(``run/phases.py``), which is only approximate: every point shows whether it ``raced``, and every one that is within
+(:class:`Phases`), which is only approximate: every point shows whether it ``raced``, and every one that is within
 the budget and seems faster than the answer has the reason why it is not the answer (``remark``). Float32 throughout
 counts as equally exact: differences there are rounding, and would make a front of noise.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
@@ -22,12 +23,16 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint, finite
-from collage_evo.report.words import Part, describe_parts, format_engine, in_words
+from collage_evo.report.words import Part, describe_parts, format_engine, format_ms, in_words
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import engine_placement
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
+CHANGED = 1.3
+"""The machine has changed if a thing takes so many times as long as before, or the reverse. Chosen: rounds of a race
+on an idle machine differ by a few percent."""
+
 
 @dataclass(frozen=True)
 class Raced:
@@ -175,3 +180,71 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     else:
         fate = "where both ran in turns the answer was faster"
     return replace(point, remark=fate)
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A thing that was timed in an earlier phase and in the final race: its name, the earlier phase, and both times
+    in ms."""
+
+    what: str
+    when: str
+    first_ms: float
+    last_ms: float
+
+    @property
+    def ratio(self) -> float:
+        """The last time over the first one."""
+        return self.last_ms / self.first_ms
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Contestants with earlier times: single backends in ``baselines``, and placements in ``search``."""
+
+    baselines: Sequence[Twice] = ()
+    search: Sequence[Twice] = ()
+
+    @classmethod
+    def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Phases:
+        """Computed from the times of ``measured``, and of the placements among ``tried`` that raced."""
+        verdict, baselines, search = raced.verdict, [], []
+        for one in measured:
+            if one.outcome.latency_ms is not None and one.name in verdict.final.rounds:
+                last = verdict.final.timing(one.name).median_ms
+                name = format_engine(one.backend, one.variant)
+                baselines.append(Twice(name, "at first", one.outcome.latency_ms, last))
+        for name, key in raced.keys.items():
+            found = tried.evaluated.get(key) if tried else None
+            if found is not None and found.outcome.latency_ms is not None and name in verdict.final.rounds:
+                what = "the answer" if name == verdict.answer else "a placement"
+                last = verdict.final.timing(name).median_ms
+                search.append(Twice(what, "in the search", found.outcome.latency_ms, last))
+        return cls(baselines, search)
+
+    @property
+    def of_baselines(self) -> float:
+        """Factor from times of single backends to the scale of the race."""
+        return _scale(self.baselines)
+
+    @property
+    def of_search(self) -> float:
+        """Factor from times of the search; if none of its placements raced, that of the single backends."""
+        return _scale(self.search or self.baselines)
+
+    @property
+    def changed(self) -> str:
+        """A note that the machine changed, if the first and the last time of one thing differ too much; else
+        empty."""
+        every = [*self.search, *self.baselines]
+        worst = max(every, key=lambda one: abs(math.log(one.ratio)), default=None)
+        if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:
+            return ""
+        return (
+            f"the machine changed during the run: {worst.what} took {format_ms(worst.first_ms)} ms {worst.when} and "
+            f"{format_ms(worst.last_ms)} ms in the final comparison"
+        )
+
+
+def _scale(twice: Sequence[Twice]) -> float:
+    return median(one.ratio for one in twice) if twice else 1.0

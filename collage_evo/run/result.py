@@ -28,18 +28,16 @@ from collage_evo.report.result import (
 )
 from collage_evo.report.words import describe_failure
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import Raced, front_points, over_budget
-from collage_evo.run.phases import Phases
-from collage_evo.run.regions import region_results
-from collage_evo.run.searched import (
-    NotSearched,
-    Searched,
+from collage_evo.run.front import Phases, Raced, front_points, over_budget
+from collage_evo.run.result_parts import (
     cost_model_result,
     latency_of,
+    region_results,
     search_result,
     seed_results,
     tuning_result,
 )
+from collage_evo.run.search import NotSearched, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors

@@ -1,20 +1,27 @@
-"""Genetic search of one run: starts from the checkpoint if there is one, and writes one after each generation."""
+"""Genetic search of one run, from the checkpoint if there is one, and what it found; or why there was no search."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
+from collage_evo.answer.candidates import Tried
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Evaluator, Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_ms
+from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.search.encoding import decode
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.ranking import ranked
@@ -59,6 +66,65 @@ class Found:
 def named(placements: Iterable[Placement]) -> dict[str, Placement]:
     """Placements by their names in the race."""
     return {f"placement-{index}": placement for index, placement in enumerate(placements)}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A placement and the graph that its regions are of."""
+
+    graph: Graph
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class NotSearched:
+    """Reason why a model only runs whole. It has nothing of what :class:`Searched` has."""
+
+    reason: str
+    measured: ClassVar[int] = 0
+    keys: ClassVar[Mapping[str, str]] = {}
+    tried: ClassVar[None] = None
+
+    def at(self, key: str | None) -> Placed | None:
+        """None: no placement was measured."""
+        return None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Values of the stages of a search."""
+
+    model: SearchableModel
+    tuned: Sequence[Tuned]
+    costs: MeasuredCosts
+    seeds: Seeds
+    found: Found
+
+    @property
+    def measured(self) -> int:
+        """Number of measured placements."""
+        return self.found.state.evaluations
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys of the placements that race, by their names there."""
+        return {name: placement.key for name, placement in named(self.found.ranked).items()}
+
+    @property
+    def tried(self) -> Tried:
+        """The measured placements, for the front."""
+        return Tried(self.costs.space, self.found.evaluated)
+
+    def at(self, key: str | None) -> Placed | None:
+        """The measured placement with ``key``; None for no key."""
+        if key is None:
+            return None
+        space = self.costs.space
+        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
+
+    def ranking(self, placements: Sequence[Placement]) -> Searched:
+        """With ``placements`` only ``ranked``."""
+        return replace(self, found=replace(self.found, ranked=tuple(placements)))
 
 
 def run_search(

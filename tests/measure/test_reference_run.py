@@ -16,6 +16,7 @@ import pytest
 
 from collage_evo.measure.jobs import Measured, PlacementJob, WholeJob
 from collage_evo.measure.reference_run import (
+    FIRST_PAIR,
     LEAST_PAIRS,
     NEAR_ERROR,
     NEAR_PAIRS,

@@ -15,8 +15,7 @@ from collage_evo.answer.candidates import feasible_placements, race_candidates, 
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.run.search import Found
-from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.search import Found, NotSearched, Searched
 from collage_evo.run.stages import compile as stage
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.search.evolution.state import SearchState

@@ -14,7 +14,7 @@ from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.searched import NotSearched
+from collage_evo.run.search import NotSearched
 from collage_evo.testing.models import tiny_convnet
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed

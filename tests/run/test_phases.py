@@ -11,8 +11,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Outcome
-from collage_evo.run.front import Raced, front_points
-from collage_evo.run.phases import CHANGED, Phases
+from collage_evo.run.front import CHANGED, Phases, Raced, front_points
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 
 BASELINES = tuple(

@@ -11,10 +11,11 @@ from collage_evo.answer.race import Race
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.result import Latency
-from collage_evo.run import searched as stage
+from collage_evo.run import result_parts as stage
 from collage_evo.run.front import UNRACED
 from collage_evo.run.result import raced
-from collage_evo.run.searched import Searched, seed_results
+from collage_evo.run.result_parts import seed_results
+from collage_evo.run.search import Searched
 
 TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead": 63.0, "slow": 80.0}
 

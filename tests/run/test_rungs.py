@@ -17,8 +17,7 @@ from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.run import flow
-from collage_evo.run.search import Found
-from collage_evo.run.searched import Searched
+from collage_evo.run.search import Found, Searched
 from collage_evo.run.stages import budget_levels
 from collage_evo.search.encoding import encode
 from collage_evo.search.evolution import checkpoint

@@ -15,8 +15,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
-from collage_evo.run.search import named
-from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.search import NotSearched, Searched, named
 
 
 class CompiledCandidates:

@@ -1,97 +1,46 @@
-"""Outcome of the search stages, or why there was no search; and their part of a result."""
+"""Parts of a run's result: its seeds, search, costs and tuning, and the regions of its answer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from dataclasses import asdict, replace
 
 from collage_evo.answer.answer import Verdict
-from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
+from collage_evo.backends.capabilities import lanes_of
+from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.select import arithmetics_of
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.saved_costs import MeasuredCosts
-from collage_evo.graph.ir import Graph, members
-from collage_evo.graph.prepare import SearchableModel
-from collage_evo.patterns.match import Placement
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
+from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
+    Operator,
     Refused,
+    RegionResult,
+    RewrittenNodes,
     SearchResult,
     SeedResult,
     TunedResult,
     TuningResult,
     finite,
 )
-from collage_evo.report.words import describe_failure, describe_unfit, raw_words
+from collage_evo.report.words import arithmetic, describe_failure, describe_unfit, raw_words
 from collage_evo.run.front import UNRACED
 from collage_evo.run.kernel_tuning import Tuned
-from collage_evo.run.search import Found, named
+from collage_evo.run.search import Placed, Searched
+from collage_evo.run.stages.answer import Answer
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.program import Piece
 from collage_evo.search.encoding import decode, place
-from collage_evo.search.evolution.seeds import Seeds
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A placement and the graph that its regions are of."""
-
-    graph: Graph
-    placement: Placement
-
-
-@dataclass(frozen=True)
-class NotSearched:
-    """Reason why a model only runs whole. It has nothing of what :class:`Searched` has."""
-
-    reason: str
-    measured: ClassVar[int] = 0
-    keys: ClassVar[Mapping[str, str]] = {}
-    tried: ClassVar[None] = None
-
-    def at(self, key: str | None) -> Placed | None:
-        """None: no placement was measured."""
-        return None
-
-
-@dataclass(frozen=True)
-class Searched:
-    """Values of the stages of a search."""
-
-    model: SearchableModel
-    tuned: Sequence[Tuned]
-    costs: MeasuredCosts
-    seeds: Seeds
-    found: Found
-
-    @property
-    def measured(self) -> int:
-        """Number of measured placements."""
-        return self.found.state.evaluations
-
-    @property
-    def keys(self) -> Mapping[str, str]:
-        """The keys of the placements that race, by their names there."""
-        return {name: placement.key for name, placement in named(self.found.ranked).items()}
-
-    @property
-    def tried(self) -> Tried:
-        """The measured placements, for the front."""
-        return Tried(self.costs.space, self.found.evaluated)
-
-    def at(self, key: str | None) -> Placed | None:
-        """The measured placement with ``key``; None for no key."""
-        if key is None:
-            return None
-        space = self.costs.space
-        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
-
-    def ranking(self, placements: Sequence[Placement]) -> Searched:
-        """With ``placements`` only ``ranked``."""
-        return replace(self, found=replace(self.found, ranked=tuple(placements)))
 
 
 def seed_results(
@@ -215,3 +164,41 @@ def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
         ],
     )
 
+
+def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) -> list[RegionResult]:
+    """The regions of ``answer``; ``placed`` is None if one backend runs the user's own file."""
+    pieces = read_artifact(answer.artifact).program.pieces
+    spent = answer.region_ms or (None,) * len(pieces)
+    if placed is None:
+        kinds = [node.op_type for node in model.original.graph.node]
+        return [_whole(piece, ms, kinds) for piece, ms in zip(pieces, spent, strict=True)]
+    regions = placed.placement.regions  # pieces are in their order
+    return [_region(*times, placed.graph) for times in zip(pieces, spent, regions, strict=True)]
+
+
+def _whole(piece: Piece, ms: float | None, kinds: Sequence[str]) -> RegionResult:
+    computes = arithmetic(piece.backend, piece.variant)
+    return _operator_times(piece, ms, [Operator(kind, computes.value) for kind in kinds])
+
+
+def _region(piece: Piece, ms: float | None, region: Region, graph: Graph) -> RegionResult:
+    kinds = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
+    operators = [Operator(graph.nodes[i].op_type, kinds[i]) for i in members(region.nodes)]
+    rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
+    return _operator_times(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)
+
+
+def _operator_times(
+    piece: Piece,
+    ms: float | None,
+    operators: Sequence[Operator],
+    int8: tuple[str, ...] = (),
+    rewrites: tuple[RewrittenNodes, ...] = (),
+) -> RegionResult:
+    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
+    given = (piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites)
+    return RegionResult(*given, operators=tuple(operators))
+
+
+def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    return tuple(graph.nodes[node].name for node in members(nodes))
