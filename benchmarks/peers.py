@@ -191,7 +191,7 @@ def placements_beside(
     """What the answer is compared with. The dynamic program's is that of its covers that keeps to ``limits`` and was
     predicted to be the fastest, among those that were measured and ran.
     """
-    space, evaluated = searched.costs.space, searched.found.evaluated
+    space, evaluated = searched.costs.space, searched.record.evaluated
     ran = {key: decode(one.genome, space) for key, one in evaluated.items() if one.outcome.ok}
     kept = feasible_placements(searched.tried, ran.values(), limits)
     covers = [placement for placement in kept if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
@@ -290,7 +290,7 @@ def placed_where(placement: Placement) -> dict[str, int]:
 
 def search_figures(searched: Searched) -> dict[str, float]:
     """What the search took."""
-    found = searched.found
+    found = searched.record
     ran, state = sum(outcome.n > 0 for outcome in found.outcomes.values()), found.state
     return {
         "seconds": state.seconds,

@@ -72,7 +72,7 @@ def measure_baselines(
     pool: WorkerPool,
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
-    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda measured: None,
     seconds: float = math.inf,
     far: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
@@ -88,22 +88,22 @@ def measure_baselines(
     tried, for that reason.
     """
     setting = pool.setting
-    found: list[Baseline] = []
+    measured: list[Baseline] = []
     turn: tuple[bool, ...] | None = None
     on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.uncontended() as cores:
         for backend, variant in _in_turn(backends, setting):
-            if variant.last_resort and any(b.exact and b.outcome.ok for b in found):
+            if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
             before, turn = turn, _turn(backend, variant, setting.target.device)
-            if found and turn != before:
-                on_turn(found)
+            if measured and turn != before:
+                on_turn(measured)
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
-            rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
+            rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-            why = _hopeless(found, backend, variant, HOPELESS * best_ms)
-            ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in found)
+            why = _hopeless(measured, backend, variant, HOPELESS * best_ms)
+            ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
             left_s = end - time.monotonic() if ends else math.inf
             if left_s <= 0:
                 why = _OVER
@@ -115,9 +115,9 @@ def measure_baselines(
                 outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms, left_s)
                 if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OVER)
-            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
-            on_done(found[-1])
-    return tuple(found)
+            measured.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
+            on_done(measured[-1])
+    return tuple(measured)
 
 
 def measure_as_it_comes(
@@ -182,10 +182,10 @@ def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
     return variant.last_resort, not backend.runs_any_model(variant), variant.device != device, not variant.exact
 
 
-def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
+def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
     """Why ``variant`` is not tried: another one on the same device takes longer than ``hopeless_ms``."""
     alike = {other.name for other in backend.variants if other.device == variant.device}
-    for other in found:
+    for other in measured:
         if other.backend != backend.name or other.variant not in alike:
             continue
         failure, latency = other.outcome.failure, other.outcome.latency_ms
@@ -243,9 +243,9 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
     return found if target is None or {b.target for b in found} <= {target.digest} else ()
 
 
-def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
+def write_baselines(saved: Path, baselines: Sequence[Baseline]) -> None:
     """Write measured baselines atomically."""
-    named = tuple(replace(baseline, artifact=Path(baseline.artifact.name)) for baseline in found)
+    named = tuple(replace(baseline, artifact=Path(baseline.artifact.name)) for baseline in baselines)
     write_json(saved, tuple[Baseline, ...], named, indent=1)
 
 

@@ -76,14 +76,14 @@ def race_candidates(
 
 def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement]:
     """The first of ``placements``, and after each the first with a much smaller predicted error."""
-    found: list[Placement] = []
+    chosen: list[Placement] = []
     for placement in placements:
-        most = SAFER**2 * tried.predicted(found[-1]) if found else math.inf
+        most = SAFER**2 * tried.predicted(chosen[-1]) if chosen else math.inf
         if tried.predicted(placement) <= most:
-            found.append(placement)
+            chosen.append(placement)
             if not tried.predicted(placement):
                 break
-    return found
+    return chosen
 
 
 def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> float:

@@ -52,8 +52,8 @@ class Delivery:
 
         ``info`` is added to each artifact's information.
         """
-        found = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
-        profiles = [replace(profile, info={**profile.info, **(info or {})}) for profile in found]
+        parts = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
+        profiles = [replace(profile, info={**profile.info, **(info or {})}) for profile in parts]
         open_form = read_artifact(self.fallback).program if self.fallback else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form)
         return self.best

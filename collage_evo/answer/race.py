@@ -172,7 +172,7 @@ class RaceRunner:
     def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[SampleBatch]]:
         """Run a sample batch of each of ``names`` in turn, by name; consecutive ones in one process make one
         request."""
-        found: dict[str, list[SampleBatch]] = {}
+        batches_of: dict[str, list[SampleBatch]] = {}
         for sandbox, group in itertools.groupby(names, key=self._sandboxes.get):
             together = [name for name in group if name not in self.failed]
             if sandbox is None or not together:
@@ -182,14 +182,14 @@ class RaceRunner:
             answer = sandbox.call(job, self._pool.timeout_s)
             if not isinstance(answer, Failure):
                 for name, batch in zip(together, answer.batches, strict=True):
-                    found.setdefault(name, []).append(batch)
+                    batches_of.setdefault(name, []).append(batch)
             elif self._apart:
                 self._fail(together[0], answer)
             else:
                 # A crash of the common process does not show which contestant caused it; separate processes do.
                 self._part()
                 return {}
-        return found
+        return batches_of
 
     def _part(self) -> None:
         """Give each contestant a process of its own from now on."""

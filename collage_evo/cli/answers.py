@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
 
 
-def print_answer(directory: Path, found: Sequence[Finished], as_json: bool) -> None:
+def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -> None:
     """Print the results of the run in ``directory``."""
     from collage_evo.report.terminal import print_summary
 
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_summary(found, directory, PlainConsole())
+        print_summary(profiles, directory, PlainConsole())
 
 
 @app.command()
@@ -42,14 +42,14 @@ def show(
     from collage_evo.report.result import read_finished
     from collage_evo.report.terminal import print_profiles, print_summary
 
-    found = read_finished(run)
+    finished = read_finished(run)
     if as_json:
         print((run / "result.json").read_text())
         return
     console = PlainConsole()
     if tables:
-        print_profiles(found, console)
-    print_summary(found, run, console)
+        print_profiles(finished, console)
+    print_summary(finished, run, console)
 
 
 @app.command()
@@ -71,19 +71,19 @@ def explain(
     config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
     if (node is None) == (region is None):
         raise ConfigError("explain needs what to explain: --node NAME, or --region NUMBER of a run's answer")
-    found: Explanation | RegionExplanation
+    explanation: Explanation | RegionExplanation
     if node is not None:
-        found = explain_node(config, node, run)
+        explanation = explain_node(config, node, run)
     elif run is not None and region is not None:
-        found = explain_region(config, region, run)
+        explanation = explain_region(config, region, run)
     else:
         raise ConfigError("--region is one of a run's answer: give the directory of the run")
     if as_json:
-        print(to_json(found, indent=1))
-    elif isinstance(found, Explanation):
-        print_explanation(found, PlainConsole())
+        print(to_json(explanation, indent=1))
+    elif isinstance(explanation, Explanation):
+        print_explanation(explanation, PlainConsole())
     else:
-        print_region(found, PlainConsole())
+        print_region(explanation, PlainConsole())
 
 
 @app.command()
@@ -99,8 +99,8 @@ def pick(
     from collage_evo.report.progress import reporter
 
     with reporter() as progress:
-        found = pick_answer(directory, budget, progress, trust)
-    print_answer(found.directory, (found,), as_json)
+        picked = pick_answer(directory, budget, progress, trust)
+    print_answer(picked.directory, (picked,), as_json)
 
 
 @app.command()

@@ -44,19 +44,19 @@ def compare(
     from collage_evo.report.progress import reporter
 
     allowed, code = None if budget is None else budget_option(budget), 0
-    found = []
+    comparisons = []
     for compared in subjects(artifact, against, data, trust):
         with reporter() as progress:
-            found.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least))
-        code = max(code, found[-1].exit_code(at_least))
+            comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least))
+        code = max(code, comparisons[-1].exit_code(at_least))
     if as_json:
         records = [
             {**to_plain(one), "verdict": verdict(one, at_least), "exit_code": one.exit_code(at_least)}
-            for one in found
+            for one in comparisons
         ]
         print(to_json(records[0] if len(records) == 1 else records, indent=1))
     else:
-        for one in found:
+        for one in comparisons:
             print_comparison(one, at_least, PlainConsole())
     return code
 
@@ -80,12 +80,12 @@ def recheck(
 
     profiles = subjects(artifact, against, data, trust)
     with reporter() as progress:
-        found = [recheck_one(compared, progress, seconds) for compared in profiles]
-    written = write_rechecked(profiles[0], found, artifact)
+        rechecked = [recheck_one(compared, progress, seconds) for compared in profiles]
+    written = write_rechecked(profiles[0], rechecked, artifact)
     if as_json:
         print(written.read_text())
     else:
-        for one in found:
+        for one in rechecked:
             print_rechecked(one, PlainConsole())
         print(f"written: {written}")
-    return 0 if all(one.answer and one.answer.now and one.answer.now.feasible for one in found) else OVER_BUDGET
+    return 0 if all(one.answer and one.answer.now and one.answer.now.feasible for one in rechecked) else OVER_BUDGET

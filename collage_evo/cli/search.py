@@ -150,8 +150,8 @@ def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.run.profiles import run_profiles
 
     with resumable(directory), reporter() as progress:
-        found = run_profiles(config, directory, progress)
-    print_answer(directory, found, as_json)
+        profiles = run_profiles(config, directory, progress)
+    print_answer(directory, profiles, as_json)
 
 
 def _run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:

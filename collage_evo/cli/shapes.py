@@ -43,13 +43,13 @@ def _read(text: str) -> object:
     """Parse ``text`` as a mapping or a list."""
     stripped = text.strip()
     try:
-        found = load_yaml(stripped if stripped.startswith(("{", "[")) else f"{{{stripped}}}")
+        shapes = load_yaml(stripped if stripped.startswith(("{", "[")) else f"{{{stripped}}}")
     except Refused as error:
         raise ConfigError(f"--shapes {text!r}: {error}") from None
     except yaml.YAMLError:
-        found = None
-    if isinstance(found, list) or (isinstance(found, dict) and found and None not in found.values()):
-        return found
+        shapes = None
+    if isinstance(shapes, list) or (isinstance(shapes, dict) and shapes and None not in shapes.values()):
+        return shapes
     raise ConfigError(f"--shapes {text!r}: write a name and sizes for each input, as 'ids: [1, 64]', or auto")
 
 

@@ -179,12 +179,12 @@ def limits_of(
     return Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
 
 
-def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:
+def _library(baseline: Baseline, turns: Race, judged: Judgement | Failure | None, significance: float) -> Side:
     own = baseline.variant == AS_IT_COMES
     side = Side(baseline.name, own, baseline.outcome.latency_ms)
     if baseline.outcome.failure is not None:
         side = failed(side, baseline.outcome.failure)
-    side = _raced(side, turns, found)
+    side = _raced(side, turns, judged)
     if side.raced and ARTIFACT in turns.rounds:
         return replace(side, over=turns.ratio(baseline.name, ARTIFACT, significance))
     if side.latency_ms is not None and ARTIFACT in turns.rounds:
@@ -194,12 +194,12 @@ def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None,
     return side
 
 
-def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
+def _raced(side: Side, turns: Race, judged: Judgement | Failure | None) -> Side:
     """``side`` with the results of the race and of the samples."""
-    if isinstance(found, Judgement) and math.isfinite(found.error):
-        side = replace(side, error=max(0.0, found.error))
-    elif isinstance(found, Failure):
-        side = failed(side, found)
+    if isinstance(judged, Judgement) and math.isfinite(judged.error):
+        side = replace(side, error=max(0.0, judged.error))
+    elif isinstance(judged, Failure):
+        side = failed(side, judged)
     if side.name in turns.failed:
         return failed(replace(side, latency_ms=None), turns.failed[side.name])
     if side.name not in turns.rounds:

@@ -88,21 +88,21 @@ def subjects(
     artifact = place / BEST if inside == place else place
     if not artifact.is_dir():
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
-    found = read_artifact(artifact)
+    made_by = read_artifact(artifact)
     runs = read_runs(directory) if known else ()
     made = []
-    for index, profile in enumerate(found.profiles):
+    for index, profile in enumerate(made_by.profiles):
         shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
         run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # an answer of pick has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
-        made.append(_compared(artifact, found, shapes, profile.info, run, against, data, trust))
+        made.append(_compared(artifact, made_by, shapes, profile.info, run, against, data, trust))
     return tuple(made)
 
 
 def _compared(
     artifact: Path,
-    found: Artifact,
+    made_by: Artifact,
     shapes: Shapes,
     info: Mapping[str, Any],
     run: RecordedRun | None,
@@ -121,7 +121,7 @@ def _compared(
         (str(against), str(against)) if against else (str(run and run.original), "the file kept in the run")
     )
     base = run.config.model_dump(mode="json", exclude_none=True) if run else {}
-    target = {"target.device": found.target.device, "target.threads": found.target.threads}
+    target = {"target.device": made_by.target.device, "target.threads": made_by.target.threads}
     said: dict[str, Any] = {"model.source": source, "fitness.executor": "local", "data.source": data}
     if run is None:
         judged = info.get("accuracy", {})

@@ -81,7 +81,7 @@ def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.
     )
 
 
-def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], place: Path) -> Path:
+def write_rechecked(compared: ComparedArtifact, rechecked: Sequence[Rechecked], place: Path) -> Path:
     """Write the result next to the earlier ones: in a folder of the run, or of the artifact's name."""
     own = compared.artifact.absolute()
     folder = (
@@ -90,7 +90,7 @@ def write_rechecked(compared: ComparedArtifact, found: Sequence[Rechecked], plac
     folder.mkdir(exist_ok=True)
     paths = (folder / f"{number:03d}.json" for number in itertools.count())
     path = next(path for path in paths if not path.exists())
-    write_whole(path, to_json(found, indent=1))
+    write_whole(path, to_json(rechecked, indent=1))
     return path
 
 

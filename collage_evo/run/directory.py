@@ -164,14 +164,14 @@ def _changes(directory: Path, asked: Config, saved: Config) -> dict[str, Any]:
     Raises:
         ConfigError: a given key differs from the run's value and may not change.
     """
-    found = {}
+    changes = {}
     for key, value, before in _other_values(asked.model_dump(exclude_unset=True), saved.model_dump()):
         if key in (*BUDGET, ADDRESS):
-            found[key] = value
+            changes[key] = value
         elif not key.startswith(CHOSEN):
             mend = f"choose another --out, or go on with: {command('resume', directory)}"
             raise ConfigError(f"the run in {directory} has {key}={before}, not {value}: {mend}")
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in changes.items() if value is not None}
 
 
 def _other_values(

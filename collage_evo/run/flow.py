@@ -36,7 +36,7 @@ from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
-from collage_evo.run.search import Found, NotSearched, Searched, found_before
+from collage_evo.run.search import NotSearched, Searched, SearchRecord, recorded_search
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
@@ -89,13 +89,13 @@ class Flow:
         if run.config.search.objective == "throughput":
             run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
 
-        def deliver_best(found: Sequence[Baseline]) -> None:
-            if any(baseline.keeps(budget) for baseline in found):
-                deliver_first(run, best_single(found, budget), delivery)
+        def deliver_best(measured: Sequence[Baseline]) -> None:
+            if any(baseline.keeps(budget) for baseline in measured):
+                deliver_first(run, best_single(measured, budget), delivery)
 
-        found = measure_baselines(run, self.backends, deliver_best, self._not_measured)
-        deliver_first(run, best_single(found, budget), delivery)
-        return found
+        measured = measure_baselines(run, self.backends, deliver_best, self._not_measured)
+        deliver_first(run, best_single(measured, budget), delivery)
+        return measured
 
     @property
     def _not_measured(self) -> Mapping[tuple[str, str], str]:
@@ -178,20 +178,20 @@ class Flow:
         seeds = make_seeds(space, bounds=bounds, baseline_ms=known_ms(self.normalised))
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
-    def search(self) -> Found:
+    def search(self) -> SearchRecord:
         """The result of the search, continued from its checkpoint."""
         return evolve(self.run, self.costs.space, self.seeds, self.model, self.baselines)
 
-    def recall(self) -> Found:
+    def recall(self) -> SearchRecord:
         """The earlier result of the search. Nothing is measured."""
         space = self.costs.space
-        return found_before(space, self.run.directory, fingerprint_of(self.run, space, self.model))
+        return recorded_search(space, self.run.directory, fingerprint_of(self.run, space, self.model))
 
-    def searched(self, find: Callable[[Flow], Found]) -> Searched | NotSearched:
+    def searched(self, find: Callable[[Flow], SearchRecord]) -> Searched | NotSearched:
         """The result of ``find``, such as :meth:`search`, and its context; or why there is none."""
         try:
-            found = find(self)
-            return Searched(self.searchable, self.tuning.tuned, self.costs, self.seeds, found)
+            record = find(self)
+            return Searched(self.searchable, self.tuning.tuned, self.costs, self.seeds, record)
         except NotSearchable as reason:
             return NotSearched(str(reason))
 
@@ -204,12 +204,12 @@ class Flow:
             budget: the largest error of budget levels on samples of the search.
         """
         space = searched.costs.space
-        found = with_budget_levels(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
-        if found is not searched.found:
+        record = with_budget_levels(run, space, searched.record, self.baselines, budget, known_ms(self.normalised))
+        if record is not searched.record:
             fingerprint = fingerprint_of(self.run, space, self.model)
             saved = checkpoint.load(self.run.directory, fingerprint)
-            checkpoint.save(self.run.directory, replace(saved, evaluated=found.evaluated), fingerprint)
-        return replace(searched, found=found)
+            checkpoint.save(self.run.directory, replace(saved, evaluated=record.evaluated), fingerprint)
+        return replace(searched, record=record)
 
     def result(self) -> Result:
         """The answer, published as ``best.collage``, and all measurements, as ``result.json`` has them."""

@@ -92,12 +92,12 @@ def marked(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
         # Errors of float32 count as equal: they are rounding, and no reason to prefer one placement to another.
         return least if point.exact else point.error
 
-    found, best_ms = [], math.inf
+    ordered, best_ms = [], math.inf
     for point in sorted(points, key=lambda point: (error(point), point.latency_ms)):
         first = point.error is not None and point.latency_ms < best_ms
         best_ms = point.latency_ms if first else best_ms
-        found.append(replace(point, pareto=first))
-    return tuple(found)
+        ordered.append(replace(point, pareto=first))
+    return tuple(ordered)
 
 
 def over_budget(point: FrontPoint) -> str:
@@ -125,16 +125,16 @@ def _placements(
     tried: Tried, single_names: set[str], raced: Raced, limits: Limits, scale: float
 ) -> Iterable[FrontPoint]:
     candidates, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
-    for key, found in tried.evaluated.items():
-        if not found.outcome.ok or found.outcome.latency_ms is None:
+    for key, one in tried.evaluated.items():
+        if not one.outcome.ok or one.outcome.latency_ms is None:
             continue
-        placement = decode(found.genome, tried.space)
+        placement = decode(one.genome, tried.space)
         computes, single = arithmetics(placement, tried.space), engines.get(key, "")
-        where = f"{single} alone, as the search timed it" if single else in_words(found.kind)
+        where = f"{single} alone, as the search timed it" if single else in_words(one.kind)
         how = f"{where}, {' and '.join(computes)}"
         what = describe_parts(parts_of(placement))
-        point = FrontPoint(found.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
-        yield _measured(point, found.outcome, candidates.get(key, ""), raced, limits)
+        point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
+        yield _measured(point, one.outcome, candidates.get(key, ""), raced, limits)
 
 
 def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
@@ -142,13 +142,13 @@ def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
 
     The kind of a seed does not show it: often the cheapest cover is one of them.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for engine in space.engines:
         placement, name = engine_placement(space, engine), engine_name(*engine)
         used = {space.matches[match].engine for region in placement.regions for match in region.matches}
         if name not in known and engine in used and {backend for backend, _ in used} == {engine[0]}:
-            found.setdefault(placement.key, name)
-    return found
+            names.setdefault(placement.key, name)
+    return names
 
 
 def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, limits: Limits) -> FrontPoint:

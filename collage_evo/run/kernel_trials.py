@@ -88,23 +88,23 @@ def structures(
     for match, ms in costs:
         if match.backend != backend:
             others[match.nodes] = min(ms, others.get(match.nodes, math.inf))
-    found: dict[str, Structure] = {}
+    by_key: dict[str, Structure] = {}
     for match, ms in tunable:
         if match.backend != backend or heavy_operators(graph, match.nodes) > 1:
             continue
         key = structural_hash(graph, match.nodes)
-        if key in found:
-            found[key].places.append(match.nodes)
+        if key in by_key:
+            by_key[key].places.append(match.nodes)
             continue
         apart = sum(others.get(1 << node, math.inf) for node in members(match.nodes))
         other = min(others.get(match.nodes, math.inf), apart)
         bound = roofline.bound_ms(graph, match.nodes)
-        found[key] = Structure(key, match.nodes, [match.nodes], ms, other, bound)
-    return list(found.values())
+        by_key[key] = Structure(key, match.nodes, [match.nodes], ms, other, bound)
+    return list(by_key.values())
 
 
 def spend(
-    found: Sequence[Structure],
+    tunable: Sequence[Structure],
     budget: int,
     tune: Callable[[Structure, int], tuple[str, ...] | None],
     on_record: Callable[[], Mapping[str, Kernel]],
@@ -113,15 +113,15 @@ def spend(
     """Tune until ``budget`` trials of these structures' kernels are on record or none is left to try.
 
     Args:
-        found: the structures.
+        tunable: the structures.
         budget: trials in all, including earlier runs'.
         tune: runs one round on a structure, at most so many trials; returns its kernels, or None if it failed.
         on_record: all kernels that were tried, by key.
         known: results of earlier runs, by structure.
     """
-    now = {structure.key: known[structure.key] for structure in found if structure.key in known}
+    now = {structure.key: known[structure.key] for structure in tunable if structure.key in known}
     before = used = _trials(now, on_record())
-    left = [s for s in found if s.promise > 0 and not (s.key in now and now[s.key].finished)]
+    left = [s for s in tunable if s.promise > 0 and not (s.key in now and now[s.key].finished)]
     while left and used < budget:
         structure = max(left, key=lambda structure: structure.promise)
         had = _total(on_record())
@@ -136,10 +136,10 @@ def spend(
     return Spent(used, used - before, now)
 
 
-def gained_nodes(found: Sequence[Structure], spent: Spent, better: frozenset[str]) -> NodeSet:
+def gained_nodes(tunable: Sequence[Structure], spent: Spent, better: frozenset[str]) -> NodeSet:
     """All places of the structures that have a kernel in ``better``."""
     gained = 0
-    for structure in found:
+    for structure in tunable:
         if structure.key in spent.known and better.intersection(spent.known[structure.key].kernels):
             for nodes in structure.places:
                 gained |= nodes

@@ -123,12 +123,12 @@ class KernelTuning:
         tuner = backend.tuner()
         begin = time.monotonic()
         there = engines_on_device({match.engine for match in matches})
-        found = structures(graph, matches, table, backend.name, there)
+        tunable = structures(graph, matches, table, backend.name, there)
         place = self.place(backend)
         records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
         with contextlib.ExitStack() as stack:
             rounds = _Rounds(self, backend, records, stack, on_done)
-            spent = spend(found, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, found))
+            spent = spend(tunable, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, tunable))
         write_known(records, spent.known)
         seconds = time.monotonic() - begin if spent.new else 0.0
         names = frozenset(name for known in spent.known.values() for name in known.kernels)
@@ -137,10 +137,10 @@ class KernelTuning:
         better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
         tuned = tuple(
             TunedStructure(s.nodes, len(s.places), s.untuned_ms, s.other_ms, s.bound_ms, spent.known[s.key].kernels)
-            for s in found
+            for s in tunable
             if s.key in spent.known and spent.known[s.key].kernels
         )
-        gained = gained_nodes(found, spent, better)
+        gained = gained_nodes(tunable, spent, better)
         return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
 
     def place(self, backend: Backend) -> str:
@@ -148,10 +148,10 @@ class KernelTuning:
         return self.pool.setting.target.key(backend.name, backend.probe().version)
 
 
-def read_known(records: Path, found: Sequence[Structure]) -> dict[str, Known]:
-    """Results of earlier runs for ``found``, by structure."""
+def read_known(records: Path, tunable: Sequence[Structure]) -> dict[str, Known]:
+    """Results of earlier runs for ``tunable``, by structure."""
     known = {}
-    for structure in found:
+    for structure in tunable:
         with contextlib.suppress(DamagedFile):  # or missing: it is determined again
             known[structure.key] = read_json(records / KNOWN / structure.key, Known)
     return known

@@ -67,15 +67,15 @@ def _searched(
         reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
         evaluate(run.config, run.directory, reporter, lambda flow: flow.baselines, file)
     reporter.log(f"first answers of all profiles in {_join(places, directory)}")
-    found: list[Finished] = []
+    finished: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
         result = evaluate(run.config, run.directory, reporter, Flow.result, file)
-        found.append(Finished(shapes, result, run.directory))
+        finished.append(Finished(shapes, result, run.directory))
         _join(places, directory)
-    _write(directory, found)
-    return tuple(found)
+    _write(directory, finished)
+    return tuple(finished)
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
     return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
 
 
-def _write(directory: Path, found: Sequence[Finished]) -> None:
+def _write(directory: Path, finished: Sequence[Finished]) -> None:
     """``result.json`` and ``report.html`` of the whole: the results of the profiles, and their paths."""
-    write_finished(directory, found)
-    links = {f"{one.directory.relative_to(directory).as_posix()}/report.html": one for one in found}
+    write_finished(directory, finished)
+    links = {f"{one.directory.relative_to(directory).as_posix()}/report.html": one for one in finished}
     write_overview(directory / "report.html", links, directory)

@@ -65,10 +65,10 @@ class RecordedRun:
     @cached_property
     def costs(self) -> MeasuredCosts:
         """Its measured costs, on any target."""
-        found = read_costs(self.directory / "work" / "costs.json", None, self.graph, {})
-        if found is None:
+        costs = read_costs(self.directory / "work" / "costs.json", None, self.graph, {})
+        if costs is None:
             raise InputError(f"{self.directory} was not searched: run it again")
-        return found
+        return costs
 
     @property
     def space(self) -> SearchSpace:
@@ -97,8 +97,8 @@ def read_runs(directory: Path) -> tuple[RecordedRun, ...]:
         InputError: no run is there, it has not ended, or it is no run of a model.
     """
     ended_run(directory)
-    found = read_finished(directory)
-    return tuple(RecordedRun(one.directory, reopen_run(one.directory), one.result, one.shapes) for one in found)
+    finished = read_finished(directory)
+    return tuple(RecordedRun(one.directory, reopen_run(one.directory), one.result, one.shapes) for one in finished)
 
 
 def ended_run(directory: Path) -> Config:

@@ -280,9 +280,9 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) 
     return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, seconds, level)
 
 
-def _finite(found: Quality) -> Quality:
-    """``found`` for JSON: None for infinite numbers."""
-    return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
+def _finite(quality: Quality) -> Quality:
+    """``quality`` for JSON: None for infinite numbers."""
+    return Quality(quality.name, *(finite(value) for value in astuple(quality)[1:]))
 
 
 def _processor_notes(run: RunContext) -> tuple[str, ...]:

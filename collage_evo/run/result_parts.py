@@ -56,7 +56,7 @@ def seed_results(
     names = {key: name for name, key in searched.keys.items() if name in final.rounds}
     for kind, genome in searched.seeds.made:
         placement = decode(genome, space)
-        outcome = searched.found.outcomes.get(placement.key)
+        outcome = searched.record.outcomes.get(placement.key)
         if outcome is None:
             latency = Latency(kind, reason="not timed: the search was over")
         elif placement.key in names:
@@ -79,9 +79,9 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
 
 def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
     """Effort of the search, and the times of its improvements; ``scale``: of its times."""
-    found = searched.found
-    unfit = describe_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
-    state = found.state
+    record = searched.record
+    unfit = describe_unfit(o.failure for o in record.outcomes.values() if not o.ok and o.failure is not None)
+    state = record.state
     return SearchResult(
         evaluations=state.evaluations,
         unfit=unfit,
@@ -90,13 +90,13 @@ def search_result(searched: Searched, scale: float = 1.0) -> SearchResult:
         wall_seconds=state.seconds,
         time_to_best_seconds=state.best_seconds,
         evaluations_to_best=state.best_evaluation,
-        convergence=[{**point, "best_ms": point["best_ms"] * scale} for point in found.convergence],
+        convergence=[{**point, "best_ms": point["best_ms"] * scale} for point in record.convergence],
     )
 
 
 def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
     """The search's matches, and the error of the additive model."""
-    costs, space, outcomes = searched.costs, searched.costs.space, searched.found.outcomes
+    costs, space, outcomes = searched.costs, searched.costs.space, searched.record.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
     predicted, final = space.predict(dp), verdict.final
     measured = outcomes[dp.key].latency_ms if dp.key in outcomes else None

@@ -49,12 +49,12 @@ def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
         return config.model.profiles
     if static := _static(input_dims(file.declared)):
         return (static,)
-    found: list[Shapes] = []
+    profiles: list[Shapes] = []
     for sample in read_samples(config, {}, file):
         shapes = {name: list(array.shape) for name, array in sample.feeds.items()}
-        if shapes not in found:
-            found.append(shapes)
-    return tuple(found)
+        if shapes not in profiles:
+            profiles.append(shapes)
+    return tuple(profiles)
 
 
 def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:

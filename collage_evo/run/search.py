@@ -31,7 +31,7 @@ from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchRecord:
     """Result of the search: placements that ran, the likely fastest first, and its final state.
 
     With an error budget, only placements within it are ``ranked``.
@@ -98,33 +98,33 @@ class Searched:
     tuned: Sequence[Tuned]
     costs: MeasuredCosts
     seeds: Seeds
-    found: Found
+    record: SearchRecord
 
     @property
     def measured(self) -> int:
         """Number of measured placements."""
-        return self.found.state.evaluations
+        return self.record.state.evaluations
 
     @property
     def keys(self) -> Mapping[str, str]:
         """The keys of the placements that race, by their names there."""
-        return {name: placement.key for name, placement in named(self.found.ranked).items()}
+        return {name: placement.key for name, placement in named(self.record.ranked).items()}
 
     @property
     def tried(self) -> Tried:
         """The measured placements, for the front."""
-        return Tried(self.costs.space, self.found.evaluated)
+        return Tried(self.costs.space, self.record.evaluated)
 
     def at(self, key: str | None) -> Placed | None:
         """The measured placement with ``key``; None for no key."""
         if key is None:
             return None
         space = self.costs.space
-        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
+        return Placed(space.graph, decode(self.record.evaluated[key].genome, space))
 
     def ranking(self, placements: Sequence[Placement]) -> Searched:
         """With ``placements`` only ``ranked``."""
-        return replace(self, found=replace(self.found, ranked=tuple(placements)))
+        return replace(self, record=replace(self.record, ranked=tuple(placements)))
 
 
 def run_search(
@@ -139,7 +139,7 @@ def run_search(
     tuner: Callable[[SearchState], GaSettings] | None = None,
     clock: Callable[[], float] = time.monotonic,
     start: SearchState | None = None,
-) -> Found:
+) -> SearchRecord:
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
     ``start`` is the initial state if there is no checkpoint, including the objectives. Without it latency is the only
@@ -171,10 +171,10 @@ def run_search(
         evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds)
     state = evolution.run(state, on_generation)
     if not state.latency_ms:
-        reasons = [found.outcome.reason for found in state.evaluated.values()]
+        reasons = [one.outcome.reason for one in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
-    return Found(ranked(state, space), state)
+    return SearchRecord(ranked(state, space), state)
 
 
 def _resumed(state: SearchState, start: SearchState) -> SearchState:
@@ -184,7 +184,7 @@ def _resumed(state: SearchState, start: SearchState) -> SearchState:
     return replace(state, bounds=start.bounds)
 
 
-def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> Found:
+def recorded_search(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> SearchRecord:
     """Result so far of the search whose checkpoint is in ``directory``, whatever its error. Nothing is measured.
 
     Raises:
@@ -194,7 +194,7 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
     state = replace(state, bounds=dict.fromkeys(state.bounds, math.inf))
-    return Found(ranked(state, space), state)
+    return SearchRecord(ranked(state, space), state)
 
 
 def _report_progress(reporter: Reporter, state: SearchState, budget: Budget, before: SearchState) -> None:

@@ -72,7 +72,7 @@ class TransferredCosts:
             moved[kind] = tuple(sensitivities[self.nodes[n]] if n in self.nodes else usual for n in range(count))
         store.once(SHARES, Sensitivities, lambda: moved)
 
-    def write_costs(self, run: RunContext, found: Matches, precision: Precision) -> None:
+    def write_costs(self, run: RunContext, offered: Matches, precision: Precision) -> None:
         """Write the other run's costs as this one's, if they are of this target; logs how much was transferred."""
         saved = run.work / "costs.json"
         text = "with their costs"
@@ -80,27 +80,27 @@ class TransferredCosts:
             text = "but costs are measured anew: those are of another machine or number of threads"
         elif not saved.exists():
             try:
-                costs = self._costs(found.matches, precision.terms(found.matches))
+                costs = self._costs(offered.matches, precision.terms(offered.matches))
             except NotSearchable:
                 text = "but costs are measured anew: those leave some operator without any"
             else:
-                key = costs_key(self.graph, found, run.setting.target, run.config.policy)
+                key = costs_key(self.graph, offered, run.setting.target, run.config.policy)
                 write_costs(saved, key, costs)
-                text = f"{text}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
+                text = f"{text}; of {len(offered.matches)} ways to run parts, {costs.cache_hits} were measured there"
         paired, count = len(self.nodes), len(self.graph.nodes)
         run.reporter.log(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``, scaled by the amount of work for operators of another size."""
         costs, known = self.run.costs, _Known(self)
-        found = [known.ms(match) for match in matches]
-        guessed = frozenset(index for index, (_, certain) in enumerate(found) if not certain)
+        costs_ms = [known.ms(match) for match in matches]
+        guessed = frozenset(index for index, (_, certain) in enumerate(costs_ms) if not certain)
         before = costs.space.cost
         borders = {**before.borders}
         cheap = min(borders.values(), key=lambda border: border.ms(10**6))
         borders |= {e: cheap for e in {bordering(match.engine) for match in matches} - borders.keys()}
         families = {match.engine: match.family for match in matches if match.family != match.engine}
-        ms = tuple(ms for ms, _ in found)
+        ms = tuple(ms for ms, _ in costs_ms)
         cost = CostModel(ms, borders, guessed, families, before.on_device, before.copies)
         space = SearchSpace(self.graph, tuple(matches), cost, {}, terms)
         return MeasuredCosts(CostTable(ms, {}, guessed), space, 0, 0, len(matches) - len(guessed))
@@ -162,12 +162,12 @@ class _Known:
     @cached_property
     def _node_slowness(self) -> dict[Engine, dict[int, float]]:
         """Slowness by engine and node of the earlier run: time of the smallest match with the node over its guess."""
-        found: dict[Engine, dict[int, float]] = {}
+        slowness_of: dict[Engine, dict[int, float]] = {}
         for match in sorted(self._ms, key=lambda match: -match.nodes.bit_count()):
             if math.isfinite(self._ms[match]):
                 slowness = self._ms[match] / sum(self._there[node] for node in members(match.nodes))
-                found.setdefault(match.engine, {}).update(dict.fromkeys(members(match.nodes), slowness))
-        return found
+                slowness_of.setdefault(match.engine, {}).update(dict.fromkeys(members(match.nodes), slowness))
+        return slowness_of
 
     @cached_property
     def _slowness(self) -> dict[Engine, float]:

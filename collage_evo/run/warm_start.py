@@ -100,20 +100,20 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
             f"no run directory {place}, which this run is to begin with (--like): put it back where it was, or start "
             "a run without --like in another --out"
         )
-    found = read_run(place, config.model.one_profile())
-    if why := _unlike(config, found, file):
-        reporter.log(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
+    earlier = read_run(place, config.model.one_profile())
+    if why := _unlike(config, earlier, file):
+        reporter.log(f"nothing of {earlier.directory} carries over: {why}; this is a run like any other")
         return config, None
-    return _quickened(config), Earlier(found)
+    return _quickened(config), Earlier(earlier)
 
 
-def _unlike(config: Config, found: RecordedRun, file: ModelFile) -> str:
+def _unlike(config: Config, earlier: RecordedRun, file: ModelFile) -> str:
     """Why nothing of another run can be transferred; empty if something may."""
-    if not found.searched or not found.original.exists():
+    if not earlier.searched or not earlier.original.exists():
         return "it was not searched, or its folder work is gone"
-    if config.search.objective != found.config.search.objective:
-        return f"it was searched for {found.config.search.objective}"
-    share = likeness(file.declared, read_model(found.original))
+    if config.search.objective != earlier.config.search.objective:
+        return f"it was searched for {earlier.config.search.objective}"
+    share = likeness(file.declared, read_model(earlier.original))
     return "" if share >= LEAST_ALIKE else f"{share:.0%} of the operators are the same"
 
 

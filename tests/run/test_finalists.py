@@ -15,7 +15,7 @@ from collage_evo.answer.candidates import feasible_placements, race_candidates, 
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.run.search import Found, NotSearched, Searched
+from collage_evo.run.search import NotSearched, Searched, SearchRecord
 from collage_evo.run.stages import compile as stage
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.search.evolution.state import SearchState
@@ -97,7 +97,7 @@ def candidates(
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
-    found = Found(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
+    found = SearchRecord(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
     config = SimpleNamespace(final=SimpleNamespace(candidates=count))
     run: Any = SimpleNamespace(limits=limits, config=config)

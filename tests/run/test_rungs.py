@@ -17,7 +17,7 @@ from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.run import flow
-from collage_evo.run.search import Found, Searched
+from collage_evo.run.search import Searched, SearchRecord
 from collage_evo.run.stages import budget_levels
 from collage_evo.search.encoding import encode
 from collage_evo.search.evolution import checkpoint
@@ -59,14 +59,14 @@ class Measuring:
         return [nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) for placement in self.asked]
 
 
-def found(measuring: Measuring) -> Found:
+def found(measuring: Measuring) -> SearchRecord:
     """A search that measured everything in float32 and everything in bfloat16."""
     state = new_state(0, {Objective.ERROR: math.inf})
     for engine in (FLOAT32, LOW):
         placement = engine_placement(SPACE, engine)
         made = Evaluated(encode(placement, SPACE), measuring.outcome(placement), "single", 0, 1, 1.0)
         state = replace(state, evaluated={**state.evaluated, placement.key: made})
-    return Found(ranked(state, SPACE), state)
+    return SearchRecord(ranked(state, SPACE), state)
 
 
 def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_rungs_aim_by_other_rungs_where_there_are_some(monkeypatch: pytest.Monke
     outcome = Outcome(SPACE.predict(level), error=2.0 * predicted_error(SPACE, level))
     made = Evaluated(encode(level, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
     state = replace(before.state, evaluated={**before.evaluated, level.key: made})
-    budget_levels.with_budget_levels(RUN, SPACE, Found(ranked(state, SPACE), state), (), 3.9, {})
+    budget_levels.with_budget_levels(RUN, SPACE, SearchRecord(ranked(state, SPACE), state), (), 3.9, {})
     assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the rung twice as much"
 
 
@@ -129,6 +129,6 @@ def test_the_checkpoint_keeps_them_and_the_searchs_bounds(monkeypatch: pytest.Mo
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
     after = flow.Flow.with_budget_levels(begun, RUN, searched, 4.0)
     written = checkpoint.load(tmp_path, fingerprint)
-    assert written.evaluated.keys() == after.found.evaluated.keys()
+    assert written.evaluated.keys() == after.record.evaluated.keys()
     assert len(written.evaluated) == 4
     assert (written.bounds, written.rng) == (kept.bounds, kept.rng), "a search goes on as it would have"

@@ -20,7 +20,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.search import Found, found_before, run_search
+from collage_evo.run.search import SearchRecord, recorded_search, run_search
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.seeds import make_seeds
@@ -103,10 +103,10 @@ def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, 
 
 def test_what_a_search_found_is_read_again_without_searching(space: SearchSpace, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no usable checkpoint"):
-        found_before(space, tmp_path, PRINT)
+        recorded_search(space, tmp_path, PRINT)
     search(space, tmp_path, evaluations=20)
     before = kept(tmp_path)
-    found = found_before(space, tmp_path, PRINT)
+    found = recorded_search(space, tmp_path, PRINT)
     assert kept(tmp_path) == before
     assert {*found.evaluated} == {*found.outcomes} == {*checkpoint.load(tmp_path, PRINT).evaluated}
     ran = {key for key, one in found.evaluated.items() if one.outcome.ok}
@@ -151,7 +151,7 @@ class Timed:
             outcomes.append(None if late else self.target.outcome(placement))
         return outcomes
 
-    def search(self, directory: Path, seconds: float, tuned_s: float | None = None) -> Found:
+    def search(self, directory: Path, seconds: float, tuned_s: float | None = None) -> SearchRecord:
         def tuner(state: SearchState) -> Settings:
             self.now += tuned_s or 0.0
             return ga

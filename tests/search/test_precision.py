@@ -19,7 +19,7 @@ from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.search import Found, run_search
+from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.cover.front import CoverFront, cover_fronts
 from collage_evo.search.encoding import decode, place
@@ -289,7 +289,7 @@ def test_what_is_known_roughly_teaches_the_error_model_nothing(
 
 def searched(
     target: SimulatedEvaluator, seeds: Seeds, directory: Path, start: SearchState, evaluations: int
-) -> Found:
+) -> SearchRecord:
     ga = Settings(population=12, offspring=4, screen_factor=2, climb=2, program_share=0.1, patience=0)
     return run_search(
         target.space, seeds, target, ga, Budget(evaluations), directory, PRINT, LineReporter(),

@@ -41,7 +41,7 @@ ON_NORMALISED = "single backends on the normalised model"
 def measure_baselines(
     run: RunContext,
     backends: Sequence[Backend],
-    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda measured: None,
     far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
@@ -62,9 +62,9 @@ def measure_baselines(
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
         report = partial(_report_baseline, run)
-        found = baselines.measure_baselines(backends, directory, run.whole, timing, report, on_turn, seconds, far)
-    write_baselines(saved, found)
-    return found
+        measured = baselines.measure_baselines(backends, directory, run.whole, timing, report, on_turn, seconds, far)
+    write_baselines(saved, measured)
+    return measured
 
 
 def _report_baseline(run: RunContext, baseline: Baseline) -> None:
@@ -102,13 +102,13 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
-    found = read_baselines(saved, directory, run.setting.target)
-    if not found:
+    fallbacks = read_baselines(saved, directory, run.setting.target)
+    if not fallbacks:
         with run.stage("any other shapes"):
-            found = measure_fallbacks(backends, directory, run.pool)
-        write_baselines(saved, found)
-    best = best_fallback([found])
-    run.reporter.log(describe_fallback(found, best))
+            fallbacks = measure_fallbacks(backends, directory, run.pool)
+        write_baselines(saved, fallbacks)
+    best = best_fallback([fallbacks])
+    run.reporter.log(describe_fallback(fallbacks, best))
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)
 
 

@@ -13,7 +13,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
-from collage_evo.run.search import Found
+from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.encoding import decode, encode
 from collage_evo.search.evolution.knapsack import greedy_levels
@@ -32,57 +32,57 @@ BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
 def with_budget_levels(
     run: RunContext,
     space: SearchSpace,
-    found: Found,
+    record: SearchRecord,
     baselines: Sequence[Baseline],
     budget: float,
     baseline_ms: Mapping[Engine, float],
-) -> Found:
-    """``found``, and budget levels for ``budget`` that may be faster than everything in it within that budget,
+) -> SearchRecord:
+    """``record``, and budget levels for ``budget`` that may be faster than everything in it within that budget,
     measured now.
 
     Measurements near the budget correct the predicted errors, and so the aims of the levels. ``baseline_ms``: ms of
     the whole model on engines that ran it.
     """
     if not space.terms or not 0.0 < budget < math.inf:
-        return found
-    wanted = dict(_worth_it(space, found, baseline_ms, budget))
+        return record
+    wanted = dict(_worth_it(space, record, baseline_ms, budget))
     if not wanted:
-        return found
-    reference = decode(next(iter(found.evaluated.values())).genome, space)
+        return record
+    reference = decode(next(iter(record.evaluated.values())).genome, space)
     with measuring(run, reference, baselines) as evaluator, run.stage("mixtures for this budget", len(wanted)):
         outcomes = evaluator.evaluate(wanted)
-    evaluated = dict(found.evaluated)
+    evaluated = dict(record.evaluated)
     for (placement, kind), outcome in zip(wanted.items(), outcomes, strict=True):
         if outcome is not None:
-            made = encode(placement, space), outcome, kind, found.state.generation
+            made = encode(placement, space), outcome, kind, record.state.generation
             evaluated[placement.key] = Evaluated(*made, len(evaluated) + 1, space.predict(placement))
-    state = replace(found.state, evaluated=evaluated)
-    return Found(ranked(state, space), state)
+    state = replace(record.state, evaluated=evaluated)
+    return SearchRecord(ranked(state, space), state)
 
 
 def _worth_it(
-    space: SearchSpace, found: Found, baseline_ms: Mapping[Engine, float], budget: float
+    space: SearchSpace, record: SearchRecord, baseline_ms: Mapping[Engine, float], budget: float
 ) -> Iterator[tuple[Placement, str]]:
     """Budget levels that were not measured, each with its kind."""
     near, _ = likeliest(space, baseline_ms)
     fastest = SLOWER * min(
-        (o.latency_ms for o in found.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
+        (o.latency_ms for o in record.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
         default=math.inf,
     )
     for family in dict.fromkeys(map(space.cost.family, near)):
         engines = [engine for engine in near if space.cost.family(engine) == family]
-        for _, placement in greedy_levels(space, engines, budget / _off(space, found, family, budget), SHARES):
-            if placement.key not in found.evaluated and space.predict(placement) <= fastest:
+        for _, placement in greedy_levels(space, engines, budget / _off(space, record, family, budget), SHARES):
+            if placement.key not in record.evaluated and space.predict(placement) <= fastest:
                 yield placement, level_kind(family)
 
 
-def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> float:
+def _off(space: SearchSpace, record: SearchRecord, family: Engine, budget: float) -> float:
     """Measured over predicted error of the placement, mostly of ``family``, whose error is the nearest to ``budget``:
     preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
-    tried, level = Tried(space, found.evaluated), level_kind(family)
+    tried, level = Tried(space, record.evaluated), level_kind(family)
     known: list[tuple[bool, float, float]] = []
-    for one in found.evaluated.values():
+    for one in record.evaluated.values():
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:

@@ -47,7 +47,7 @@ class CompiledCandidates:
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
             count = run.config.final.candidates
-            first = race_candidates(searched.tried, searched.found.ranked, run.limits, count, answered)
+            first = race_candidates(searched.tried, searched.record.ranked, run.limits, count, answered)
             self.searched = searched.ranking(first)
             if self.searched.keys and not self._compile(self.searched):
                 raise InputError("no placement could be compiled; run again with --debug")
@@ -57,17 +57,17 @@ class CompiledCandidates:
         samples."""
         if not isinstance(self._all, Searched) or not isinstance(self.searched, Searched):
             return {}
-        keys, racing = self.searched.keys, self.searched.found.ranked
+        keys, racing = self.searched.keys, self.searched.record.ranked
         known = {keys[name]: error for name, error in seen.items() if name in keys}
         if budget := safer_budget(self._all.tried, self._run.limits, known):
             self._all = self._levels(self._all, budget)
-        more = safer_candidates(self._all.tried, self._all.found.ranked, self._run.limits, known)
+        more = safer_candidates(self._all.tried, self._all.record.ranked, self._run.limits, known)
         self.searched = self._all.ranking(tuple(dict.fromkeys((*racing, *more))))
         return self._compile(self.searched)
 
     def _compile(self, searched: Searched) -> Mapping[str, Path]:
         """Compile the candidates that have no artifact yet."""
-        placements = named(searched.found.ranked)
+        placements = named(searched.record.ranked)
         missing = {name: placements[name] for name in placements if name not in self.artifacts}
         made = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
         self.artifacts.update(made)

@@ -35,34 +35,34 @@ CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3
 """Timing settings of whole models for costs: their number makes up for the remaining noise."""
 
 
-def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
+def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Sequence[Backend]) -> Tuning:
     """Matches extended by those that tuning makes faster; unchanged if no backend has trials to spend.
 
     The run directory records the tuning: a resumed run searches the same matches.
     """
     trials = run.config.backends.trials
     if not trials:
-        return Tuning(found, ())
+        return Tuning(untuned, ())
     if (known := run.store.get(TUNING, Tuneds)) is not None:
-        return Tuning.of(found, known)
-    stage = run.stage("costs of matches before tuning", len(found.matches))
+        return Tuning.of(untuned, known)
+    stage = run.stage("costs of matches before tuning", len(untuned.matches))
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
-        table = measure_costs(meter, found.matches, run.config.costs.far_behind, run.reporter.advance)
+        table = measure_costs(meter, untuned.matches, run.config.costs.far_behind, run.reporter.advance)
     tuning = KernelTuning(run.pool, run.cache)
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
             with run.stage(f"tuning {backend.name}", budget):
                 advance = run.reporter.advance
-                tuned.append(tuning.tune(backend, budget, graph, found.matches, table, advance))
-    return Tuning.of(found, run.store.put(TUNING, Tuneds, tuple(tuned)))
+                tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, advance))
+    return Tuning.of(untuned, run.store.put(TUNING, Tuneds, tuple(tuned)))
 
 
 def gather_costs(
     run: RunContext,
     graph: Graph,
-    found: Matches,
+    offered: Matches,
     backends: Sequence[Backend],
     precision: Precision = FLOAT32,
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
@@ -72,12 +72,12 @@ def gather_costs(
     ``baseline_ms``: ms of the whole model on engines that ran it, with exclusive use of the machine.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
-    key = costs_key(graph, found, target, policy)
-    if (before := read_costs(saved, key, graph, found.refusals)) is not None:
+    key = costs_key(graph, offered, target, policy)
+    if (before := read_costs(saved, key, graph, offered.refusals)) is not None:
         return before
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
-    there = engines_on_device({match.engine for match in found.matches})
+    there = engines_on_device({match.engine for match in offered.matches})
     copies = FREE
     if there:
         with run.stage("costs of copies between host and device"):
@@ -85,9 +85,9 @@ def gather_costs(
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
         scope = CostScope(
-            graph, found.matches, by_name, found.refusals, there, copies, baseline_ms, policy
+            graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy
         )
-        costs = Costs(meter, found.matches, far_behind)
+        costs = Costs(meter, offered.matches, far_behind)
         with run.stage("costs from profiles"):
             profiler = partial(profile_regions, run.pool, builders, CUT_TIMING)
             known = profile_engines(scope, meter, profiler, advance)
@@ -102,7 +102,7 @@ def gather_costs(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = replace(known.space(), terms=precision.terms(found.matches)), known.table()
+        space, table = replace(known.space(), terms=precision.terms(offered.matches)), known.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured

@@ -23,7 +23,7 @@ from collage_evo.report.words import format_ms
 from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
-from collage_evo.run.search import Found, run_search
+from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.checkpoint import Fingerprint
@@ -35,7 +35,7 @@ from collage_evo.target.target import CPU
 
 def evolve(
     run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, baselines: Sequence[Baseline]
-) -> Found:
+) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
@@ -55,12 +55,12 @@ def evolve(
     ):
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
-        found = run_search(
+        record = run_search(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
-    failures = {str(o.failure) for o in found.outcomes.values() if o.failure and not o.failure.fault.about_speed}
+    failures = {str(o.failure) for o in record.outcomes.values() if o.failure and not o.failure.fault.about_speed}
     run.keep_details(f"a mixture that the search tried\n    {failure}" for failure in sorted(failures))
-    return found
+    return record
 
 
 @contextmanager

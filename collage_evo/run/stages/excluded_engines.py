@@ -26,15 +26,15 @@ def excluded_engines(
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
     """Engines of a lower precision in which their single backend is slower than in float32 on the same device."""
     times, slower = latencies(baselines), run.config.policy.precision_slower
-    found = {}
+    slow = {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
         if not variant.exact and default is not None and ms > slower * default:
             longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
-            why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
+            why = slow[backend, name] = f"{longer}: it is not tried on parts of the model"
             run.reporter.log(f"{format_engine(backend, name)} {why}")
-    return found
+    return slow
 
 
 def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
@@ -60,19 +60,19 @@ def _other_ways(
     """
     errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
     coarse = run.config.policy.precision_coarse * run.limits.budget
-    found = {}
+    excluded = {}
     for backend in backends:
         for variant, setting in _in_two_ways(backend):
             engine = (backend.name, setting)
             error = errors.get(engine)
             if engine in slow or error is None or error <= coarse:
-                found[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
+                excluded[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
                 continue
             text = f"{format_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
-            found[engine] = f"{text}: it is tried operator by operator"
+            excluded[engine] = f"{text}: it is tried operator by operator"
             kind = variant.arithmetic.value
             run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
-    return found
+    return excluded
 
 
 def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
@@ -100,7 +100,7 @@ def _slow_dependents(
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
     far_ms = FAR_BEHIND * best_ms
-    found = {}
+    excluded = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
             continue
@@ -110,12 +110,12 @@ def _slow_dependents(
             if below in slow or times.get(below, math.inf) > far_ms:
                 text[engine_name(*below)] = None
                 why = f"stands on {format_engine(*below)}, which is far behind alone or fails"
-                found[backend.name, variant.name] = why
+                excluded[backend.name, variant.name] = why
         if text:
             names = " and ".join(map(format_name, text))
             behind = "alone on the model, that is far behind or fails"
             run.reporter.log(f"{backend.name} does not use {names}: {behind}")
-    return found
+    return excluded
 
 
 def _usual(backend: Backend, device: str) -> str:

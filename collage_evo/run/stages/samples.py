@@ -163,14 +163,14 @@ def _within_bytes(
     samples: Iterable[Sample], more: Callable[[int], bool] = lambda count: True, most: int = PART_BYTES
 ) -> tuple[Sample, ...]:
     """The first samples as long as they are not too large and ``more`` may come; at least one, if small a few."""
-    found: list[Sample] = []
+    first: list[Sample] = []
     size = 0
     for sample in samples:
-        found.append(sample)
+        first.append(sample)
         size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
-        if size > most or (len(found) >= LEAST_SAMPLES and not more(len(found))):
+        if size > most or (len(first) >= LEAST_SAMPLES and not more(len(first))):
             break
-    return tuple(found)
+    return tuple(first)
 
 
 def _bytes(value: Any) -> int:

@@ -54,15 +54,15 @@ class OnThreads:
 
 def settled(config: Config, directory: Path | None) -> Config:
     """``config`` with the number of threads that paid in the run in ``directory``, if that is decided."""
-    found = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
-    return config if found is None else config.replacing("target", threads=found.used)
+    decided = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
+    return config if decided is None else config.replacing("target", threads=decided.used)
 
 
-def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequence[Baseline]) -> OnThreads:
-    """Decide the number of threads of the run; ``found`` are the baselines on all that it may use."""
+def threads_that_pay(run: RunContext, backends: Sequence[Backend], on_all: Sequence[Baseline]) -> OnThreads:
+    """Decide the number of threads of the run; ``on_all`` are the baselines on all that it may use."""
 
     def decide() -> OnThreads:
-        allowed, best_ms, policy = run.config.target.threads, _best_ms(run, found), run.config.policy
+        allowed, best_ms, policy = run.config.target.threads, _best_ms(run, on_all), run.config.policy
         of_all = OnThreads(allowed, ((allowed, best_ms),))
         if best_ms > policy.threads_short_ms:
             return of_all
@@ -102,9 +102,9 @@ def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> 
     return _best_ms(run, baselines.measure_baselines(quick, directory, pool, timing, lambda found: None, seconds=0.0))
 
 
-def _best_ms(run: RunContext, found: Sequence[Baseline]) -> float:
+def _best_ms(run: RunContext, measured: Sequence[Baseline]) -> float:
     """Latency of the fastest within the budget; infinite if it was contended, or ran on distant cores, when it does
     not show how well threads scale."""
-    ran = [b.outcome for b in found if b.keeps(run.limits.budget)]
+    ran = [b.outcome for b in measured if b.keeps(run.limits.budget)]
     best = min(ran, key=lambda outcome: outcome.latency_ms or math.inf, default=None)
     return math.inf if best is None or best.contended or best.latency_ms is None else best.latency_ms
