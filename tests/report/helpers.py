@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from collage_evo.report.html import write_html
 from collage_evo.report.result import (
     Accuracy,
     CostModelResult,
@@ -85,3 +87,9 @@ def make_result() -> Result:
         serving=[ServingResult(name, 123_456_789, 1_234_567_890, 1234.5) for name in (*BACKENDS[:3], "best")]
         + [ServingResult("tvm", 98_700_000, None, None)],
     )
+
+
+def page_of(result: Result, folder: Path) -> str:
+    """The HTML page of ``result``."""
+    write_html(folder / "report.html", result)
+    return (folder / "report.html").read_text()

@@ -21,19 +21,14 @@ from collage_evo.report.front import (
     rows_by_phase,
     shown,
 )
-from collage_evo.report.html import write_html
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
-from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.result import FrontPoint
 from collage_evo.report.terminal import print_result
-from tests.report.helpers import ACCURACY, front_points, make_result
+from tests.report.helpers import ACCURACY, front_points, make_result, page_of
 from tests.report.test_tables import fits, printed
 
 ALONE = ("openvino alone, float32", "onnxruntime/nchw alone, float32")
 OVER = "openvino/int8 alone, int8; over the budget"
-
-
-def float32_only() -> Result:
-    return replace(make_result(), front=[point for point in front_points() if point.exact])
 
 
 def test_the_table_fits_and_has_the_answer_and_each_backend_alone() -> None:
@@ -100,19 +95,16 @@ def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> N
 
 
 def test_where_everything_computes_in_float32_there_is_no_front_to_show(tmp_path: Path) -> None:
-    text = printed(lambda console: print_result(float32_only(), console))
-    assert "latency against error" not in text
-    write_html(tmp_path / "report.html", float32_only())
-    assert "Latency against error" not in (tmp_path / "report.html").read_text()
+    result = replace(make_result(), front=[point for point in front_points() if point.exact])
+    assert "latency against error" not in printed(lambda console: print_result(result, console))
+    assert "Latency against error" not in page_of(result, tmp_path)
 
 
 def test_the_page_holds_the_picture_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    write_html(tmp_path / "report.html", make_result())
-    page = (tmp_path / "report.html").read_text()
+    page = page_of(make_result(), tmp_path)
     assert '<svg class="front"' in page
     assert "prefers-color-scheme: dark" in page
-    for link in re.findall(r"(?:src|href)\s*=\s*[\"']([^\"']+)", page):
-        assert link.startswith("#"), link
+    assert all(link.startswith("#") for link in re.findall(r"(?:src|href)\s*=\s*[\"']([^\"']+)", page))
     assert not re.search(r"<(?:script|link|img|iframe)|@import|url\((?!#)", page)
 
 

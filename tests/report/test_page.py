@@ -17,18 +17,13 @@ from collage_evo.report.html import (
     bars,
     error_share,
     singles_in_words,
-    write_html,
     write_overview,
 )
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import Finished, Latency, Operator, RegionResult, Result, SeedResult, environment
+from collage_evo.report.result import Finished, Latency, Operator, RegionResult, SeedResult, environment
 from collage_evo.report.summary import verdict, verdict_of_profiles
+from tests.report.helpers import page_of
 from tests.report.test_summary import INSIDE, RESULTS, mixed, nothing_won
-
-
-def page_of(result: Result, tmp_path: Path) -> str:
-    write_html(tmp_path / "report.html", result)
-    return (tmp_path / "report.html").read_text()
 
 
 def words(page: str) -> str:
@@ -37,47 +32,33 @@ def words(page: str) -> str:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_what_comes_first_says_what_how_much_faster_how_wrong_and_why(name: str, tmp_path: Path) -> None:
+def test_the_page_begins_with_the_verdict_and_what_decided_it_in_plain_words(name: str, tmp_path: Path) -> None:
     result = RESULTS[name]()
-    first = words(page_of(result, tmp_path).partition("The model from input to output")[0])
+    page = page_of(result, tmp_path)
+    assert words(page.partition("<body>")[2]).startswith(verdict(result))
+    assert f"<h1>{verdict(result)}</h1>" in page
+    assert re.findall(r"<h(\d)", page)[0] == "1"
+    assert set(re.findall(r"<h(\d)", page)[1:]) == {"2"}
+    first = words(page.partition("The model from input to output")[0])
     places = [first.index(told) for told in ("How much faster", "How wrong", "Why", "Latency against error")]
     assert places == sorted(places)
     assert "ONNX Runtime in float32" in first
     assert INSIDE.findall(first[: places[-1]]) == []
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_the_verdict_is_the_first_thing_and_the_only_heading_of_its_rank(name: str, tmp_path: Path) -> None:
-    result = RESULTS[name]()
-    page = page_of(result, tmp_path)
-    body = page.partition("<body>")[2]
-    assert words(body).startswith(verdict(result))
-    assert re.findall(r"<h(\d)", page)[0] == "1"
-    assert set(re.findall(r"<h(\d)", page)[1:]) == {"2"}
-    assert f"<h1>{verdict(result)}</h1>" in page
-
-
-def test_the_page_of_several_profiles_begins_with_their_verdict(tmp_path: Path) -> None:
-    finished = {f"{k}/report.html": Finished({"x": [1, k]}, one()) for k, one in enumerate((nothing_won, mixed))}
-    write_overview(tmp_path / "report.html", finished, tmp_path)
-    body = (tmp_path / "report.html").read_text().partition("<body>")[2]
-    assert words(body).startswith(verdict_of_profiles([nothing_won(), mixed()]))
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_the_whole_page_is_in_plain_words(name: str, tmp_path: Path) -> None:
-    result = RESULTS[name]()
-    page = words(page_of(result, tmp_path))
+    plain = words(page)
     for allowed in (*(str(node) for region in result.placement for node in region.nodes), str(tmp_path)):
-        page = page.replace(allowed, "")
-    plain = re.sub(r"with its defaults|with their defaults|onnxruntime/nchw|detector.onnx", "", page)
+        plain = plain.replace(allowed, "")
+    plain = re.sub(r"with its defaults|with their defaults|onnxruntime/nchw|detector.onnx", "", plain)
     assert INSIDE.findall(plain) == []
     assert not re.search(r"greedy|\bdp\b|single:|load s\b", plain)
 
 
-def test_a_page_of_many_marks_has_few_tab_stops(tmp_path: Path) -> None:
-    front = [replace(point, key=f"{k}") for k in range(20) for point in mixed().front]
-    page = page_of(replace(mixed(), front=front), tmp_path)
+def test_a_page_of_many_marks_and_operators_is_small_and_has_few_tab_stops(tmp_path: Path) -> None:
+    kinds = [f"Kind{k * k % 251}" for k in range(500)]
+    names = tuple(f"/encoder/layer.{k}/attention/self/{kind}" for k, kind in enumerate(kinds))
+    region = RegionResult("openvino", "bf16", names, 3.0, operators=tuple(Operator(k, "bfloat16") for k in kinds))
+    front = [replace(point, key=f"{k}") for k in range(10) for point in mixed().front]
+    page = page_of(replace(mixed(), placement=[region], front=front), tmp_path)
+    assert len(page.encode()) < 1_000_000
     assert page.count('class="point"') == 2 * len(front)
     assert "<details open" not in page
     seen = re.sub(r"</summary>.*?</details>", "</summary></details>", page, flags=re.DOTALL)
@@ -105,12 +86,8 @@ def test_the_foot_says_when_by_which_command_and_on_what_the_numbers_were_taken(
     without = {**made, "command": ""}
     foot = words(page_of(replace(mixed(), environment=without), tmp_path).partition("<footer>")[2])
     assert "Command none: a Python program called the package" in foot
-
-
-def test_a_result_of_before_that_says_no_date_has_a_page_without_one(tmp_path: Path) -> None:
-    assert "date" not in mixed().environment
     foot = words(page_of(mixed(), tmp_path).partition("<footer>")[2])
-    assert not re.search("Date|Command|SHA", foot)
+    assert not re.search("Date|Command|SHA", foot), "an environment that has none of them"
 
 
 def test_what_a_result_holds_for_is_taken_down_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +129,13 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_headers_of_tables_say_of_what_and_pictures_have_a_text(tmp_path: Path) -> None:
+def test_headers_of_tables_say_of_what_tables_scroll_and_pictures_have_a_text(tmp_path: Path) -> None:
     page = page_of(mixed(), tmp_path)
     assert page.count("<th ") == len(re.findall(r'<th scope="(?:col|row|rowgroup)"', page)) > 0
     assert "<th>" not in page
+    assert page.count("<table") == page.count('<div class="scroll"><table'), "nothing else is wider than the screen"
+    assert 'name="viewport" content="width=device-width' in page
+    assert "for-narrow" in page
     for picture in re.findall(r"<svg[^>]*>.{9}", page, flags=re.DOTALL):
         assert 'aria-hidden="true"' in picture or (' role="img"' in picture and "><title" in picture), picture
 
@@ -210,22 +190,6 @@ def test_the_bars_are_as_long_as_what_they_stand_for_takes() -> None:
     assert error_share(replace(mixed(), accuracy=replace(mixed().accuracy, budget="exact"))) is None
 
 
-def test_tables_scroll_inside_of_themselves_and_nothing_else_is_wider_than_the_screen(tmp_path: Path) -> None:
-    page = page_of(mixed(), tmp_path)
-    assert page.count("<table") == page.count('<div class="scroll"><table')
-    assert 'name="viewport" content="width=device-width' in page
-    assert "for-narrow" in page
-
-
-def test_a_model_of_five_hundred_operators_makes_a_page_of_less_than_a_megabyte(tmp_path: Path) -> None:
-    kinds = [f"Kind{k * k % 251}" for k in range(500)]
-    names = tuple(f"/encoder/layer.{k}/attention/self/{kind}" for k, kind in enumerate(kinds))
-    region = RegionResult("openvino", "bf16", names, 3.0, operators=tuple(Operator(k, "bfloat16") for k in kinds))
-    front = [replace(p, key=f"{k}") for k in range(10) for p in mixed().front]
-    page = page_of(replace(mixed(), placement=[region], front=front), tmp_path)
-    assert len(page.encode()) < 1_000_000
-
-
 def test_names_out_of_a_file_are_text_on_the_page(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     region = RegionResult("openvino", "bf16", (evil,), 3.0, operators=(Operator(evil, "float32"),))
@@ -234,10 +198,12 @@ def test_names_out_of_a_file_are_text_on_the_page(tmp_path: Path) -> None:
     assert "<script" not in page_of(result, tmp_path)
 
 
-def test_the_page_of_several_profiles_has_a_table_with_times_and_its_style(tmp_path: Path) -> None:
-    finished = {f"profiles/{k}/report.html": Finished({"x": [1, 3, k]}, nothing_won()) for k in range(2)}
+def test_the_page_of_several_profiles_has_their_verdict_and_a_table_with_links(tmp_path: Path) -> None:
+    made = (nothing_won(), mixed())
+    finished = {f"profiles/{k}/report.html": Finished({"x": [1, 3, k]}, one) for k, one in enumerate(made)}
     write_overview(tmp_path / "report.html", finished, tmp_path)
     page = (tmp_path / "report.html").read_text()
+    assert words(page.partition("<body>")[2]).startswith(verdict_of_profiles(made))
     assert page.partition("<footer>")[0].count("<tr>") == 3
     assert "1235" in words(page)
     assert "2.85 times as fast as ONNX Runtime" in words(page)

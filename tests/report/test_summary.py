@@ -12,7 +12,6 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.report.advice import advice
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.html import write_html
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import (
     SCHEMA,
@@ -27,7 +26,7 @@ from collage_evo.report.result import (
 )
 from collage_evo.report.summary import LINES, WIDTH, describe_loss, summary
 from collage_evo.report.terminal import print_summary
-from tests.report.helpers import ACCURACY, front_points, make_result
+from tests.report.helpers import ACCURACY, front_points, make_result, page_of
 
 RUN = Path("runs/detector")
 INSIDE = re.compile(
@@ -101,11 +100,20 @@ def end(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_run_ends_in_fifteen_lines_of_a_terminal_without_words_of_the_inside(name: str) -> None:
-    lines = end(RESULTS[name]())
+def test_a_run_ends_in_fifteen_lines_that_say_what_won_how_fast_how_wrong_and_where_it_is(name: str) -> None:
+    result = RESULTS[name]()
+    lines = end(result)
     assert len(lines) <= LINES == 15
     assert all(len(line) <= WIDTH for line in lines if COMMAND not in line)
     assert INSIDE.findall(" ".join(lines)) == []
+    text = " ".join(" ".join(lines).split())
+    assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
+    places = (f"export {RUN} --to DIR", f"show {RUN} --all")
+    for words in ("the best single library", "best.collage", "report.html", *places):
+        assert words in text
+    assert len(re.findall(r"\berror [\d.]+, budget 0\.01", text)) == 1
+    assert "0.051" not in text, "the check's number has no place beside the budget"
+    assert not re.search(rf"\b{result.accuracy.error_search}\b", text)
 
 
 def test_the_end_of_a_run_says_that_the_machine_changed() -> None:
@@ -120,30 +128,10 @@ def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> Non
     libraries = (replace(OPENVINO, speedup=sure),)
     result = replace(mixed(), speedup_over_best_single=sure, candidate_speedup=sure, libraries=libraries)
     assert "(95 % interval 1.07 to 1.45)" in " ".join(" ".join(end(result)).split())
-    write_html(tmp_path / "report.html", result)
-    page = (tmp_path / "report.html").read_text()
+    page = page_of(result, tmp_path)
     assert "in brackets 95 % intervals" in page
     assert "the whole 95 % interval is above 1" in page
     assert "98 %" not in page
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_it_says_what_won_how_fast_over_what_how_wrong_and_where_it_is(name: str) -> None:
-    text = " ".join(" ".join(end(RESULTS[name]())).split())
-    assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
-    assert "the best single library" in text
-    assert "budget 0.01" in text
-    for place in ("best.collage", "report.html", f"export {RUN} --to DIR", f"show {RUN} --all"):
-        assert place in text
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_one_number_stands_beside_the_budget_and_the_check_s_has_no_place_there(name: str) -> None:
-    result = RESULTS[name]()
-    text = " ".join(end(result))
-    assert len(re.findall(r"\berror [\d.]+, budget", text)) == 1
-    assert "0.051" not in text
-    assert not re.search(rf"\b{result.accuracy.error_search}\b", text)
 
 
 def test_the_error_is_told_in_the_words_of_the_metric_and_the_unit_of_the_budget() -> None:
@@ -247,10 +235,3 @@ def test_what_may_help_next_is_nothing_that_is_refused(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "matches.json").write_text("{}")
     assert any(COMMAND in line for line in advice(nothing_won(), tmp_path))
-
-
-@pytest.mark.parametrize(("allowed", "advised"), [(1, True), (2, False)])
-def test_nobody_is_told_to_allow_threads_that_were_allowed_and_did_not_pay(allowed: int, advised: bool) -> None:
-    target = {"device": "cpu", "threads": 1, "allowed_threads": allowed}
-    result = replace(nothing_won(), target=target, environment={**nothing_won().environment, "cores": 2})
-    assert any("target.threads=2" in line for line in advice(result, RUN)) == advised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,14 +23,13 @@ from collage_evo.report.explain import (
     print_explanation,
     print_region,
 )
-from collage_evo.report.html import write_html
 from collage_evo.report.listings import print_backends, print_conformance
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
-from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
+from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result, page_of
 
 WIDTH = 80
 
@@ -46,16 +45,50 @@ def fits(text: str) -> bool:
     return "…" not in text and all(len(line) <= WIDTH for line in text.splitlines())
 
 
-def test_latencies() -> None:
-    text = printed(lambda console: console.print(latency_table(make_result())))
+OPERATORS = ("LayerNormalization", "Conv")
+OFFER = Offer("", "tuned-0123456789ab", OPERATORS, 1234.5678)
+ANSWERS = (RegionAnswer("onnxruntime", (OFFER,), (), "", 1234.9876), RegionAnswer("tvm", (OFFER,), (), "", None))
+VARIANTS = ("default", "nchw", "sgemm", "eager")
+DEVICES = dict.fromkeys(VARIANTS, "cpu") | {"eager": "cuda"}
+ENTRY = Entry("onnxruntime", "", True, "0.27.0.post1 schedules 2", ("cpu", "cuda"), VARIANTS, device_of=DEVICES)
+FINDINGS = tuple(Finding(check, "case", "passed") for check in CHECKS for _ in range(1000))
+KEYS = ("search.ga.population", "search.ga.explore", "search.ga.tournament", "search.ga.mutation_rate")
+TRIALS = Trials("study", (TrialRow(12, "complete", 1.2345, dict.fromkeys(KEYS, 0.123456)),))
+
+TABLES: dict[str, tuple[Callable[[Console], object], Sequence[str]]] = {
+    "latencies": (
+        lambda console: console.print(latency_table(make_result())),
+        (*BACKENDS, "onnxruntime/nchw, best", "unlike the"),
+    ),
+    "placement": (
+        lambda console: console.print(placement_table(make_result().placement)),
+        ("onnxruntime/nchw", "tvm/tuned-0123456789ab", *NODES),
+    ),
+    "backends": (lambda console: print_backends([ENTRY], console), ("onnxruntime", "cuda", *VARIANTS)),
+    "conformance": (
+        lambda console: print_conformance(Report("openvino", "2026.4.1", FINDINGS, {}), console),
+        (*CHECKS, "passed", "declined", "failed"),
+    ),
+    "region": (
+        lambda console: print_region(RegionExplanation(0, "tvm", "default", 1.0, (("a", "Conv"),), ANSWERS), console),
+        ("onnxruntime", "tvm/tuned-0123456789ab", "LayerNormalization", "1234.5678", "1234.9876"),
+    ),
+    "trials": (lambda console: TRIALS.print(console, "latency / best seed's"), [f"{key}=0.1235" for key in KEYS]),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_fits_with_each_name_in_one_piece(table: str) -> None:
+    show, names = TABLES[table]
+    text = printed(show)
     assert fits(text)
-    assert [name for name in BACKENDS if name not in text] == []
-    flat = " ".join(text.split())
-    assert "unlike the others" in flat
-    assert not re.search(r"seed|greedy|\bdp\b|single:", flat)
+    assert [name for name in names if name not in text] == []
+
+
+def test_seeds_are_told_in_words_with_the_spread_of_each_time() -> None:
+    text = printed(lambda console: console.print(latency_table(make_result())))
+    assert not re.search(r"seed|greedy|\bdp\b|single:", " ".join(text.split()))
     assert text.count("1230 .. 1251") == len(BACKENDS) - 1 + len(SEEDS) + 1
-    assert "onnxruntime/nchw, best" in text
-    assert "best single" in " ".join(text.split())
 
 
 def test_times_of_other_phases_are_marked_and_explained() -> None:
@@ -74,26 +107,20 @@ def test_times_of_other_phases_are_marked_and_explained() -> None:
 
 
 def test_the_reason_of_a_backend_that_has_no_time_is_printed_whole() -> None:
-    result = make_result()
-    text = printed(lambda console: print_result(result, console))
+    text = printed(lambda console: print_result(make_result(), console))
     assert fits(text)
-    reason = next(latency.reason for latency in result.baselines if latency.reason)
+    reason = next(latency.reason for latency in make_result().baselines if latency.reason)
     assert f"ncnn: {reason}" in " ".join(text.split())
 
 
-def test_placements() -> None:
-    text = printed(lambda console: console.print(placement_table(make_result().placement)))
-    assert fits(text)
-    for name in ("onnxruntime/nchw", "tvm/tuned-0123456789ab", *NODES):
-        assert name in text
-
-
-def test_what_serving_takes() -> None:
+def test_what_serving_takes(tmp_path: Path) -> None:
     text = printed(lambda console: console.print(serving_table(make_result().serving)))
     assert fits(text)
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
     assert rows["onnxruntime/nchw"] == rows["best"] == ["1234.6", "123.5", "1.23"]
     assert rows["tvm"] == ["-", "98.7", "-"]
+    page = page_of(make_result(), tmp_path).partition("What serving it takes")[2]
+    assert all(figure in page for figure in ("1234.6", "123.5", "1.23", "98.7"))
 
 
 def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path) -> None:
@@ -108,8 +135,7 @@ def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path
     assert fits(text)
     assert "cuda" in text
     assert "cpu" in text
-    write_html(tmp_path / "report.html", both)
-    page = " ".join((tmp_path / "report.html").read_text().split())
+    page = " ".join(page_of(both, tmp_path).split())
     assert " on cuda, 1 operator" in page
     assert "A copy to the host costs 0.0123 ms and 0.0456 ms a MB" in page
 
@@ -120,8 +146,7 @@ def test_a_region_that_runs_side_by_side_says_in_how_many_lanes(tmp_path: Path) 
     text = printed(lambda console: console.print(placement_table(regions)))
     assert fits(text)
     assert "lanes/onnxruntime-rows, 2 lanes" in text
-    write_html(tmp_path / "report.html", replace(result, placement=regions))
-    assert "2 lanes side by side" in (tmp_path / "report.html").read_text()
+    assert "2 lanes side by side" in page_of(replace(result, placement=regions), tmp_path)
     found = RegionExplanation(0, "lanes", "onnxruntime-rows", 1.0, (("a", "Conv"),), (), lanes)
     text = printed(lambda console: print_region(found, console))
     assert "lane 0: Conv, Relu; Concat" in text
@@ -129,21 +154,20 @@ def test_a_region_that_runs_side_by_side_says_in_how_many_lanes(tmp_path: Path) 
 
 
 def test_both_speeds_of_the_answer_are_told(tmp_path: Path) -> None:
-    speeds = Speeds(2, 12.34, 6.7, 149.25)
-    result = replace(make_result(), objective="throughput", speeds=speeds)
+    result = replace(make_result(), objective="throughput", speeds=Speeds(2, 12.34, 6.7, 149.25))
     text = printed(lambda console: print_result(result, console))
     assert fits(text)
     told = (
         "With the machine for itself: 12.3 ms a run. With all cores at work, 2 sessions of 2 threads: "
         "149 runs a second, 6.70 ms for each."
     )
-    assert told in " ".join(text.split())
-    assert "2 session(s) at once: the machine's time for a run" in " ".join(text.split())
-    assert "1.20 times the throughput of ONNX Runtime in float32 (nchw) (98 % interval 1.10 to 1.30)" in " ".join(
-        text.split()
-    )
-    write_html(tmp_path / "report.html", result)
-    assert told in (tmp_path / "report.html").read_text()
+    for words in (
+        told,
+        "2 session(s) at once: the machine's time for a run",
+        "1.20 times the throughput of ONNX Runtime in float32 (nchw) (98 % interval 1.10 to 1.30)",
+    ):
+        assert words in " ".join(text.split())
+    assert told in page_of(result, tmp_path)
     unknown = replace(result, speeds=Speeds(2, 12.34, None, None, "memory: used more than 8.0 GiB"))
     text = " ".join(printed(lambda console: print_result(unknown, console)).split())
     assert "2 sessions of 2 threads: not known (memory: used more than 8.0 GiB)" in text
@@ -158,26 +182,8 @@ def test_regions_say_what_is_rewritten_in_them(tmp_path: Path) -> None:
     text = printed(lambda console: console.print(placement_table(placement)))
     assert fits(text)
     assert {"a-rule", "(2", "times),", "b-rule"} <= set(text.split())
-    write_html(tmp_path / "report.html", replace(result, placement=placement))
-    assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in (tmp_path / "report.html").read_text()
-
-
-def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
-    write_html(tmp_path / "report.html", make_result())
-    page = (tmp_path / "report.html").read_text()
-    assert "What serving it takes" in page
-    assert all(figure in page for figure in ("1234.6", "123.5", "1.23", "98.7"))
-
-
-def test_backends() -> None:
-    variants = ("default", "nchw", "sgemm", "eager")
-    device_of = dict.fromkeys(variants, "cpu") | {"eager": "cuda"}
-    version = "0.27.0.post1 schedules 2"
-    entry = Entry("onnxruntime", "", True, version, ("cpu", "cuda"), variants, device_of=device_of)
-    text = printed(lambda console: print_backends([entry], console))
-    assert fits(text)
-    for name in ("onnxruntime", "cuda", *variants):
-        assert name in text
+    page = page_of(replace(result, placement=placement), tmp_path)
+    assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in page
 
 
 def test_a_device_on_which_a_backend_declines_to_run_is_none_of_its_devices() -> None:
@@ -189,44 +195,16 @@ def test_a_device_on_which_a_backend_declines_to_run_is_none_of_its_devices() ->
     assert below.strip() == "not on cuda as eager, aoti: this build has no CUDA"
 
 
-def test_conformance() -> None:
-    findings = tuple(Finding(check, "case", "passed") for check in CHECKS for _ in range(1000))
-    text = printed(lambda console: print_conformance(Report("openvino", "2026.4.1", findings, {}), console))
-    assert fits(text)
-    for name in (*CHECKS, "passed", "declined", "failed"):
-        assert name in text
-
-
 def test_explanations() -> None:
-    operators = ("LayerNormalization", "Conv")
     failed = "build: the compiler said a long story about a layout that it does not know"
-    offers = (Offer("epilogue", "default", operators, 1234.5678), Offer("", "bf16", operators, None, failed))
-    answer = BackendAnswer("openvino", offers, (Refusal("branch", operators, "no"),), cut=False)
+    offers = (Offer("epilogue", "default", OPERATORS, 1234.5678), Offer("", "bf16", OPERATORS, None, failed))
+    answer = BackendAnswer("openvino", offers, (Refusal("branch", OPERATORS, "no"),), cut=False)
     text = printed(lambda console: print_explanation(Explanation("n", "Conv", (), (answer,)), console))
     table = text.partition("openvino/bf16 on")[0]
     assert fits(table)
     for name in ("openvino/bf16", "epilogue", "LayerNormalization", "1234.5678"):
         assert name in table
     assert f"openvino/bf16 on LayerNormalization Conv: {failed}" in text
-
-
-def test_regions() -> None:
-    offer = Offer("", "tuned-0123456789ab", ("LayerNormalization", "Conv"), 1234.5678)
-    answers = (RegionAnswer("onnxruntime", (offer,), (), "", 1234.9876), RegionAnswer("tvm", (offer,), (), "", None))
-    found = RegionExplanation(0, "tvm", "default", 1.0, (("a", "Conv"),), answers)
-    text = printed(lambda console: print_region(found, console))
-    assert fits(text)
-    for name in ("onnxruntime", "tvm/tuned-0123456789ab", "LayerNormalization", "1234.5678", "1234.9876"):
-        assert name in text
-
-
-def test_studies() -> None:
-    names = ("search.ga.population", "search.ga.explore", "search.ga.tournament", "search.ga.mutation_rate")
-    trials = Trials("study", (TrialRow(12, "complete", 1.2345, dict.fromkeys(names, 0.123456)),))
-    text = printed(lambda console: trials.print(console, "latency / best seed's"))
-    assert fits(text)
-    for name in names:
-        assert f"{name}=0.1235" in text
 
 
 EVIL = "conv\x1b]0;owned\x07\r\n\u202e[red]fake[/red][/]"
