@@ -13,23 +13,22 @@ def budget(text: str) -> Budget:
     return Budget.read(load_config("builtin:bert", (f"accuracy.budget={text}",)).accuracy.budget)
 
 
-def test_a_number_is_an_error_and_with_a_metric_a_drop_in_its_own_units() -> None:
-    assert budget("0.01").largest() == 0.01
-    assert budget("0.01").largest(score=80.0) == 0.01
-
-
-def test_a_share_is_one_of_what_the_model_reaches() -> None:
-    assert budget("1%").largest(score=80.0) == 0.8
-    assert budget("1%").largest() == 0.01, "a relative error is a share already"
-
-
-def test_decibels_are_noise_in_shares_of_the_signal() -> None:
-    assert budget("40dB").largest() == pytest.approx(0.01)
-
-
-def test_exact_leaves_room_for_nothing_else() -> None:
-    assert budget("exact").exact
-    assert budget("exact").largest() == 0.0
+@pytest.mark.parametrize(
+    ("text", "score", "largest"),
+    [
+        ("0.01", None, 0.01),
+        ("0.01", 80.0, 0.01),  # a drop in the metric's own units
+        ("1%", 80.0, 0.8),  # a share of what the model reaches
+        ("1%", None, 0.01),  # a relative error is a share already
+        ("40dB", None, 0.01),  # noise in shares of the signal
+        ("exact", None, 0.0),
+    ],
+)
+def test_a_budget_is_an_error_a_drop_a_share_decibels_or_exact(
+    text: str, score: float | None, largest: float
+) -> None:
+    assert budget(text).largest(score) == pytest.approx(largest)
+    assert budget(text).exact == (text == "exact")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "loose", "nan", "'%'", "0dB", "dB"])

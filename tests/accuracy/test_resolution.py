@@ -27,22 +27,28 @@ def test_that_no_sample_moved_resolves_no_more_than_one_would() -> None:
     assert not sampling_notes(Judgement(0.0, 165, 0.0, 0.0, changed=0.0), budget=0.01, shared=False)
 
 
-def test_an_interval_that_reaches_beyond_the_budget_is_told() -> None:
-    assert sampling_notes(Judgement(0.018, 40, 0.015, 0.021), budget=0.02, shared=False)
-    assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.02, shared=False)
-    assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.0, shared=False), "float32 alone"
-
-
-def test_an_error_that_rests_on_one_sample_is_told() -> None:
-    (note,) = sampling_notes(Judgement(0.012, 113, 0.005, 0.019, singles=(0.11, *[0.007] * 112)), 0.05, shared=False)
-    assert note.startswith("One of 113 held-out samples has 69% of the squared error")
-    assert not sampling_notes(Judgement(0.012, 113, 0.005, 0.019, singles=(0.04, *[0.007] * 112)), 0.05, shared=False)
-    assert not sampling_notes(Judgement(0.04, 113, 0.03, 0.05, singles=(0.06, *[0.04] * 112)), 0.05, shared=False)
-
-
-def test_an_answer_in_float32_that_is_over_the_budget_is_told() -> None:
-    (note,) = sampling_notes(Judgement(0.05, 40, 0.04, 0.06), budget=0.02, shared=False)
-    assert note.startswith("Even in float32")
+@pytest.mark.parametrize(
+    ("judged", "budget", "told"),
+    [
+        (Judgement(0.018, 40, 0.015, 0.021), 0.02, "The interval reaches beyond the budget"),
+        (Judgement(0.018, 40, 0.017, 0.019), 0.02, ""),
+        (Judgement(0.018, 40, 0.017, 0.019), 0.0, ""),  # float32 alone
+        (
+            Judgement(0.012, 113, 0.005, 0.019, singles=(0.11, *[0.007] * 112)),
+            0.05,
+            "One of 113 held-out samples has 69% of the squared error",
+        ),
+        (Judgement(0.012, 113, 0.005, 0.019, singles=(0.04, *[0.007] * 112)), 0.05, ""),
+        (Judgement(0.04, 113, 0.03, 0.05, singles=(0.06, *[0.04] * 112)), 0.05, ""),
+        (Judgement(0.05, 40, 0.04, 0.06), 0.02, "Even in float32"),
+    ],
+)
+def test_intervals_single_samples_and_float32_over_the_budget_are_told(
+    judged: Judgement, budget: float, told: str
+) -> None:
+    notes = sampling_notes(judged, budget, shared=False)
+    assert len(notes) == bool(told)
+    assert "".join(notes).startswith(told)
 
 
 def test_samples_that_served_for_everything_are_told() -> None:

@@ -11,46 +11,19 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from collage_evo.backends.base import Target
 from collage_evo.errors import InputError
 from collage_evo.export import annotated as export
 from collage_evo.export.annotated import ANNOTATION, SETTINGS, export_onnx
 from collage_evo.graph.ir import Graph
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.origin import name_nodes
 from collage_evo.graph.read import build_graph
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
-from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.models import tiny_convnet
+from tests.export.runs import alone, placed
 
-TARGET = Target()
 
-
-def run_directory(folder: Path, engines: tuple[str, ...]) -> Graph:
-    """A run as far as exporting reads it: its answer gives each of ``engines`` an equal share of the nodes.
-
-    Without engines it is ONNX Runtime alone.
-    """
-    original = tiny_convnet()
-    normalised = normalise(original)
-    name_nodes(original, normalised)
-    graph = build_graph(normalised)
-    compiler = Compiler(TARGET, PieceCache(folder / "cache", 10**9))
-    (folder / "work").mkdir()
-    onnx.save(original, folder / "work" / "original.onnx")
-    onnx.save(normalised, folder / "work" / "normalised.onnx")
-    if engines:
-        share = -(-len(graph.nodes) // len(engines))
-        part = (1 << share) - 1
-        regions = [Region((part << k * share) & graph.all_nodes, name, "default") for k, name in enumerate(engines)]
-        program = compiler.placement(graph, Placement(tuple(regions)))
-    else:
-        program = compiler.whole(original, "onnxruntime", "default")
-    info = {} if engines else {"baseline": "onnxruntime"}
-    write_artifact(folder / "best.collage", [Profile(program, info)], TARGET)
-    return graph
+def run_directory(folder: Path, *engines: str) -> Graph:
+    """A run whose answer gives each of ``engines`` an equal share of the nodes."""
+    placed(folder, tiny_convnet(), [(name, "default") for name in engines])
+    return build_graph(onnx.load(folder / "work" / "normalised.onnx"))
 
 
 def notes(model: onnx.ModelProto) -> dict[str, dict[str, str]]:
@@ -58,7 +31,7 @@ def notes(model: onnx.ModelProto) -> dict[str, dict[str, str]]:
 
 
 def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Path) -> None:
-    graph = run_directory(tmp_path, ("onnxruntime", "openvino"))
+    graph = run_directory(tmp_path, "onnxruntime", "openvino")
     done = export_onnx(tmp_path, tmp_path / "out.onnx")
     model = onnx.load(tmp_path / "out.onnx")
     onnx.checker.check_model(model)
@@ -78,7 +51,7 @@ def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Pa
 
 
 def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = run_directory(tmp_path, ("onnxruntime", "openvino"))
+    graph = run_directory(tmp_path, "onnxruntime", "openvino")
     side_by_side = {"openvino": (("Conv",), ("Relu",))}
     monkeypatch.setattr(export, "lanes_of", lambda backend, workdir: side_by_side.get(backend.name, ()))
     export_onnx(tmp_path, tmp_path / "out.onnx")
@@ -89,7 +62,7 @@ def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypat
 
 
 def test_the_session_option_names_the_providers_of_the_backends_that_have_one(tmp_path: Path) -> None:
-    run_directory(tmp_path, ("onnxruntime", "openvino", "ncnn"))
+    run_directory(tmp_path, "onnxruntime", "openvino", "ncnn")
     done = export_onnx(tmp_path, tmp_path / "out.onnx")
     assert done.settings == "CPUExecutionProvider(=onnxruntime); OpenVINOExecutionProvider(=openvino)"
     assert done.without_provider == ("ncnn",)
@@ -109,7 +82,7 @@ ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 
 
 def test_onnx_runtime_understands_the_session_option(tmp_path: Path) -> None:
-    run_directory(tmp_path, ("onnxruntime", "openvino"))
+    run_directory(tmp_path, "onnxruntime", "openvino")
     done = export_onnx(tmp_path, tmp_path / "out.onnx")
     command = [sys.executable, "-c", READ_RULES, done.file, done.settings]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -121,7 +94,7 @@ def test_onnx_runtime_understands_the_session_option(tmp_path: Path) -> None:
 
 
 def test_a_single_backend_s_answer_is_the_person_s_own_file(tmp_path: Path) -> None:
-    run_directory(tmp_path, ())
+    alone(tmp_path, tiny_convnet(), "onnxruntime")
     done = export_onnx(tmp_path, tmp_path / "out.onnx")
     model = onnx.load(tmp_path / "out.onnx")
     assert list(notes(model)) == [node.name for node in tiny_convnet().graph.node]
@@ -130,7 +103,7 @@ def test_a_single_backend_s_answer_is_the_person_s_own_file(tmp_path: Path) -> N
 
 
 def test_nothing_is_overwritten_and_a_run_without_an_answer_is_refused(tmp_path: Path) -> None:
-    run_directory(tmp_path, ())
+    alone(tmp_path, tiny_convnet(), "onnxruntime")
     (tmp_path / "mine.onnx").write_text("years of work")
     with pytest.raises(InputError, match="there already"):
         export_onnx(tmp_path, tmp_path / "mine.onnx")
