@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 # Before NumPy is imported, here and in whatever a test starts: its threads turn a norm of 4 µs into one of 1.2 ms
 # where tests keep all cores busy. Measuring processes have one anyway.
@@ -74,3 +77,10 @@ def cores_stay() -> Iterator[None]:
 def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> FakeCuda:
     """A CUDA driver without a GPU, for those who say where it is used: ``with fake_cuda.used(): ...``"""
     return compile_fake(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports one of the benchmarks' modules."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "benchmarks"))
+    return importlib.import_module

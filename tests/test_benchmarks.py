@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,15 +16,6 @@ from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.graph.reference import reference_outputs
 from tests.report.helpers import make_result
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports one of the benchmarks' modules."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 @dataclass(frozen=True)

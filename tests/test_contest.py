@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,6 @@ import pytest
 from collage_evo.report.result import Operator
 from collage_evo.testing.models import tiny_convnet
 from tests.report.helpers import make_result
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports one of the benchmarks' modules."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
-
 
 CONTROL = "nncf accuracy control"
 
@@ -162,8 +151,8 @@ def test_a_tool_that_is_not_installed_says_so_in_one_line(
 
 
 def test_only_a_missing_tool_counts_as_not_installed(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "contest_tools"))
-    asked = importlib.import_module("asked")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "contest_tools"))
+    asked = script("asked")
     with pytest.raises(SystemExit) as ended:
         asked.package("no_such_tool.of_this_name")
     assert ended.value.code == asked.NOT_INSTALLED == script("contest.elsewhere").NOT_INSTALLED

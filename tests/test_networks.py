@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,8 @@ TOWERS = "two_tower?batch=8&layers=2&width=96"
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    return lambda name: importlib.import_module("networks").make_network(f"network:{name}")
+def make(script: Any) -> Any:
+    return lambda name: script("networks").make_network(f"network:{name}")
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -83,8 +81,10 @@ def test_the_two_towers_share_nothing_until_their_end_and_are_as_large_as_asked_
     assert wide == [96, 96, 128] * 2
 
 
-def test_a_benchmark_names_a_network_as_its_model(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    networks = importlib.import_module("networks")
+def test_a_benchmark_names_a_network_as_its_model(
+    script: Any, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks = script("networks")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     file = networks.model_source("network:two_tower?batch=8&layers=2&width=96")
     assert onnx.load(file) == make(TOWERS)

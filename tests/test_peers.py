@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import subprocess
 import sys
@@ -29,15 +28,6 @@ from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.support.spaces import make_space, resnet_like
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports one of the benchmarks' modules."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 def alone(backend: str, variant: str, latency_ms: float) -> Baseline:

@@ -16,10 +16,9 @@ from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.graph.indices import limits_of
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.runtime.limits import require_inside
-from collage_evo.testing.cases.indices import Indexed, index_cases
+from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.examine import Begin, Instance, Piece
 from collage_evo.testing.finding import Finding
 
@@ -45,14 +44,6 @@ def leads_out(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Fi
         if problem := _problem(found, wanted, piece.tolerance, required=not place):
             return Finding("indices", piece.name, "failed", f"of {value.reshape(-1)[-3:].tolist()}: {problem}")
     return Finding("indices", piece.name, "passed")
-
-
-def standing(backend: Backend, case: Indexed) -> str:
-    """Whether ``backend`` declines the case, each request is checked before it runs, or it is safe by itself."""
-    graph = build_graph(case.model)
-    if not all(backend.takes(graph, node) for node in graph.nodes):
-        return "declined"
-    return "by itself" if any(map(backend.guards, backend.variants)) else "checked"
 
 
 def _inside(feeds: Feeds, limits: Mapping[str, tuple[int, int]]) -> Feeds:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.testing.cases.indices import index_cases
-from collage_evo.testing.indices import standing
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.cases.indices import Indexed, index_cases
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "backends.md"
 BACKENDS = ("onnxruntime", "openvino", "tvm", "ncnn", "torch")
 HEAD = f"| input of a request | {' | '.join(BACKENDS)} |"
+
+
+def standing(backend: Backend, case: Indexed) -> str:
+    """Whether ``backend`` declines the case, each request is checked before it runs, or it is safe by itself."""
+    graph = build_graph(case.model)
+    if not all(backend.takes(graph, node) for node in graph.nodes):
+        return "declined"
+    return "by itself" if any(map(backend.guards, backend.variants)) else "checked"
 
 
 def row(name: str) -> str:
