@@ -1,16 +1,12 @@
-"""Front of latency against error as a table of 80 columns, with the points of a result that matter."""
+"""Front of latency against error: the points of a result that matter, as rows of words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from rich.table import Table
-
-from collage_evo.accuracy.judge import Quality
-from collage_evo.report.console import new_table
-from collage_evo.report.result import Accuracy, FrontPoint, Result
-from collage_evo.report.words import describe_request, format_ms, format_number
+from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.words import format_ms, format_number
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, kind of timing, description; whether it is the answer."""
@@ -29,16 +25,6 @@ MOST = 8
 def has_front(result: Result) -> bool:
     """Whether there is a choice: something ran in a lower precision than float32."""
     return any(not point.exact for point in result.front)
-
-
-def front_table(result: Result) -> Table:
-    """The fastest at each error, the answer, and each single backend."""
-    budget = format_budget(result.accuracy.budget)
-    times = "machine's time for a run" if result.objective == "throughput" else "latency"
-    table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
-    for *cells, what, answer in front_rows(result.front):
-        table.add_row(*cells, what, style="bold" if answer else None)
-    return table
 
 
 def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
@@ -93,68 +79,6 @@ def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, .
     step = len(rest) / room if len(rest) > room > 0 else 1.0
     wanted += [rest[int(index * step)] for index in range(min(room, len(rest)))]
     return tuple(point for point in points if point in wanted)
-
-
-def format_budget(budget: float | str) -> str:
-    """The budget in words."""
-    return "float32 only" if budget == "exact" else f"budget {describe_request(budget)}"
-
-
-def describe_accuracy(accuracy: Accuracy) -> str:
-    """The answer's error, and the samples of its measurement, in one line; and notes on these."""
-    what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
-    what += ", of the worst sample" if accuracy.over == "worst" else ", all samples together"
-    counts, parts = accuracy.samples, []
-    if accuracy.error_search is not None:
-        parts.append(f"{format_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
-    held_out = _samples(counts, "held_out", "held-out " if accuracy.unseen else "")
-    held_out += "" if accuracy.unseen else ", also seen"
-    if accuracy.error_held_out is not None:
-        text = format_number(accuracy.error_held_out)
-        if accuracy.interval is not None:
-            text += " (95 % interval {} to {})".format(*map(format_number, accuracy.interval))
-        parts.append(f"{text} on {held_out}")
-    random = " The samples are random numbers." if accuracy.random else ""
-    notes = "".join(f" {note}." for note in accuracy.notes)
-    found = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
-    return f"{found}{_describe_worst(accuracy)}{describe_other_metrics(accuracy)}{random}{notes}"
-
-
-def _describe_worst(accuracy: Accuracy) -> str:
-    """Errors of single samples, if they are known."""
-    if not accuracy.held_out or accuracy.over_budget is None:
-        return ""
-    chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
-    if chosen.name and chosen.worst in (0.0, 1.0):
-        return ""  # samples are right or wrong: the error counts them already
-    samples = " held-out samples" if accuracy.unseen else ""
-    verb = "is" if accuracy.over_budget == 1 else "are"
-    beyond = f"{accuracy.over_budget} of {count}{samples} {verb} over the budget"
-    return f" The worst single sample: {format_number(chosen.worst)}; {beyond}."
-
-
-def describe_other_metrics(accuracy: Accuracy) -> str:
-    """Results of other metrics on the held-out samples, in a sentence; empty if there are none."""
-    parts = [
-        f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {format_score(one)}"
-        for one in accuracy.held_out[1:]
-    ]
-    return f" On these also: {', '.join(parts)}." if parts else ""
-
-
-def format_score(quality: Quality) -> str:
-    """A metric's score and, if the model itself has one other than 1, that too."""
-    if quality.score is None:
-        return "of identical outputs" if quality.error == 0.0 else "not known"
-    if quality.name == "psnr":
-        return f"{quality.score:.1f} dB"
-    own = "" if quality.reference in (None, 1.0) else f" (the model itself {quality.reference:.4f})"
-    return f"{quality.score:.6g}{own}"
-
-
-def _samples(counts: Mapping[str, int], part: str, kind: str = "") -> str:
-    count = counts.get(part, 0)
-    return f"{count} {kind}sample{'' if count == 1 else 's'}"
 
 
 def describe_point(point: FrontPoint) -> str:

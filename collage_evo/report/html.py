@@ -13,18 +13,17 @@ from jinja2 import Environment, FunctionLoader
 
 from collage_evo.errors import printable
 from collage_evo.files import write_whole
+from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
-from collage_evo.report.front import PHASES, describe_accuracy, fastest_baselines, has_front, rows_by_phase
+from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Finished, FrontPoint, Result
 from collage_evo.report.summary import (
-    accuracy_notes,
     describe_answer,
     describe_gain,
     describe_library,
-    describe_loss,
     describe_speed,
     format_level,
     gains,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from collage_evo.report.front import describe_point, fastest_baselines, format_budget, proved_front, timing_of
+from collage_evo.report.accuracy import format_budget
+from collage_evo.report.front import describe_point, fastest_baselines, proved_front, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.words import format_ms, format_number, format_tick
 

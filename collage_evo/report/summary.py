@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from collage_evo.report.accuracy import accuracy_notes, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.places import COMMAND, command
-from collage_evo.report.result import Accuracy, Finished, LibraryResult, Result, Speedup
+from collage_evo.report.result import Finished, LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     Part,
     capitalised,
     describe_parts,
-    describe_request,
+    format_count,
     format_engine,
     format_ms,
     format_name,
-    format_number,
     format_ratio,
     format_shapes,
     title,
@@ -109,7 +109,7 @@ def describe_model(result: Result) -> str:
     """The model, the machine's share, and the answer's time."""
     threads = result.target["threads"]
     where = "" if result.target["device"] == "cpu" else f" and {result.target['device']}"
-    return f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: {describe_speed(result)}"
+    return f"{result.model['name']} on {format_count(threads, 'thread')}{where}: {describe_speed(result)}"
 
 
 def describe_speed(result: Result) -> str:
@@ -118,8 +118,7 @@ def describe_speed(result: Result) -> str:
     ms = format_ms(result.best.median_ms)
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
-        sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
-        return f"{speeds.runs_per_second:.3g} runs a second in {sessions}"
+        return f"{speeds.runs_per_second:.3g} runs a second in {format_count(speeds.sessions, 'session')}"
     if not call_counts(result):
         return f"{ms} ms"
     whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
@@ -190,42 +189,6 @@ def describe_gain(speedup: Speedup) -> str:
     """``1.22 times (1.02 to 1.46)``: the estimate and its interval."""
     interval = f" ({format_interval(speedup)})" if speedup.rounds else ""
     return f"{format_ratio(speedup.estimate)} times{interval}"
-
-
-def describe_loss(accuracy: Accuracy) -> str:
-    """The error that the budget bounds, in the budget's own words."""
-    held_out = accuracy.error_held_out is not None
-    error = accuracy.error_held_out if held_out else accuracy.error_search
-    count = accuracy.samples.get("held_out" if held_out else "search", 0)
-    plural = "" if count == 1 else "s"
-    data = f"{count} random input{plural}" if accuracy.random else f"{count} sample{plural}"
-    if held_out and not accuracy.random and accuracy.unseen:
-        data += " that the search had not seen"
-    what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
-    if accuracy.budget == "exact":
-        allowed = "the budget is float32 throughout"
-        return f"{what} {format_number(error)}, which is rounding; {allowed}" if error is not None else allowed
-    budget = f"budget {describe_request(accuracy.budget)}"
-    return f"{what} {describe_subject(error, accuracy)}, {budget} ({describe_kind(accuracy)}, {data})"
-
-
-def describe_kind(accuracy: Accuracy) -> str:
-    """The kind of error."""
-    over = ", of the worst sample" if accuracy.over == "worst" else ""
-    return f"{'drop of the metric' if accuracy.metric else 'relative, of the outputs'}{over}"
-
-
-def describe_subject(error: float | None, accuracy: Accuracy) -> str:
-    """An error in the unit of the budget: a share of the metric if the budget is a share, a plain number else."""
-    asked = str(accuracy.budget).strip()
-    if error is None or not asked.endswith("%") or not accuracy.largest:
-        return format_number(error)
-    return f"{format_number(error / accuracy.largest * float(asked[:-1]))}%"
-
-
-def accuracy_notes(accuracy: Accuracy) -> list[str]:
-    """Notes on the error, as sentences."""
-    return [capitalised(note.rstrip(".")) + "." for note in accuracy.notes]
 
 
 def in_one_line(result: Result) -> str:

@@ -9,13 +9,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.report.accuracy import describe_accuracy, describe_loss, format_budget
 from collage_evo.report.console import new_table
-from collage_evo.report.front import describe_accuracy, front_table, has_front
+from collage_evo.report.front import front_rows, has_front
 from collage_evo.report.result import Finished, Latency, RegionResult, Result, ServingResult, Speeds
-from collage_evo.report.summary import describe_answer, describe_loss, describe_model, gains, summary
+from collage_evo.report.summary import describe_answer, describe_model, gains, summary
 from collage_evo.report.words import (
     STARTS,
     capitalised,
+    format_count,
     format_ms,
     format_number,
     format_ratio,
@@ -65,6 +67,16 @@ def print_result(result: Result, console: Console) -> None:
     if has_front(result):
         console.print(describe_accuracy(result.accuracy), highlight=False)
     console.print(describe_check(result), highlight=False)
+
+
+def front_table(result: Result) -> Table:
+    """The fastest at each error, the answer, and each single backend."""
+    budget = format_budget(result.accuracy.budget)
+    times = "machine's time for a run" if result.objective == "throughput" else "latency"
+    table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
+    for *cells, what, answer in front_rows(result.front):
+        table.add_row(*cells, what, style="bold" if answer else None)
+    return table
 
 
 def latency_table(result: Result) -> Table:
@@ -128,7 +140,7 @@ def serving_table(rows: Iterable[ServingResult]) -> Table:
 def describe_check(result: Result) -> str:
     """Result of the last check of the finished model; this number is not the error that the budget bounds."""
     largest, count = result.numerics.get("max_relative_error"), result.numerics.get("inputs")
-    inputs = f"{count:.0f} input{'' if count == 1 else 's'}" if count is not None else "inputs"
+    inputs = "inputs" if count is None else format_count(round(count), "input")
     if largest is None:
         return "The outputs of this model cannot be compared with those of another run of it."
     return (
@@ -143,10 +155,9 @@ def describe_speeds(speeds: Speeds, threads: int) -> str:
     full = "not known"
     if speeds.machine_ms is not None and speeds.runs_per_second is not None:
         full = f"{format_ratio(speeds.runs_per_second)} runs a second, {format_ms(speeds.machine_ms)} ms for each"
-    sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
     why = f" ({speeds.reason})" if speeds.reason else ""
-    of = f"{threads} thread{'' if threads == 1 else 's'}"
-    return f"With the machine for itself: {latency_text}. With all cores at work, {sessions} of {of}: {full}{why}."
+    all_cores = f"{format_count(speeds.sessions, 'session')} of {format_count(threads, 'thread')}"
+    return f"With the machine for itself: {latency_text}. With all cores at work, {all_cores}: {full}{why}."
 
 
 def _cells(latency: Latency) -> tuple[str, str, str]:

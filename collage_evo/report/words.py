@@ -156,6 +156,11 @@ def format_tick(value: float) -> str:
     return f"{value:g}".replace("e-0", "e-").replace("e+0", "e")
 
 
+def format_count(number: int, what: str) -> str:
+    """A number of things: ``1 sample``, ``2 samples``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
     """Shapes of inputs by name; None for any."""
     return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in shapes.items())

@@ -11,19 +11,18 @@ from xml.etree import ElementTree
 import pytest
 
 from collage_evo.accuracy.judge import Quality
+from collage_evo.report.accuracy import describe_accuracy
 from collage_evo.report.front import (
     MOST,
     PHASES,
-    describe_accuracy,
     front_rows,
-    front_table,
     proved_front,
     rows_by_phase,
     shown,
 )
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.result import FrontPoint
-from collage_evo.report.terminal import print_result
+from collage_evo.report.terminal import front_table, print_result
 from tests.report.helpers import ACCURACY, front_points, make_result, page_of
 from tests.report.test_tables import fits, printed
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.errors import InputError
+from collage_evo.report.accuracy import describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.places import COMMAND
@@ -24,7 +25,7 @@ from collage_evo.report.result import (
     read_finished,
     write_result,
 )
-from collage_evo.report.summary import LINES, WIDTH, describe_loss, summary
+from collage_evo.report.summary import LINES, WIDTH, summary
 from collage_evo.report.terminal import print_summary
 from tests.report.helpers import ACCURACY, front_points, make_result, page_of
 
