@@ -6,8 +6,7 @@ open, with one worker process (``measure/process.py``) pinned to these cores. Jo
 worker process crashes, hangs past ``fitness.timeout_s`` or grows past ``fitness.memory_gb``, the pool kills and
 replaces it and answers its job with a ``Failure``: a kind (``placement/failure.py``) and a message. Each kind of job
 has an answer type of its own (``measure/jobs.py``); a ``Reply`` adds which worker answered, and a worker of a
-cluster that may not measure sends ``LeftOut`` instead. The run parses answers with pydantic; worker processes parse
-and write them by hand, since importing pydantic would add a tenth of a second to their start.
+cluster that may not measure sends ``LeftOut`` instead.
 
 A server (``measure/fork_server.py``) forks the worker processes, because importing their modules takes half a second
 of processor time, and a run starts dozens.
@@ -22,6 +21,11 @@ take half a minute: the process leaves a note, begins only while nothing is time
 any run times. Time spent waiting or starting does not count as hanging. A process that holds cores or the lock, or
 waits for them, leaves a note (``target/presence.py``), which is valid as long as its file is locked; from these notes
 each run reports which other run it waits for.
+
+In the worker process ``measure/worker.py`` hands each job to the part that does it: regions to
+``measure/parts.py``, baselines and placements to ``measure/whole_models.py``, artifacts of a race to
+``measure/open_artifact.py``. They share compiler, judge and locks (``measure/worker_context.py``).
+``docs/architecture.md`` follows a placement from the search to its timed run.
 
 A worker process caches the most recently used pieces of placements (``measure/whole_models.py``): the placements of
 one search share most of them, and each loaded piece is rebound to the next placement's buffers. The process also

@@ -69,9 +69,7 @@ class MeasuredEvaluator:
                 threads.shutdown(wait=False)  # ending the run ends the worker processes that these threads wait for
         return [outcomes.get(number) for number in range(compile_ahead.taken)]
 
-    def _measure_ready(
-        self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float
-    ) -> None:
+    def _measure_ready(self, compile_ahead: CompileAhead, outcomes: dict[int, Outcome], until: float) -> None:
         """Measure compiled placements until none is left, or time is over."""
         while ready := compile_ahead.ready(lambda: self.best_ms < math.inf, lambda: self.clock() >= until):
             able = [one for one in ready if one.failure is None]

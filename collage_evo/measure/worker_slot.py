@@ -165,12 +165,11 @@ class LocalWorkers:
                 worker_slot = WorkerSlot(closing=closing)
                 self._all.append(worker_slot)
         try:
-            sandbox = worker_slot.sandbox(config)
-            reply = (
-                sandbox
-                if isinstance(sandbox, LeftOut)
-                else Reply(sandbox.call(job, config.timeout_s), worker_slot.name)
-            )
+            reply: Reply[Any] | LeftOut
+            if isinstance(sandbox := worker_slot.sandbox(config), LeftOut):
+                reply = sandbox
+            else:
+                reply = Reply(sandbox.call(job, config.timeout_s), worker_slot.name)
             return number, CLOSED if closing.is_set() else reply
         finally:
             with self._changing:
