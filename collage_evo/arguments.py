@@ -46,11 +46,11 @@ def shape_keys(shapes: Shapes | None) -> dict[str, Any]:
     """The keys for these shapes; tuples and NumPy's integers become YAML's types."""
     if shapes is None or shapes == "auto":
         return {"model.sizes": "smallest"} if shapes else {}
-    given = {
+    full = {
         name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in parts]
         for name, parts in shapes.items()
     }
-    return {"model.shapes": given}
+    return {"model.shapes": full}
 
 
 def resolve(
@@ -82,13 +82,13 @@ def resolve(
         raise InputError(f"precision is {precision!r}: say exact (only 32-bit floats) or mixed")
     if precision == EXACT and budget not in (None, EXACT):
         raise InputError(f"precision exact leaves no room for a budget of {budget}: give one of the two")
-    given = {
+    values = {
         **options,
         "accuracy.budget": EXACT if precision == EXACT else budget,
         "accuracy.metric": None if metric is None else name_of(metric),
         "search.like": None if like is None else os.path.abspath(like),
     }
-    config = parse_config(keys, {key: value for key, value in given.items() if value is not None}, place)
+    config = parse_config(keys, {key: value for key, value in values.items() if value is not None}, place)
     if precision == "mixed" and config.accuracy.budget == EXACT:
         raise InputError("precision mixed needs a budget of error, and it is exact: give another, as 0.02 or 1%")
     return config

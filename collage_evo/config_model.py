@@ -37,7 +37,7 @@ class ModelConfig(Section):
     def _check_shapes(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
-        counts = {name: _count(name, given) for name, given in value.items()}
+        counts = {name: _count(name, shapes) for name, shapes in value.items()}
         several = {name: count for name, count in counts.items() if count > 1}
         if len(set(several.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in several.items())
@@ -47,7 +47,7 @@ class ModelConfig(Section):
     @property
     def profiles(self) -> tuple[Shapes, ...]:
         """The shapes of each profile; one without shapes where none are given."""
-        several = {name: _shapes(given) for name, given in self.shapes.items()}
+        several = {name: _shapes(sizes) for name, sizes in self.shapes.items()}
         count = max((len(shapes) for shapes in several.values()), default=1)
         return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
 
@@ -62,16 +62,16 @@ class ModelConfig(Section):
         return self.profiles[0]
 
 
-def _count(name: str, given: Any) -> int:
-    """How many shapes ``given`` is."""
-    several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
-    for shape in given if several else [given]:
+def _count(name: str, shapes: Any) -> int:
+    """How many shapes ``shapes`` is."""
+    several = isinstance(shapes, list) and bool(shapes) and all(isinstance(shape, list) for shape in shapes)
+    for shape in shapes if several else [shapes]:
         if not (isinstance(shape, list) and all(type(size) is int and 0 <= size <= LARGEST for size in shape)):
             raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
-    return len(given) if several else 1
+    return len(shapes) if several else 1
 
 
-def _shapes(given: list[int | list[int]]) -> list[list[int]]:
+def _shapes(sizes: list[int | list[int]]) -> list[list[int]]:
     """One shape or several, as several."""
-    shapes = [part for part in given if isinstance(part, list)]
-    return shapes or [[part for part in given if isinstance(part, int)]]
+    shapes = [part for part in sizes if isinstance(part, list)]
+    return shapes or [[part for part in sizes if isinstance(part, int)]]

@@ -50,9 +50,9 @@ def mean_interval(
     """
     if len(logs) < 2:
         return -math.inf, math.inf
-    own, prior = len(logs) - 1, 0 if expected is None else PRIOR
-    variance = (own * float(np.var(logs, ddof=1)) + prior * (expected or 0.0)) / (own + prior)
-    reach = float(stdtrit(own + prior, 1.0 - significance / 2)) * math.sqrt(variance / len(logs))
+    freedom, prior = len(logs) - 1, 0 if expected is None else PRIOR
+    variance = (freedom * float(np.var(logs, ddof=1)) + prior * (expected or 0.0)) / (freedom + prior)
+    reach = float(stdtrit(freedom + prior, 1.0 - significance / 2)) * math.sqrt(variance / len(logs))
     mean = float(np.mean(logs))
     return mean - reach, mean + reach
 

@@ -100,14 +100,14 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
 """Options that are aliases of configuration keys."""
 
 
-def require_given_once(given: Mapping[str, object], overrides: Sequence[str] | None) -> None:
-    """Require that no option is ``given`` (None: it is not) together with ``-s`` for the key that it sets.
+def require_given_once(options: Mapping[str, object], overrides: Sequence[str] | None) -> None:
+    """Require that none of ``options`` (None: it is not there) comes together with ``-s`` for the key that it sets.
 
     Raises:
         ConfigError: one is, and one of the two values would be lost.
     """
     keys = [override.partition("=")[0] for override in overrides or ()]
-    for option in (option for option, value in given.items() if value is not None):
+    for option in (option for option, value in options.items() if value is not None):
         for key in keys:
-            if any(key == own or key.startswith(f"{own}.") for own in STANDS_FOR[option]):
+            if any(key == stem or key.startswith(f"{stem}.") for stem in STANDS_FOR[option]):
                 raise ConfigError(f"{option} and -s {key} say the same: give one of the two")

@@ -75,9 +75,9 @@ def compare(
         with run.stage("taking turns"):
             turns = _race(run, compared.artifact, baselines, seconds, at_least)
         with run.stage("errors on the samples"):
-            own = {ARTIFACT: compared.artifact} if ARTIFACT in turns.rounds else {}
+            raced = {ARTIFACT: compared.artifact} if ARTIFACT in turns.rounds else {}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
-            errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
+            errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
         sessions = run.whole.setting.sessions
     found = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
     return replace(found, sessions=sessions)
@@ -180,8 +180,8 @@ def limits_of(
 
 
 def _library(baseline: Baseline, turns: Race, judged: Judgement | Failure | None, significance: float) -> Side:
-    own = baseline.variant == AS_IT_COMES
-    side = Side(baseline.name, own, baseline.outcome.latency_ms)
+    as_default = baseline.variant == AS_IT_COMES
+    side = Side(baseline.name, as_default, baseline.outcome.latency_ms)
     if baseline.outcome.failure is not None:
         side = failed(side, baseline.outcome.failure)
     side = _raced(side, turns, judged)

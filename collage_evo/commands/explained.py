@@ -76,10 +76,10 @@ class Explained:
         """
         if run is not None and (run / FOLDER).is_dir():
             raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
-        own = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
-        config = settled(config, run if own else None)
+        same = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
+        config = settled(config, run if same else None)
         backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-        store = Store(run / "work") if run is not None and own else None
+        store = Store(run / "work") if run is not None and same else None
         limits = store.get(LIMITS, Limits) if store else None
         limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
         known = measured = ranges = None
@@ -97,8 +97,8 @@ class Explained:
 
     def singles(self, backend: str, node: int) -> list[Match]:
         """The matches of ``backend`` for the single ``node``, unchanged."""
-        own = (match for match in self.found.matches if match.nodes == 1 << node and not match.rewrites)
-        return [match for match in own if match.backend == backend]
+        plain = (match for match in self.found.matches if match.nodes == 1 << node and not match.rewrites)
+        return [match for match in plain if match.backend == backend]
 
     def matches(self, backend: Backend, nodes: NodeSet) -> list[Match]:
         """``nodes`` as one piece of ``backend``, in each variant that the run would offer."""

@@ -83,10 +83,9 @@ def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.
 
 def write_rechecked(compared: ComparedArtifact, rechecked: Sequence[Rechecked], place: Path) -> Path:
     """Write the result next to the earlier ones: in a folder of the run, or of the artifact's name."""
-    own = compared.artifact.absolute()
-    folder = (
-        place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
-    )
+    artifact = compared.artifact.absolute()
+    in_run = place.is_dir() and artifact.parent == place.absolute()
+    folder = place / FOLDER if in_run else artifact.parent / f"{artifact.stem}.{FOLDER}"
     folder.mkdir(exist_ok=True)
     paths = (folder / f"{number:03d}.json" for number in itertools.count())
     path = next(path for path in paths if not path.exists())

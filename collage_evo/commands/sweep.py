@@ -102,8 +102,8 @@ def _work_together(
     turn = spawn.Lock()
     processes = []
     for index, cores in enumerate(shares):
-        own = config.replacing("target", cores=list(cores))
-        args = (own, directory, turn, _log_of(directory, index), os.getpid())
+        share = config.replacing("target", cores=list(cores))
+        args = (share, directory, turn, _log_of(directory, index), os.getpid())
         processes.append(spawn.Process(target=_work_in_process, args=args))
         processes[-1].start()
     reporter.log(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")

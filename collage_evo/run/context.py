@@ -125,9 +125,17 @@ class RunContext(Workplace):
             fitness.timeout_s,
             workers_of(fitness.executor, fitness.address),
         )
-        own = (place.config, place.directory, place.reporter)
         databases = CostDatabase(place.work / "costs.sqlite"), CostDatabase(cache / "costs.sqlite")
-        return cls(*own, pool, cache, databases, seconds=place.seconds, begin=place.begin)
+        return cls(
+            place.config,
+            place.directory,
+            place.reporter,
+            pool,
+            cache,
+            databases,
+            seconds=place.seconds,
+            begin=place.begin,
+        )
 
     @property
     def setting(self) -> Setting:

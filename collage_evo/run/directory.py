@@ -283,7 +283,7 @@ def enlarge_budget(directory: Path, saved: Config, overrides: Overrides) -> Conf
 def _budget(config: Config, key: str, directory: Path) -> float | None:
     """The given value of one of ``BUDGET``, or the decided one; None for no limit."""
     section, name = key.split(".")
-    given: float | None = getattr(getattr(config, section), name)
-    if key != "search.seconds" or given is not None:
-        return given
+    value: float | None = getattr(getattr(config, section), name)
+    if key != "search.seconds" or value is not None:
+        return value
     return Store(directory / "work").get(SEARCH_SECONDS, float) or USUAL_S

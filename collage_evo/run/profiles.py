@@ -47,8 +47,8 @@ def run_profiles(
 def _searched(
     config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None
 ) -> tuple[Finished, ...]:
-    own = model_file(config)
-    file = parsed if parsed and parsed == own else own  # a run that goes on uses its own object
+    saved = model_file(config)
+    file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
     profiles = saved_profiles(config, directory, file)
     for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")

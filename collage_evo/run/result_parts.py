@@ -196,8 +196,9 @@ def _operator_times(
     rewrites: tuple[RewrittenNodes, ...] = (),
 ) -> RegionResult:
     device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
-    given = (piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites)
-    return RegionResult(*given, operators=tuple(operators))
+    return RegionResult(
+        piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites, operators=tuple(operators)
+    )
 
 
 def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

@@ -155,9 +155,9 @@ class _Known:
         """Sum of the engine's times for its operators; infinite if none of them is known."""
         if (usual := self._slowness.get(match.engine)) is None:
             return math.inf
-        own = self._node_slowness.get(match.engine, {})
+        slowness = self._node_slowness.get(match.engine, {})
         nodes = self._transferred.nodes
-        return sum(self._here[n] * own.get(nodes.get(n, -1), usual) for n in members(match.nodes))
+        return sum(self._here[n] * slowness.get(nodes.get(n, -1), usual) for n in members(match.nodes))
 
     @cached_property
     def _node_slowness(self) -> dict[Engine, dict[int, float]]:
@@ -173,8 +173,8 @@ class _Known:
     def _slowness(self) -> dict[Engine, float]:
         """The same for all nodes of an engine together."""
         return {
-            engine: sum(own[n] * self._there[n] for n in own) / sum(self._there[n] for n in own)
-            for engine, own in self._node_slowness.items()
+            engine: sum(of_nodes[n] * self._there[n] for n in of_nodes) / sum(self._there[n] for n in of_nodes)
+            for engine, of_nodes in self._node_slowness.items()
         }
 
 

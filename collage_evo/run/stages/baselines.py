@@ -135,8 +135,8 @@ def _makes_rows(graph: Graph, node: Node) -> bool:
     it."""
     if node.op_type != "Reshape":
         return False
-    given, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
-    return len(given) == 4 and given[3] == 1 < given[2] and made == (*given[:2], 1, given[2])
+    shape, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    return len(shape) == 4 and shape[3] == 1 < shape[2] and made == (*shape[:2], 1, shape[2])
 
 
 def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> dict[str, float]:

@@ -40,8 +40,8 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
     """Read the model and compute reference outputs; write them and all samples for worker processes."""
     with place.stage("model"):
         config = place.config
-        own = own_samples(place, file)
-        feeds = [sample.feeds for sample in own.search[: config.verify.inputs]] if own else ()
+        samples = own_samples(place, file)
+        feeds = [sample.feeds for sample in samples.search[: config.verify.inputs]] if samples else ()
         model = run_once(config, file, feeds, config.verify.inputs)
         _require_same(place, model)
         if not reports_errors(model):
@@ -52,7 +52,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
             names = (list(first), list(expected))
             spoiled = nonfinite_references(model.original, first, names, threads=len(usable_cores()))
             write_references(place.files.nonfinite, spoiled)
-        keep_samples(place, model, own)
+        keep_samples(place, model, samples)
     return model
 
 

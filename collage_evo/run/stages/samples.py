@@ -90,7 +90,7 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     return split(samples, sizes, config.accuracy.seed) if samples else None
 
 
-def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None) -> None:
+def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> None:
     """Write the samples for later stages and worker processes; random ones if the user gave none.
 
     The search's have the outputs that the model itself computes, as many as are computed quickly; they are chosen
@@ -98,9 +98,9 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     """
     if run.store.get(SAMPLES, Sampled) is not None:
         return
-    if own and not run.config.verify.keeps_nonfinite:
-        require_finite(model, (*own.search, *own.calibration, *own.held_out))
-    parts = own or _random_samples(run, model)
+    if samples and not run.config.verify.keeps_nonfinite:
+        require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
+    parts = samples or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
     search = expected_of(
         model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
@@ -110,7 +110,7 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
-    sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=own is None)
+    sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=samples is None)
     run.store.put(SAMPLES, Sampled, sampled)
 
 

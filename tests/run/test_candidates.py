@@ -116,7 +116,7 @@ def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.Mon
     assert list(racing.artifacts) == compiling.asked == ["placement-0", "placement-1", "placement-2"]
 
 
-def test_rungs_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_larger(
+def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_larger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Compiling(monkeypatch)

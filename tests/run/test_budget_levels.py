@@ -69,7 +69,7 @@ def found(measuring: Measuring) -> SearchRecord:
     return SearchRecord(ranked(state, SPACE), state)
 
 
-def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_levels_aim_as_much_lower_as_errors_were_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 2.0)
     before = found(measuring)
     after = budget_levels.with_budget_levels(RUN, SPACE, before, (), 4.0, {})
@@ -80,7 +80,7 @@ def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatc
     assert len(before.evaluated) == 2, "what was found before is as it was"
 
 
-def test_rungs_aim_by_other_rungs_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_levels_aim_by_other_budget_levels_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 1.0)
     before = found(measuring)
     ((_, level),) = greedy_levels(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
@@ -88,7 +88,7 @@ def test_rungs_aim_by_other_rungs_where_there_are_some(monkeypatch: pytest.Monke
     made = Evaluated(encode(level, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
     state = replace(before.state, evaluated={**before.evaluated, level.key: made})
     budget_levels.with_budget_levels(RUN, SPACE, SearchRecord(ranked(state, SPACE), state), (), 3.9, {})
-    assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the rung twice as much"
+    assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the level twice as much"
 
 
 def test_what_was_measured_already_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
