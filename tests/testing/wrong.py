@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -64,92 +65,75 @@ class Interpreter:
         return run
 
 
-class _Spoilt(Right):
-    """Runs rightly, then calls ``spoil`` on its inputs, outputs and the object itself."""
+class Bound:
+    def __init__(self, bind) -> None:
+        self.bind = bind
+
+
+class _Binds(Right):
+    """Binds what is loaded as ``bound`` of its class does."""
 
     def load(self, workdir, target, variant, inputs, outputs):
-        return SpoiltRun(super().load(workdir, target, variant, inputs, outputs), type(self).spoil)
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        raise NotImplementedError
+        loaded = super().load(workdir, target, variant, inputs, outputs)
+        loaded.runs = 0
+        return Bound(lambda ins, outs: self.bound(loaded, ins, outs))
 
 
-class SpoiltRun:
-    def __init__(self, loaded: Interpreter, spoil) -> None:
-        self.loaded, self.spoil, self.runs = loaded, spoil, 0
+class _Spoilt(_Binds):
+    """Runs rightly, then calls ``spoil`` on the number of runs, its inputs and outputs."""
 
-    def bind(self, inputs, outputs):
-        run = self.loaded.bind(inputs, outputs)
+    def bound(self, loaded, inputs, outputs):
+        run = loaded.bind(inputs, outputs)
 
         def spoilt() -> None:
             run()
-            self.runs += 1
-            self.spoil(self, inputs, outputs)
+            loaded.runs += 1
+            type(self).spoil(loaded.runs, inputs, outputs)
 
         return spoilt
 
 
-class Numerics(_Spoilt):
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        outputs[0][...] *= np.float32(1.01)
+def spoilt(name: str, spoil: Callable[..., object]) -> type[Right]:
+    return type(name, (_Spoilt,), {"spoil": staticmethod(spoil), "__module__": __name__})
 
 
-class Repeat(_Spoilt):
-    """Right within the tolerance, but different each time."""
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        outputs[0][...] *= np.float32(1 + 2e-5 * run.runs)
+def past_the_end(runs, inputs, outputs) -> None:
+    np.ctypeslib.ctypes.c_uint32.from_address(outputs[0].ctypes.data + outputs[0].nbytes).value = 0
 
 
-class Inputs(_Spoilt):
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        inputs[0][...] = 0
+def on_three_threads(runs, inputs, outputs) -> None:
+    Pool.the = Pool.the or Pool(3)
+    Pool.the.do(lambda: [np.sqrt(np.ones(400_000)) for _ in range(4)])
 
 
-class ReferenceProcess(_Spoilt):
-    """Writes four bytes past the end of its output."""
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        (np.ctypeslib.ctypes.c_uint32).from_address(outputs[0].ctypes.data + outputs[0].nbytes).value = 0
-
-
-class Loses(_Spoilt):
-    """Has numbers in place of NaN and infinity, as fast libraries do."""
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        np.nan_to_num(outputs[0], copy=False, posinf=1.0)
+def beside_another(runs, inputs, outputs) -> None:
+    """Wrong where another thread is in a run, too; who runs beside others waits for one."""
+    if threading.current_thread() is not threading.main_thread():
+        with contextlib.suppress(threading.BrokenBarrierError):
+            BOTH.wait(timeout=60.0)
+            outputs[0][...] += 1
 
 
-class Crash(_Spoilt):
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        os.abort()
+def times(outputs, factor: float) -> None:
+    outputs[0][...] *= np.float32(factor)
 
 
-class Hang(_Spoilt):
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        time.sleep(600)
-
-
-class Threads(_Spoilt):
-    """Three threads work wherever one may."""
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        work = np.ones(400_000)
-        run.pool = getattr(run, "pool", None) or Pool(3)
-        run.pool.do(lambda: [np.sqrt(work) for _ in range(4)])
+BOTH = threading.Barrier(2)
+Numerics = spoilt("Numerics", lambda runs, ins, outs: times(outs, 1.01))
+Repeat = spoilt("Repeat", lambda runs, ins, outs: times(outs, 1 + 2e-5 * runs))  # right within the tolerance
+Inputs = spoilt("Inputs", lambda runs, ins, outs: ins[0].fill(0))
+ReferenceProcess = spoilt("ReferenceProcess", past_the_end)
+Loses = spoilt("Loses", lambda runs, ins, outs: np.nan_to_num(outs[0], copy=False, posinf=1.0))  # as fast libraries
+Crash = spoilt("Crash", lambda runs, ins, outs: os.abort())
+Hang = spoilt("Hang", lambda runs, ins, outs: time.sleep(600))
+Threads = spoilt("Threads", on_three_threads)
+Together = spoilt("Together", beside_another)
 
 
 class Pool:
     """Threads that live on, as a library's do."""
+
+    the: Pool | None = None
 
     def __init__(self, count: int) -> None:
         self.begin, self.end = threading.Barrier(count + 1), threading.Barrier(count + 1)
@@ -168,142 +152,79 @@ class Pool:
             self.end.wait()
 
 
-class Own(Right):
+class Own(_Binds):
     """Gives its results in memory of its own."""
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
-        return Bound(lambda ins, outs: lambda: loaded.compute(ins))
+    def bound(self, loaded, inputs, outputs):
+        return lambda: loaded.compute(inputs)
 
 
-class Unaligned(Right):
+class Unaligned(_Binds):
     """Cannot use memory that is not aligned, and says nothing."""
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
-
-        def bind(ins, outs):
-            seen = [array if array.ctypes.data % 64 == 0 else np.zeros_like(array) for array in ins]
-            return loaded.bind(seen, outs)
-
-        return Bound(bind)
+    def bound(self, loaded, inputs, outputs):
+        seen = [array if array.ctypes.data % 64 == 0 else np.zeros_like(array) for array in inputs]
+        return loaded.bind(seen, outputs)
 
 
-class Fresh(Right):
+class Fresh(_Binds):
     """Copies the inputs at its first run and never again."""
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
+    def bound(self, loaded, inputs, outputs):
+        first: list[np.ndarray] = []
 
-        def bind(ins, outs):
-            kept: list[np.ndarray] = []
+        def run() -> None:
+            first[:] = first or [array.copy() for array in inputs]
+            loaded.bind(first, outputs)()
 
-            def run() -> None:
-                kept[:] = kept or [array.copy() for array in ins]
-                for array, value in zip(outs, loaded.compute(kept), strict=True):
-                    array[...] = value
-
-            return run
-
-        return Bound(bind)
+        return run
 
 
-class Together(_Spoilt):
-    """Wrong where another thread is in a run, too; who runs beside others waits for one."""
-
-    both = threading.Barrier(2)
-
-    @staticmethod
-    def spoil(run, inputs, outputs):
-        if threading.current_thread() is threading.main_thread():
-            return
-        with contextlib.suppress(threading.BrokenBarrierError):
-            Together.both.wait(timeout=60.0)
-            outputs[0][...] += 1
-
-
-class Holds(Right):
+class Holds(_Binds):
     """NumPy lets other threads run while it computes; then they wait four times as long, also when it is busy."""
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
+    def bound(self, loaded, inputs, outputs):
+        compute = loaded.bind(inputs, outputs)
 
-        def bind(ins, outs):
-            compute = loaded.bind(ins, outs)
+        def run() -> None:
+            begin = time.perf_counter()
+            compute()
+            end = begin + 5 * (time.perf_counter() - begin)
+            while time.perf_counter() < end:
+                pass
 
-            def run() -> None:
-                begin = time.perf_counter()
-                compute()
-                end = begin + 5 * (time.perf_counter() - begin)
-                while time.perf_counter() < end:
-                    pass
-
-            return run
-
-        return Bound(bind)
+        return run
 
 
-class Instances(Right):
+class Instances(_Binds):
     """All instances of a process share the buffers of the last that was bound; memory is told apart by address."""
 
     last: list[np.ndarray] = []  # noqa: RUF012
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
-
-        def bind(ins, outs):
-            Instances.last = list(ins)
-
-            def run() -> None:
-                for array, value in zip(outs, loaded.compute(Instances.last), strict=True):
-                    array[...] = value
-
-            return run
-
-        return Bound(bind)
+    def bound(self, loaded, inputs, outputs):
+        Instances.last = list(inputs)
+        return lambda: loaded.bind(Instances.last, outputs)()
 
 
-class LetGo(Right):
+class LetGo(_Spoilt):
     """What is loaded computes on memory that goes with whichever instance goes first."""
 
     gone = False
 
     def load(self, workdir, target, variant, inputs, outputs):
         LetGo.gone = False
-        return _Frees(super().load(workdir, target, variant, inputs, outputs))
+        loaded = super().load(workdir, target, variant, inputs, outputs)
+        weakref.finalize(loaded, setattr, LetGo, "gone", True)
+        return loaded
+
+    @staticmethod
+    def spoil(runs, inputs, outputs):
+        outputs[0][...] += np.float32(LetGo.gone)
 
 
-class _Frees:
-    def __init__(self, loaded: Interpreter) -> None:
-        self.loaded = loaded
-
-    def __del__(self) -> None:
-        LetGo.gone = True
-
-    def bind(self, inputs, outputs):
-        run = self.loaded.bind(inputs, outputs)
-
-        def freed() -> None:
-            run()
-            outputs[0][...] += np.float32(LetGo.gone)
-
-        return freed
-
-
-class Rebound(Right):
+class Rebound(_Binds):
     """Computes on the inputs that it was bound to first."""
 
-    def load(self, workdir, target, variant, inputs, outputs):
-        loaded = super().load(workdir, target, variant, inputs, outputs)
-        first: list[np.ndarray] = []
-
-        def bind(ins, outs):
-            first[:] = first or ins
-            return loaded.bind(first, outs)
-
-        return Bound(bind)
-
-
-class Bound:
-    def __init__(self, bind) -> None:
-        self.bind = bind
+    def bound(self, loaded, inputs, outputs):
+        loaded.first = getattr(loaded, "first", inputs)
+        return loaded.bind(loaded.first, outputs)
