@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from collage_evo.report.result import Operator, RegionResult
-from collage_evo.report.words import arithmetic, title
+from collage_evo.report.words import title
 
 T = TypeVar("T")
 LONGEST = 160
@@ -118,11 +118,11 @@ def _written_out(items: Sequence[int | Folded[int]]) -> int:
 
 def precisions_of(regions: Sequence[RegionResult]) -> list[str]:
     """The precisions, the most frequent first."""
-    return [name for name, _ in Counter(one.arithmetic for r in regions for one in _operators(r)).most_common()]
+    return [name for name, _ in Counter(one.arithmetic for r in regions for one in r.operators).most_common()]
 
 
 def _block(region: RegionResult, share: float | None) -> Block:
-    operators = _operators(region)
+    operators = region.operators
     chips: tuple[Chip, ...] = folded(operators)
     counts: tuple[tuple[str, str, int], ...] = ()
     if drawn(chips) > MOST:
@@ -136,11 +136,3 @@ def _block(region: RegionResult, share: float | None) -> Block:
 def drawn(chips: Sequence[Chip]) -> int:
     """Operators that are drawn."""
     return sum(drawn(chip.items) if isinstance(chip, Folded) else 1 for chip in chips)
-
-
-def _operators(region: RegionResult) -> Sequence[Operator]:
-    """The operators; without kinds for a run that records none."""
-    computes = arithmetic(region.backend, region.variant).value
-    return region.operators or [
-        Operator("operator", "int8" if name in region.int8 else computes) for name in region.nodes
-    ]

@@ -154,27 +154,26 @@ def bars(result: Result) -> list[Bar]:
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """Conditions of the numbers, by name: date, command, machine, model, versions; older results lack some."""
-    made, model, threads = result.environment, result.model, result.target["threads"]
-    cores = f"; {threads} of {made['cores']} cores used" if "cores" in made else ""
+    """Conditions of the numbers, by name: date, command, machine, model, versions."""
+    made, model = result.environment, result.model
+    cores = f"; {result.target['threads']} of {made['cores']} cores used"
     accelerator = f"; {result.target['accelerator']}" if result.target.get("accelerator") else ""
-    command = made.get("command")
     rows = [
         ("Date", date_of(result)),
-        ("Command", "" if command is None else printable(command) or "none: a Python program called the package"),
+        ("Command", printable(made["command"]) or "none: a Python program called the package"),
         ("Processor", f"{made['cpu']}{cores}{accelerator}"),
         ("Model", model.get("source", "")),
         ("Model's SHA-256", model.get("sha256", "")),
         ("System", f"{made['system']}, Python {made['python']}"),
         *((title(name), version) for name, version in made["backends"].items()),
-        *((name, version) for name, version in made.get("libraries", {}).items()),
+        *((name, version) for name, version in made["libraries"].items()),
     ]
     return [(name, value) for name, value in rows if value]
 
 
 def date_of(result: Result) -> str:
-    """Date of the result, in the time zone of that machine; empty for older results without a date."""
-    return str(result.environment.get("date", "")).replace("T", " ")
+    """Date of the result, in the time zone of that machine."""
+    return str(result.environment["date"]).replace("T", " ")
 
 
 def error_share(result: Result) -> float | None:

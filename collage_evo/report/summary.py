@@ -94,12 +94,7 @@ def _places(directory: Path) -> list[str]:
 
 def describe_answer(result: Result) -> str:
     """The answer, as one phrase."""
-    parts = [
-        Part.of(r.backend, r.variant, [operator.arithmetic for operator in r.operators])
-        if r.operators
-        else Part(r.backend, r.variant, len(r.nodes), {"int8": len(r.int8)} if r.int8 else {})
-        for r in result.placement
-    ]
+    parts = [Part.of(r.backend, r.variant, [one.arithmetic for one in r.operators]) for r in result.placement]
     lanes = max((len(region.lanes) for region in result.placement), default=0)
     side = f", up to {lanes} parts side by side" if lanes else ""
     return describe_parts(parts) + side

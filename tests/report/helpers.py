@@ -11,6 +11,7 @@ from collage_evo.report.result import (
     CostModelResult,
     FrontPoint,
     Latency,
+    Operator,
     RegionResult,
     Result,
     SearchResult,
@@ -21,9 +22,13 @@ from collage_evo.report.result import (
 
 BACKENDS = ("onnxruntime", "onnxruntime/nchw", "openvino/bf16", "ncnn", "tvm")
 SEEDS = ("dp", "single:onnxruntime/nchw", "greedy:openvino,onnxruntime,ncnn,tvm", "dp-diverse")
+OPERATORS = (Operator("Conv", "float32"), Operator("Relu", "float32"))
 NODES = ("/layer1/layer1.0/conv1/Conv", "/layer1/layer1.0/relu_1/Relu")
 
-
+ENVIRONMENT = {"cpu": "a CPU", "cores": 2, "python": "3", "system": "Linux", "backends": {}, "libraries": {}} | {
+    "date": "2026-01-02T03:04:05+01:00",
+    "command": "",
+}
 ACCURACY = Accuracy(
     metric="",
     budget=0.01,
@@ -65,7 +70,7 @@ def make_result() -> Result:
     return Result(
         model={"name": "detector", "source": "detector.onnx", "nodes": 2},
         target={"device": "cpu", "threads": 2, "allowed_threads": 2},
-        environment={"cpu": "a CPU", "backends": {}, "python": "3", "system": "Linux"},
+        environment=ENVIRONMENT,
         baselines=rows,
         seeds=[SeedResult(kind, 1234.56, Latency(kind, 1234.56, 1230.12, 1250.98, 1000)) for kind in SEEDS],
         best=Latency("best", 1234.56, 1230.12, 1250.98, 1000),
@@ -75,8 +80,8 @@ def make_result() -> Result:
         candidate_speedup=speedup,
         numerics={"max_relative_error": 1e-6},
         placement=[
-            RegionResult("onnxruntime", "nchw", NODES, 1234.5),
-            RegionResult("tvm", "tuned-0123456789ab", NODES[:1], None),
+            RegionResult("onnxruntime", "nchw", NODES, 1234.5, operators=OPERATORS),
+            RegionResult("tvm", "tuned-0123456789ab", NODES[:1], None, operators=OPERATORS[:1]),
         ],
         search=SearchResult(1, {}, 1, 0, 1.0, 1.0, 1, [{"seconds": 1.0, "best_ms": 2.0}]),
         cost_model=CostModelResult({}, {}, 1, 0, 0, 0, 1.0, None, None, None, {}),

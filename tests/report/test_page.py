@@ -86,8 +86,6 @@ def test_the_foot_says_when_by_which_command_and_on_what_the_numbers_were_taken(
     without = {**made, "command": ""}
     foot = words(page_of(replace(mixed(), environment=without), tmp_path).partition("<footer>")[2])
     assert "Command none: a Python program called the package" in foot
-    foot = words(page_of(mixed(), tmp_path).partition("<footer>")[2])
-    assert not re.search("Date|Command|SHA", foot), "an environment that has none of them"
 
 
 def test_what_a_result_holds_for_is_taken_down_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
