@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +47,25 @@ def checked(run: Path, to: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_what_lies_beside_the_folder_stays_and_nothing_else_comes(tmp_path: Path) -> None:
-    run = alone(tmp_path / "run", tiny_convnet(), LIBRARIES[0])
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives ``run``, whose answer is a small network on one library, and its plain files in ``out``."""
+
+    @cache
+    def of(backend: str) -> Path:
+        place = tmp_path_factory.mktemp(backend)
+        export_plain(placed(place / "run", tiny_convnet(), [(backend, "default")]), place / "out")
+        return place
+
+    return of
+
+
+def test_what_lies_beside_the_folder_stays_and_nothing_else_comes(
+    exported: Callable[[str], Path], tmp_path: Path
+) -> None:
     (tmp_path / "there" / "out.tmp").mkdir(parents=True)
     (tmp_path / "there" / "out.tmp" / "thesis.txt").write_text("years of work")
-    export_plain(run, tmp_path / "there" / "out")
+    export_plain(exported("onnxruntime") / "run", tmp_path / "there" / "out")
     assert {path.name for path in (tmp_path / "there").iterdir()} == {"out", "out.tmp"}
     assert (tmp_path / "there" / "out.tmp" / "thesis.txt").read_text() == "years of work"
 
@@ -92,11 +107,11 @@ def lower_precision() -> list[tuple[str, str, Arithmetic | None]]:
 
 @pytest.mark.parametrize(("backend", "variant", "low"), lower_precision())
 def test_lower_precision_is_in_the_files_or_in_the_settings(
-    tmp_path: Path, backend: str, variant: str, low: Arithmetic | None
+    exported: Callable[[str], Path], tmp_path: Path, backend: str, variant: str, low: Arithmetic | None
 ) -> None:
     run = placed(tmp_path / "run", tiny_convnet(), [(backend, variant)], low)
     assert gives_the_same(checked(run, tmp_path / "out"))
-    exact = placed(tmp_path / "exact", tiny_convnet(), [(backend, "default")])
+    exact = exported(backend) / "run"
     feeds = {"x": np.load(tmp_path / "out" / "samples" / "0.in.0.npy")}
     lower, higher = (load_artifact(one / "best.collage").run(None, feeds)[0] for one in (run, exact))
     assert not np.array_equal(lower, higher)  # otherwise there would be nothing to keep
@@ -151,8 +166,13 @@ def test_the_runner_in_c_plus_plus_gives_the_same(tmp_path: Path) -> None:
     assert gives_the_same(said)
 
 
-def test_a_check_fails_over_outputs_that_are_not_the_stored_ones(tmp_path: Path) -> None:
-    checked(alone(tmp_path / "run", tiny_convnet(), LIBRARIES[0]), tmp_path / "out")
+def test_a_check_fails_over_outputs_that_are_not_the_stored_ones(
+    exported: Callable[[str], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(exported("onnxruntime") / "out", tmp_path / "out")
+    model = onnx.load(tmp_path / "out" / "model.onnx")
+    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["x", "y"]
+    assert check(tmp_path / "out").returncode == 0
     stored = tmp_path / "out" / "samples" / "0.out.0.npy"
     np.save(stored, np.load(stored) * 1.1)
     done = check(tmp_path / "out")
@@ -170,15 +190,9 @@ def test_nothing_appears_of_files_that_do_not_run_as_the_answer_does(tmp_path: P
     assert not list(tmp_path.glob("out*"))
 
 
-def test_files_of_a_placement_have_the_names_of_the_model(tmp_path: Path) -> None:
-    checked(placed(tmp_path / "run", tiny_convnet(), [("onnxruntime", "default")]), tmp_path / "out")
-    model = onnx.load(tmp_path / "out" / "model.onnx")
-    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["x", "y"]
-
-
 def test_the_runner_refuses_indices_that_lead_out_of_their_table(tmp_path: Path) -> None:
     model = tiny_transformer(vocabulary=50)
-    checked(placed(tmp_path / "run", model, [("openvino", "default")]), tmp_path / "out")
+    export_plain(placed(tmp_path / "run", model, [("openvino", "default")]), tmp_path / "out")
     lines = "import numpy as np, pipeline; pipeline.Pipeline().run({'ids': np.full((1, 8), 50)})"
     done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path / "out", capture_output=True, text=True)
     assert "ids is to be from -50 to 49" in done.stderr
@@ -219,8 +233,9 @@ print('done')
 """
 
 
-def test_nothing_goes_round_the_check_of_the_runner(tmp_path: Path) -> None:
-    checked(placed(tmp_path / "run", of_a_float_index(), [("openvino", "default")]), tmp_path / "out")
+def test_nothing_goes_round_the_check_of_the_runner_and_the_artifact_refuses_the_same_floats(tmp_path: Path) -> None:
+    run = placed(tmp_path / "run", of_a_float_index(), [("openvino", "default")])
+    export_plain(run, tmp_path / "out")
     ours = Path(input_limits.__file__)
     assert (tmp_path / "out" / ours.name).read_text() == ours.read_text()
     command = [sys.executable, "-c", GOES_ROUND]
@@ -230,10 +245,6 @@ def test_nothing_goes_round_the_check_of_the_runner(tmp_path: Path) -> None:
     found = [line.removeprefix("i is to be from -5 to 4, not ") for line in refused]
     masked = "i has masked values: fill them first (numpy.ma.filled)"
     assert found == ["nan", "inf", "-inf", "5.0", "-6.0", "5.0", masked]
-
-
-def test_an_artifact_refuses_the_same_floats(tmp_path: Path) -> None:
-    run = placed(tmp_path / "run", of_a_float_index(), [("openvino", "default")])
     session = load_artifact(run / "best.collage")
     for value in (np.nan, np.inf, -np.inf, 5, -6):
         with pytest.raises(InputError, match=r"^input 'i': ind(ex|ices) "):
@@ -286,32 +297,29 @@ def test_a_backend_without_plain_files_is_named() -> None:
 
 
 @pytest.mark.parametrize("backend", usable("onnxruntime", "openvino"))
-def test_the_lines_of_the_readme_give_what_the_answer_gives(tmp_path: Path, backend: str) -> None:
-    export_plain(placed(tmp_path / "run", tiny_convnet(), [(backend, "default")]), tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text().partition(f"## {backend}")[2]
+def test_the_lines_of_the_readme_give_what_the_answer_gives(exported: Callable[[str], Path], backend: str) -> None:
+    out = exported(backend) / "out"
+    text = (out / "README.md").read_text().partition(f"## {backend}")[2]
     lines = text.partition("```python\n")[2].partition("```")[0]
     atol = 1e-5 if level() else 0.0  # see gives_the_same
     tail = (
         f"import numpy as np\nassert np.allclose(outputs[0], np.load('samples/0.out.0.npy'), rtol=0, atol={atol})\n"
     )
     head = "import numpy as np\nfeeds = {'x': np.load('samples/0.in.0.npy')}\n"
-    done = subprocess.run([sys.executable, "-c", head + lines + tail], cwd=tmp_path / "out", capture_output=True)
+    done = subprocess.run([sys.executable, "-c", head + lines + tail], cwd=out, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("saturates", [True, False])
-def test_the_readme_says_where_weights_of_8_bits_are_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saturates: bool
+def test_the_readme_tells_each_language_the_same_settings_and_where_weights_of_8_bits_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = replace(this_machine(), features=frozenset({"avx2"} if saturates else {"avx2", "avx_vnni"}))
-    monkeypatch.setattr("collage_evo.export.folder.this_machine", lambda: machine)
-    export_plain(placed(tmp_path / "run", chain(2), [("onnxruntime", "default")]), tmp_path / "out")
-    assert ("weights have 8 bits" in (tmp_path / "out" / "README.md").read_text()) != saturates
-
-
-def test_the_readme_tells_java_and_c_plus_plus_the_same_settings(tmp_path: Path) -> None:
-    export_plain(placed(tmp_path / "run", chain(2), [("onnxruntime", "nchw")]), tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text()
+    run = placed(tmp_path / "run", chain(2), [("onnxruntime", "nchw")])
+    for saturates, features in ((True, {"avx2"}), (False, {"avx2", "avx_vnni"})):
+        machine = replace(this_machine(), features=frozenset(features))
+        monkeypatch.setattr("collage_evo.export.folder.this_machine", lambda machine=machine: machine)
+        export_plain(run, tmp_path / f"out-{saturates}")
+        text = (tmp_path / f"out-{saturates}" / "README.md").read_text()
+        assert ("weights have 8 bits" in text) != saturates
     assert "options.setOptimizationLevel(OrtSession.SessionOptions.OptLevel.EXTENDED_OPT);" in text
     assert "options.SetGraphOptimizationLevel(ORT_ENABLE_EXTENDED);" in text
     assert "options.setIntraOpNumThreads(1);" in text

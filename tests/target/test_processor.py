@@ -55,7 +55,7 @@ def test_the_environment_holds_this_processor_to_a_level() -> None:
     told = "from collage_evo.target.processor import this_machine; print(this_machine().cpu)"
     command = [sys.executable, "-c", told]
     found = subprocess.run(command, env={**os.environ, SWITCH: "avx2"}, capture_output=True, text=True, check=True)
-    assert found.stdout.endswith(", held to avx2\n")
+    assert ", held to avx2" in found.stdout
 
 
 def test_only_instructions_that_kernels_are_chosen_by_make_another_processor() -> None:
