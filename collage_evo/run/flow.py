@@ -149,10 +149,9 @@ class Flow:
     @cached_property
     def precision(self) -> Precision:
         """Losses of operators in lower precisions."""
-        matches = self.matches.matches
-        if self.transferred is not None:
-            self.transferred.write_sensitivities(self.run.store)
-        return predict_losses(self.run, self.searchable, self.ranges, matches)
+        matches = self.matches.matches  # the first answer exists before the model is split
+        known = self.transferred.sensitivities if self.transferred else None
+        return predict_losses(self.run, self.searchable, self.ranges, matches, known)
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -165,9 +164,8 @@ class Flow:
         run, precision, matches = self.run, self.precision, self.tuning.matches
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
-        if self.transferred is not None:
-            self.transferred.write_costs(run, matches, precision)
-        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms)
+        known = self.transferred.costs(run, matches, precision) if self.transferred else None
+        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms, known)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 

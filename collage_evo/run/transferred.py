@@ -15,7 +15,7 @@ from itertools import chain
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
-from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, write_costs
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.align import same_nodes
@@ -30,7 +30,6 @@ from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.stages.precision import SHARES, Precision, Sensitivities
-from collage_evo.run.store import Store
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import Seeds
 
@@ -61,34 +60,36 @@ class TransferredCosts:
     def _there(self, nodes: NodeSet) -> NodeSet:
         return node_set(self.nodes[node] for node in members(nodes))
 
-    def write_sensitivities(self, store: Store) -> None:
-        """Write sensitivities of operators for this run; unpaired ones get the average."""
+    @property
+    def sensitivities(self) -> Sensitivities | None:
+        """Sensitivities of operators here; unpaired ones get the average. None if the other run measured none."""
         before = self.run.store.get(SHARES, Sensitivities)
         if before is None:
-            return
+            return None
         count, moved = len(self.graph.nodes), {}
         for kind, sensitivities in before.items():
             usual = sum(sensitivities) / max(1, len(sensitivities))
             moved[kind] = tuple(sensitivities[self.nodes[n]] if n in self.nodes else usual for n in range(count))
-        store.once(SHARES, Sensitivities, lambda: moved)
+        return moved
 
-    def write_costs(self, run: RunContext, offered: Matches, precision: Precision) -> None:
-        """Write the other run's costs as this one's, if they are of this target; logs how much was transferred."""
-        saved = run.work / "costs.json"
-        text = "with their costs"
+    def costs(self, run: RunContext, offered: Matches, precision: Precision) -> MeasuredCosts | None:
+        """The other run's costs of the matches here; logs how much was transferred.
+
+        None if they are of another target or leave an operator without any, or if ``run`` has costs on record.
+        """
+        costs, text = None, "with their costs"
         if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
             text = "but costs are measured anew: those are of another machine or number of threads"
-        elif not saved.exists():
+        elif not (run.work / "costs.json").exists():
             try:
                 costs = self._costs(offered.matches, precision.terms(offered.matches))
             except NotSearchable:
                 text = "but costs are measured anew: those leave some operator without any"
             else:
-                key = costs_key(self.graph, offered, run.setting.target, run.config.policy)
-                write_costs(saved, key, costs)
                 text = f"{text}; of {len(offered.matches)} ways to run parts, {costs.cache_hits} were measured there"
         paired, count = len(self.nodes), len(self.graph.nodes)
         run.reporter.log(f"{paired} of {count} operators carry over from {self.run.directory}, {text}")
+        return costs
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``, scaled by the amount of work for operators of another size."""

@@ -218,7 +218,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     given: list[dict[tuple[str, str], float]] = []
 
     def gather_costs(*arguments: Any) -> None:
-        given.append(arguments[-1])
+        given.append(arguments[5])
         raise NotSearchable("enough was seen")
 
     module = "collage_evo.run.flow"

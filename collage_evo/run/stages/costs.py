@@ -66,13 +66,17 @@ def gather_costs(
     backends: Sequence[Backend],
     precision: Precision = FLOAT32,
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
+    transferred: MeasuredCosts | None = None,
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it, with exclusive use of the machine.
+    ``baseline_ms``: ms of the whole model on engines that ran it, with exclusive use of the machine. ``transferred``:
+    from another run, in place of measurements.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, offered, target, policy)
+    if transferred is not None:
+        write_costs(saved, key, transferred)
     if (before := read_costs(saved, key, graph, offered.refusals)) is not None:
         return before
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance

@@ -91,9 +91,16 @@ def may_quantise(store: Store, config: Config) -> bool:
 
 
 def predict_losses(
-    run: RunContext, model: SearchableModel, ranges: Ranges | None, matches: Sequence[Match]
+    run: RunContext,
+    model: SearchableModel,
+    ranges: Ranges | None,
+    matches: Sequence[Match],
+    transferred: Sensitivities | None = None,
 ) -> Precision:
-    """Predict the loss of each operator in the precisions that ``matches`` offer for it. Saved like the ranges."""
+    """Predict the loss of each operator in the precisions that ``matches`` offer for it. Saved like the ranges.
+
+    ``transferred``: from another run, in place of measurements.
+    """
     wanted: dict[Arithmetic, NodeSet] = {}
     for match in matches:
         for kind, nodes in arithmetics_of(match):
@@ -106,7 +113,7 @@ def predict_losses(
             feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
             return error_sensitivities(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
 
-    run.store.once(SHARES, Sensitivities, lost)
+    run.store.once(SHARES, Sensitivities, lost if transferred is None else lambda: transferred)
     return read_sensitivities(run.store, len(model.graph.nodes))
 
 
