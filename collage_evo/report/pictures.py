@@ -171,10 +171,10 @@ def _add_names(
             if inside and not any(map(_meets(box), taken)) and not any(map(_meets(leader), names)):
                 taken.append(box)
                 names.append(box)
-                arrow = {"arrowstyle": "-", "color": DIM, "linewidth": 0.8} if abs(dy) > LINE else None
+                leads = {"arrowstyle": "-", "color": DIM, "linewidth": 0.8, "relpos": (float(end == "right"), 0.5)}
                 axes.annotate(
                     name, spot, (dx, dy), textcoords="offset points", ha=end, va="center", fontsize=12, gid="name",
-                    color=LIMIT if (spot[0], spot[1]) == limit else INK, arrowprops=arrow,
+                    color=LIMIT if (spot[0], spot[1]) == limit else INK, arrowprops=leads if abs(dy) > LINE else None,
                     fontweight="bold" if name == ANSWER else "normal",
                 )  # fmt: skip
                 break
