@@ -75,13 +75,13 @@ def _describe_worst(accuracy: Accuracy) -> str:
 def _describe_others(accuracy: Accuracy) -> str:
     """Results of other metrics on the held-out samples, in a sentence; empty if there are none."""
     parts = [
-        f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {_format_score(one)}"
+        f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {format_score(one)}"
         for one in accuracy.held_out[1:]
     ]
     return f" On these also: {', '.join(parts)}." if parts else ""
 
 
-def _format_score(quality: Quality) -> str:
+def format_score(quality: Quality) -> str:
     """A metric's score and, if the model itself has one other than 1, that too."""
     if quality.score is None:
         return "of identical outputs" if quality.error == 0.0 else "not known"
