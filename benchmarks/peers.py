@@ -56,9 +56,9 @@ from turns import Rounds, median_ms, ratio, take_turns
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import Baseline, feasible_baselines, read_baselines
 from collage_evo.answer.candidates import feasible_placements
+from collage_evo.backends.cuda.torch.requirements import unusable
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
-from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.files import write_whole

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from collage_evo.backends.cuda.torch.switches import computing_in
 from collage_evo.backends.torch.export import as_module
-from collage_evo.backends.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise

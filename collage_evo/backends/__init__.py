@@ -1,1 +1,1 @@
-"""The backend contract, and one package for each library."""
+"""The backend contract, and one package for each library; ``cuda/`` has those for NVIDIA GPUs."""

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from collage_evo.backends.capabilities import HasExecutionProvider, lanes_of
-from collage_evo.backends.onnxruntime.cuda import available_providers
+from collage_evo.backends.cuda.onnxruntime import available_providers
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import read_model, save_model

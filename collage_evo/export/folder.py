@@ -28,7 +28,7 @@ from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.signature import Signature
 from collage_evo.target.processor import this_machine
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 SCHEMA = 1
 _DEPLOYED = ("pipeline.py", "check.py", "pipeline.hpp", "tensors.hpp", "check.cpp")
@@ -83,6 +83,9 @@ def plain_files(backend: str, variant: str) -> PlainFiles:
     """
     found = get_backend(backend)
     if isinstance(found, HasPlainFiles):
+        if found.variant(variant).device != CPU:
+            title = found.title or backend
+            raise InputError(f"{title}'s pieces for a GPU have no plain form: serve the artifact")
         return found.plain_files()
     raise InputError(
         f"pieces of {engine_name(backend, variant)} have no plain form: serve the artifact, or run the search "

@@ -12,9 +12,9 @@ import pytest
 
 from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Probe, Target
-from collage_evo.backends.cudnn import CudnnBackend
-from collage_evo.backends.cudnn import backend as module
-from collage_evo.backends.cudnn.emit import handle_on
+from collage_evo.backends.cuda.cudnn import CudnnBackend
+from collage_evo.backends.cuda.cudnn import backend as module
+from collage_evo.backends.cuda.cudnn.emit import handle_on
 from collage_evo.backends.variants import Variant
 from collage_evo.devices.device import Device
 from collage_evo.devices.open import open_device

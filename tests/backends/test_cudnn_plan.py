@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
-from collage_evo.backends.cudnn import CudnnBackend
-from collage_evo.backends.cudnn.lower import lower
-from collage_evo.backends.cudnn.plan import Buffer, Operation, Plan, Step, View
-from collage_evo.backends.cudnn.run import PLAN, WEIGHTS, inner_room
+from collage_evo.backends.cuda.cudnn import CudnnBackend
+from collage_evo.backends.cuda.cudnn.lower import lower
+from collage_evo.backends.cuda.cudnn.plan import Buffer, Operation, Plan, Step, View
+from collage_evo.backends.cuda.cudnn.run import PLAN, WEIGHTS, inner_room
 from collage_evo.backends.enumerate import propose
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.codec import from_json, to_json

@@ -13,8 +13,8 @@ import pytest
 
 from collage_evo.backends import base
 from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
-from collage_evo.backends.onnxruntime import cuda
-from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.cuda import onnxruntime as cuda
+from collage_evo.backends.libraries.onnxruntime import OnnxRuntime
 from collage_evo.devices.device import Device
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
@@ -23,7 +23,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from tests.support.cuda import FakeCuda
 
-BACKEND = OnnxRuntimeBackend()
+BACKEND = OnnxRuntime()
 BORDER = ([Tensor("x", "float32", (1, 8, 13, 11))], [Tensor("y", "float32", (1, 8, 13, 11))])
 
 
@@ -168,7 +168,7 @@ def test_arrays_of_another_stream_are_refused(library: Any, device: Device) -> N
 def test_what_is_missing_is_said(library: Any, fake_cuda: FakeCuda) -> None:
     variant = BACKEND.variant
     with fake_cuda.used():
-        assert not any(BACKEND.declines(one) for one in cuda.VARIANTS)
+        assert not any(BACKEND.declines(one) for one in cuda.OnnxRuntimeCudaBackend.variants)
         library.get_available_providers = lambda: ["CPUExecutionProvider"]
         cuda.available_providers.cache_clear()
         assert "without CUDAExecutionProvider: pip install onnxruntime-gpu" in BACKEND.declines(variant("cuda"))

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
-from collage_evo.backends.tensorrt import TensorRtBackend
-from collage_evo.backends.tensorrt import backend as module
-from collage_evo.backends.tensorrt.half import in_half
+from collage_evo.backends.cuda.tensorrt import TensorRtBackend
+from collage_evo.backends.cuda.tensorrt import backend as module
+from collage_evo.backends.cuda.tensorrt.half import in_half
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import Device
 from collage_evo.devices.open import open_device

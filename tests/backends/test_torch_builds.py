@@ -10,8 +10,8 @@ import pytest
 
 from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.backends.torch import cuda
-from collage_evo.backends.torch.backend import TorchBackend
+from collage_evo.backends.cuda.torch import requirements as cuda
+from collage_evo.backends.libraries.torch import Torch
 from collage_evo.errors import UnavailableError
 from collage_evo.testing.cases import CASES
 
@@ -28,7 +28,7 @@ def build_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPat
 
 
 def declined(name: str = "cuda-eager") -> str:
-    backend = TorchBackend()
+    backend = Torch()
     return backend.declines(backend.variant(name))
 
 
@@ -36,7 +36,7 @@ def test_a_build_without_cuda_is_declined(build_of_torch: pytest.MonkeyPatch, tm
     build_of_torch.setattr(cuda, "built_for", lambda: "")
     assert declined() == "torch was built without CUDA: install a CUDA build"
     assert not declined("default")
-    built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)
+    built = Torch().build(CASES["conv_relu"](), Target(), Torch().variant("cuda-aoti"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert "built without CUDA" in built.reason
 
@@ -78,14 +78,14 @@ def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tupl
 def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
     build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
-    names = [variant.name for variant in TorchBackend.variants if declined(variant.name)]
+    names = [variant.name for variant in Torch.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
 
 
 def test_without_a_toolkit_nothing_is_compiled(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     build_of_torch.setattr(cuda, "unusable", lambda arithmetic: "")
     build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
-    built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)
+    built = Torch().build(CASES["conv_relu"](), Target(), Torch().variant("cuda-aoti"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert "install a CUDA toolkit and set CUDA_HOME" in built.reason
 

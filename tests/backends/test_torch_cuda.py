@@ -14,7 +14,8 @@ from onnx import TensorProto
 
 from collage_evo.backends import registry
 from collage_evo.backends.base import Built, DeviceExecutable, Target
-from collage_evo.backends.torch.backend import TorchBackend
+from collage_evo.backends.cuda.torch.backend import TorchCudaBackend
+from collage_evo.backends.libraries.torch import Torch
 from collage_evo.backends.torch.fusions import FUSIONS, steps
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
@@ -38,10 +39,10 @@ from tests.support.cuda.backend import FakeGpuBackend
 torch = pytest.importorskip("torch")
 
 FLOAT32, TF32, BF16, F16 = Arithmetic.FLOAT32, Arithmetic.TF32, Arithmetic.BFLOAT16, Arithmetic.FLOAT16
-EAGER = [variant for variant in TorchBackend.variants if variant.name.startswith("cuda-eager")]
+EAGER = [variant for variant in TorchCudaBackend.variants if variant.name.startswith("cuda-eager")]
 
 
-class OnHost(TorchBackend):
+class OnHost(TorchCudaBackend):
     """Compiles for the processor what is to be compiled for the GPU, and declines nothing."""
 
     name = "torch_on_host"
@@ -49,7 +50,7 @@ class OnHost(TorchBackend):
     def declines(self, variant: Variant) -> str:
         return ""
 
-    def compiled_for(self, variant: Variant) -> str:
+    def compiled_for(self) -> str:
         return "cpu"
 
 
@@ -255,7 +256,7 @@ def test_attention_is_taken_as_one_only_where_it_is_attention(tmp_path: Path) ->
 def test_lower_precisions_are_offered_where_something_heavy_is_multiplied() -> None:
     def names(model: onnx.ModelProto) -> list[str]:
         graph = build_graph(model)
-        return [v.name for v in TorchBackend().variants_of(graph, graph.all_nodes) if v.device == "cuda"]
+        return [v.name for v in Torch().variants_of(graph, graph.all_nodes) if v.device == "cuda"]
 
     assert names(CASES["relu"]()) == ["cuda-eager"]
     assert names(CASES["elementwise_chain"]()) == ["cuda-eager", "cuda-aoti"]
@@ -266,4 +267,4 @@ def test_products_of_integers_stay_on_the_processor() -> None:
     net = Builder("integers")
     product = net.op("MatMul", *(net.input(name, (3, 3), TensorProto.INT64) for name in "xy"))
     graph = build_graph(net.model(product))
-    assert {v.device for v in TorchBackend().variants_of(graph, graph.all_nodes)} == {"cpu"}
+    assert {v.device for v in Torch().variants_of(graph, graph.all_nodes)} == {"cpu"}

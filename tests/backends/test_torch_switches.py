@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.backends.torch.loaded import LoadedOnDevice
-from collage_evo.backends.torch.switches import computing_in
+from collage_evo.backends.cuda.torch.loaded import LoadedOnDevice
+from collage_evo.backends.cuda.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CPU, CUDA

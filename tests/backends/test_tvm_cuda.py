@@ -13,12 +13,13 @@ import pytest
 
 from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.backends.tvm import TvmBackend
-from collage_evo.backends.tvm.compile import capability_of, lower_model, tvm_target
-from collage_evo.backends.tvm.cuda import compiler, schedule
-from collage_evo.backends.tvm.cuda.build import FILES, generate, kernel_source
-from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, Program
-from collage_evo.backends.tvm.cuda.schedule import default_schedule, thread_for_each_sum
+from collage_evo.backends.cuda.tvm import compiler, schedule
+from collage_evo.backends.cuda.tvm.build import FILES, generate, kernel_source
+from collage_evo.backends.cuda.tvm.program import INPUT, OUTPUT, Program
+from collage_evo.backends.cuda.tvm.schedule import default_schedule, thread_for_each_sum
+from collage_evo.backends.cuda.tvm.target import WEIGHTS, capability_of, gpu_target
+from collage_evo.backends.libraries.tvm import Tvm
+from collage_evo.backends.tvm.compile import lower_model
 from collage_evo.backends.tvm.records import RECORDS, freeze_best
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
@@ -75,8 +76,8 @@ def test_a_call_only_launches_kernels_on_the_arrays_stream(computed: list[dict[s
 def test_products_in_float16_are_summed_in_float32(stand_ins: Path) -> None:
     (one,) = outcomes(stand_ins, "cuda-f16", "gemm_rows")
     assert ROUNDING < one["error"] < HALF_ROUNDING
-    target = tvm_target(gpu("9.0"))
-    source = kernel_source(generate(lower_model(CASES["gemm_rows"](), target, half=True), target)[0])
+    target = gpu_target(gpu("9.0"))
+    source = kernel_source(generate(lower_model(CASES["gemm_rows"](), target, True, WEIGHTS), target)[0])
     product = next(line for line in source.splitlines() if "__global__" in line and "matmul" in line)
     assert "half* __restrict__" in product
     assert "half2 matmul" not in source  # the sum's registers
@@ -84,9 +85,9 @@ def test_products_in_float16_are_summed_in_float32(stand_ins: Path) -> None:
 
 @pytest.mark.parametrize("capability", ["8.0", "9.0"])
 def test_code_is_generated_without_a_gpu(capability: str) -> None:
-    target = tvm_target(gpu(capability))
+    target = gpu_target(gpu(capability))
     assert target.attrs["arch"] == "sm_" + capability.replace(".", "")
-    host, made = generate(lower_model(CASES["residual_block"](), target), target)
+    host, made = generate(lower_model(CASES["residual_block"](), target, weights=WEIGHTS), target)
     source = kernel_source(host)
     for step in made.program.steps:
         assert f" {step.function}_kernel(" in source
@@ -96,8 +97,8 @@ def test_code_is_generated_without_a_gpu(capability: str) -> None:
 
 def of_name(case: str, name: str) -> tuple[Any, Any]:
     """One function of a case, not scheduled, and what it is for."""
-    target = tvm_target(gpu("9.0"))
-    return lower_model(CASES[case](), target)[name], target
+    target = gpu_target(gpu("9.0"))
+    return lower_model(CASES[case](), target, weights=WEIGHTS)[name], target
 
 
 @pytest.mark.parametrize(
@@ -132,14 +133,14 @@ def test_a_mistake_in_our_own_rule_is_not_taken_for_a_misfit(monkeypatch: pytest
 
 
 def test_images_are_turned_at_the_borders_only() -> None:
-    target = tvm_target(gpu("9.0"))
-    _, made = generate(lower_model(CASES["conv_relu"](), target), target)
+    target = gpu_target(gpu("9.0"))
+    _, made = generate(lower_model(CASES["conv_relu"](), target, weights=WEIGHTS), target)
     assert ["transpose" in step.function for step in made.program.steps] == [True, False, True]
 
 
 def test_outputs_are_written_in_place_and_programs_are_read_back() -> None:
-    target = tvm_target(gpu("9.0"))
-    _, made = generate(lower_model(CASES["two_outputs_in_a_row"](), target), target)
+    target = gpu_target(gpu("9.0"))
+    _, made = generate(lower_model(CASES["two_outputs_in_a_row"](), target, weights=WEIGHTS), target)
     views = [view for step in made.program.steps for view in step.tensors]
     assert {view.index for view in views if view.kind == OUTPUT} == {0, 1}
     assert any(view.kind == INPUT for view in views)
@@ -149,7 +150,7 @@ def test_outputs_are_written_in_place_and_programs_are_read_back() -> None:
 
 def test_without_a_compiler_the_reason_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "find_compiler", lambda: None)
-    backend = TvmBackend()
+    backend = Tvm()
     assert "nvidia-cuda-nvrtc" in backend.declines(backend.variant("cuda"))
     assert backend.declines(backend.variant("default")) == ""
     built = backend.build(CASES["relu"](), gpu("9.0"), backend.variant("cuda"), tmp_path)
@@ -176,7 +177,7 @@ def test_a_target_of_unknown_capability_is_refused() -> None:
 @pytest.mark.skipif(compiler.find_compiler() is None, reason="no CUDA compiler here")
 @pytest.mark.parametrize("variant", ["cuda", "cuda-f16"])
 def test_a_piece_is_compiled_to_machine_code(variant: str, tmp_path: Path) -> None:
-    backend = TvmBackend()
+    backend = Tvm()
     backend.build(CASES["softmax_row"](), gpu("9.0"), backend.variant(variant), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(FILES)
     assert (tmp_path / "kernels.cubin").read_bytes().startswith(b"\x7fELF")
@@ -187,7 +188,7 @@ def test_tuned_variants_say_their_device(tmp_path: Path) -> None:
     write_records(tmp_path / "gpu", {"a": [0.003, 0.002]})
     path = tmp_path / "gpu" / RECORDS
     path.write_text(path.read_text().replace("{}", '{"kind": "cuda"}'))
-    backend = TvmBackend()
+    backend = Tvm()
     for place, device in (("cpu", "cpu"), ("gpu", "cuda")):
         name = freeze_best(tmp_path / place, frozenset("a"), tmp_path / "frozen" / place)
         assert backend.variant(name).device == device

@@ -23,8 +23,8 @@ from collage_evo.answer.baselines import (
     write_baselines,
 )
 from collage_evo.backends.base import Backend
+from collage_evo.backends.libraries.torch import Torch
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.torch import TorchBackend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import Measured, WholeJob
@@ -225,7 +225,7 @@ def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch
 def test_libraries_that_run_most_models_say_so() -> None:
     assert get_backend("onnxruntime").runs_any_model(DEFAULT)
     assert not get_backend("tvm").runs_any_model(DEFAULT)
-    torch = TorchBackend()
+    torch = Torch()
     assert {one.name for one in torch.variants if torch.runs_any_model(one)} == {
         f"cuda-eager{end}" for end in ("", "-tf32", "-bf16", "-f16")
     }, "others compile"

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # makes bfloat16 known to NumPy
 import numpy as np
 
-from collage_evo.backends.cudnn.plan import Operation, Plan, Step
+from collage_evo.backends.cuda.cudnn.plan import Operation, Plan, Step
 
 _erf = np.vectorize(erf, otypes=[np.float64])
 

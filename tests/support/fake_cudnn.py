@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.backends.cudnn.emit import handle_on
-from collage_evo.backends.cudnn.plan import Operation, Step, View
+from collage_evo.backends.cuda.cudnn.emit import handle_on
+from collage_evo.backends.cuda.cudnn.plan import Operation, Step, View
 from collage_evo.codec import from_json, to_json
 from tests.support.cuda import HostFunction
 from tests.support.cudnn_plan import run_step

@@ -18,7 +18,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from collage_evo.backends.tensorrt import engine
+from collage_evo.backends.cuda.tensorrt import engine
 from tests.support.cuda import HostFunction
 
 BuilderFlag = Enum("BuilderFlag", ["TF32", "FP16", "BF16"])

@@ -1,4 +1,4 @@
-"""The ONNX Runtime backend: sessions bound to the caller's buffers. ``cuda.py`` has the providers for GPUs."""
+"""The ONNX Runtime backend: sessions bound to the caller's buffers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from collage_evo.backends.checks import (
     require_borders,
     written_variants,
 )
-from collage_evo.backends.onnxruntime import cuda
 from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
 from collage_evo.backends.onnxruntime.plain import UNOPTIMISED, OnnxRuntimePlain, session_settings
 from collage_evo.backends.onnxruntime.plain.piece import session_options
@@ -39,13 +38,11 @@ from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
-from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import all_numpy, run_session
 from collage_evo.precision.quantise.marks import heavy_in_int8
-from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     import onnx
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern
 
 _PROVIDER = "CPUExecutionProvider"
-_FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
+FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
 """Names of the model, by the layout of its convolutions, or the quantisation of its products."""
 _INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
 """Operators into which the library fuses heavy ones between quantisers."""
@@ -76,7 +73,7 @@ class OnnxRuntimeBackend(Backend):
     name: ClassVar[str] = "onnxruntime"
     title: ClassVar[str] = "ONNX Runtime"
     extra: ClassVar[str] = "onnxruntime"
-    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER, "cuda": cuda.CUDA}
+    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER}
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
         Variant("nchw"),
@@ -85,7 +82,6 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-dynamic", Arithmetic.INT8, int8_form=DYNAMIC_INT8),
         Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
         UNOPTIMISED,
-        *cuda.VARIANTS,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
     open_inputs: ClassVar[bool] = True
@@ -145,19 +141,19 @@ class OnnxRuntimeBackend(Backend):
         convolutions = [node for node in chosen if node.op_type == "Conv"]
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
-        return (*layouts, *written_variants(self.variants, graph, nodes), *cuda.VARIANTS)
+        return (*layouts, *written_variants(self.variants, graph, nodes))
 
     def guards(self, variant: Variant) -> bool:
-        return variant.device == CPU
+        return True
 
     def runs_any_model(self, variant: Variant) -> bool:
-        return not cuda.compiles(variant)
+        return True
 
     def declines(self, variant: Variant) -> str:
-        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_instructions(variant.arithmetic)
+        return lacks_instructions(variant.arithmetic)
 
     def plain_files(self) -> PlainFiles:
-        return OnnxRuntimePlain(_FILES)
+        return OnnxRuntimePlain(FILES)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.graph.files import save_model
@@ -167,17 +163,12 @@ class OnnxRuntimeBackend(Backend):
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
-        if variant.device == "cuda" and (reason := cuda.open_sizes(model)):
-            return BuildFailure(f"onnxruntime: {reason}")
-        path = workdir / _FILES.get(variant.name, _FILES["default"])
+        path = workdir / FILES.get(variant.name, FILES["default"])
         try:
             save_model(model, path)
             if heavy_in_int8(model) and not _integer_operators(path, target, variant):
                 return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
-            if variant.device == "cuda":
-                cuda.open_session(path, variant, stream=None)
-            else:
-                _session(path, target, variant)
+            self.open_session(path, target, variant)
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"onnxruntime: {one_line(error)}")
@@ -191,20 +182,18 @@ class OnnxRuntimeBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable | DeviceExecutable:
-        path = workdir / _FILES.get(variant.name, _FILES["default"])
-        if variant.device == "cuda":
-            stream = open_device("cuda").stream
-            session = cuda.open_session(path, variant, stream)
-        else:
-            session = _session(path, target, variant, cores=self._cores)
-        require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
-        require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
-        return cuda.LoadedOnDevice(session, stream) if variant.device == "cuda" else _Loaded(session)
+        session = self.open_session(workdir / FILES.get(variant.name, FILES["default"]), target, variant)
+        check_borders(session, inputs, outputs)
+        return _Loaded(session)
+
+    def open_session(self, path: Path, target: Target, variant: Variant) -> Any:
+        """A session of the library on the model at ``path``."""
+        return _session(path, target, variant, cores=self._cores)
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
-        path = workdir / _FILES.get(variant.name, _FILES["default"])
+        path = workdir / FILES.get(variant.name, FILES["default"])
         with tempfile.TemporaryDirectory() as directory:
             session = _session(path, target, variant, cores=self._cores, profile=Path(directory) / "kernels")
             loaded = _Loaded(session)
@@ -235,6 +224,16 @@ class _Loaded:
         if self._usual:  # found once: the library makes a new list of its outputs on each access
             return list(self._session.run(None, feeds))
         return run_session(self._session, feeds)
+
+
+def check_borders(session: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Make sure that a session takes ``inputs`` and gives ``outputs``.
+
+    Raises:
+        InputError: it does not.
+    """
+    for values, tensors in ((session.get_inputs(), inputs), (session.get_outputs(), outputs)):
+        require_borders("onnxruntime", list(map(_type_of, values)), tensors)
 
 
 def _type_of(value: Any) -> tuple[str, list[int] | None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from collage_evo.backends.base import (
     Backend,
@@ -21,13 +22,12 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
 from collage_evo.backends.plain import PlainFiles
-from collage_evo.backends.torch import cuda
 from collage_evo.backends.torch.archive import require_unpickled
-from collage_evo.backends.torch.loaded import Loaded, LoadedOnDevice, Program
 from collage_evo.backends.torch.operators import OPERATORS
 from collage_evo.backends.torch.plain import TorchPlain
-from collage_evo.backends.torch.rules import judge, refused_by_cuda
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.torch.plain.piece import bound
+from collage_evo.backends.torch.rules import judge
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
@@ -40,16 +40,7 @@ if TYPE_CHECKING:
 
 _COMPILED, _EXPORTED = "model.pt2", "eager.pt2"
 _EAGER = Variant("eager")
-_ARITHMETICS = {
-    "": Arithmetic.FLOAT32,
-    "-tf32": Arithmetic.TF32,
-    "-bf16": Arithmetic.BFLOAT16,
-    "-f16": Arithmetic.FLOAT16,
-}
-_CUDA_EAGER, _CUDA_AOTI = (
-    tuple(Variant(f"cuda-{how}{end}", arithmetic, "cuda") for end, arithmetic in _ARITHMETICS.items())
-    for how in ("eager", "aoti")
-)
+Program = Callable[..., Any]
 
 
 class TorchBackend(Backend):
@@ -57,15 +48,12 @@ class TorchBackend(Backend):
 
     Compiling takes about ten seconds a region, most of it in the C++ compiler. Inductor lays out weights for oneDNN
     at compile time.
-
-    On CUDA, ``cuda-eager`` calls cuDNN, cuBLAS and fused attention; for ``cuda-aoti`` Inductor compiles Triton
-    kernels, which needs the GPU itself. Both exist in TF32, bfloat16 and float16 too.
     """
 
     name: ClassVar[str] = "torch"
     title: ClassVar[str] = "PyTorch"
     extra: ClassVar[str] = "torch"
-    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER, *_CUDA_EAGER, *_CUDA_AOTI)
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER)
 
     def probe(self) -> Probe:
         found = probe_distribution("torch", "torch")
@@ -82,27 +70,14 @@ class TorchBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node, OPERATORS)
 
-    def runs_any_model(self, variant: Variant) -> bool:
-        return variant in _CUDA_EAGER
-
-    def declines(self, variant: Variant) -> str:
-        return cuda.unusable(variant.arithmetic) if variant.device == "cuda" else ""
+    def is_eager(self, variant: Variant) -> bool:
+        """Whether pieces of ``variant`` are not compiled."""
+        return variant == _EAGER
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """The variants that differ on ``nodes``.
-
-        A single light operator has nothing to fuse with: compiling it would take long and win little. Lower
-        precisions pay only for heavy products: elsewhere they round without gain, and half precision needs
-        conversions.
-        """
-        chosen = [graph.nodes[index] for index in members(nodes)]
-        heavy = any(node.op_type in HEAVY for node in chosen)
-        compiled = heavy or len(chosen) > 1
-        host = (DEFAULT, _EAGER) if compiled else (_EAGER,)
-        if any(refused_by_cuda(graph, node) for node in chosen):
-            return host
-        device = (*_CUDA_EAGER, *_CUDA_AOTI) if compiled else _CUDA_EAGER
-        return (*host, *(one for one in device if heavy or one.exact))
+        """A single light operator has nothing to fuse with: compiling it would take long and win little."""
+        compiled = nodes.bit_count() > 1 or any(graph.nodes[index].op_type in HEAVY for index in members(nodes))
+        return tuple(variant for variant in self.variants if compiled or self.is_eager(variant))
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
         return threads == 1
@@ -111,7 +86,7 @@ class TorchBackend(Backend):
         return gnu_openmp(target.threads)
 
     def plain_files(self) -> PlainFiles:
-        return TorchPlain(lambda variant: (_EXPORTED, False) if _is_eager(variant) else (_COMPILED, True))
+        return TorchPlain(lambda variant: (self._file(variant), not self.is_eager(variant)))
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -119,19 +94,16 @@ class TorchBackend(Backend):
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
-        from collage_evo.backends.torch.export import write_region
         from collage_evo.graph.normalise import normalise
         from collage_evo.graph.read import build_graph
 
-        name, place = (_EXPORTED, "") if _is_eager(variant) else (_COMPILED, self.compiled_for(variant))
-        if place == "cuda" and (reason := self.declines(variant)):
-            return BuildFailure(f"what is compiled for a GPU is compiled on it: {reason}")
+        name = self._file(variant)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 # Pieces are normalised, the user's own model is not.
                 graph = build_graph(normalise(model))
-                write_region(graph, variant, workdir / name, place, target.threads)
+                self.write_region(graph, variant, workdir / name, target.threads)
                 return Built((name,))
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
@@ -148,39 +120,41 @@ class TorchBackend(Backend):
         import torch
 
         torch.set_num_threads(target.threads)
-        path = workdir / (_EXPORTED if _is_eager(variant) else _COMPILED)
+        path = workdir / self._file(variant)
         require_unpickled(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if variant.device == "cuda":
-                return LoadedOnDevice(_on_device(path, variant), variant.arithmetic)
-            if _is_eager(variant):
-                return Loaded(torch.export.load(str(path)).module())
-            return Loaded(torch._inductor.aoti_load_package(str(path)))
+            return self.open_program(path, variant)
 
-    def compiled_for(self, variant: Variant) -> str:
-        """PyTorch's name of the device that pieces are compiled for ahead of time; it has to be there."""
-        return variant.device
+    def write_region(self, graph: Graph, variant: Variant, path: Path, threads: int) -> None:
+        """Write the program of ``graph`` for ``variant`` to ``path``."""
+        import torch
+
+        from collage_evo.backends.torch.export import compile_program, export_region, save_program
+
+        torch.set_num_threads(threads)
+        with torch.no_grad():
+            exported = export_region(graph)
+            if self.is_eager(variant):
+                save_program(exported, path)
+            else:
+                compile_program(exported, path, threads)
+
+    def open_program(self, path: Path, variant: Variant) -> Executable | DeviceExecutable:
+        """Load the program at ``path``."""
+        import torch
+
+        if self.is_eager(variant):
+            return _Loaded(torch.export.load(str(path)).module())
+        return _Loaded(torch._inductor.aoti_load_package(str(path)))
+
+    def _file(self, variant: Variant) -> str:
+        return _EXPORTED if self.is_eager(variant) else _COMPILED
 
 
-def _is_eager(variant: Variant) -> bool:
-    return variant == _EAGER or variant.name.startswith("cuda-eager")
+class _Loaded:
+    def __init__(self, program: Program) -> None:
+        self._program = program
 
-
-def _on_device(path: Path, variant: Variant) -> Callable[[Any], Program]:
-    """The program for a device, with its weights there."""
-    import torch
-    from torch.export import passes
-
-    if not _is_eager(variant):
-        # Otherwise each run waits for an event of the previous one, which a capture does not allow.
-        compiled: Program = torch._inductor.aoti_load_package(str(path), run_single_threaded=True)
-        return lambda place: compiled
-    exported = torch.export.load(str(path))
-
-    @cache
-    def moved(place: Any) -> Program:
-        program: Program = passes.move_to_device_pass(exported, place).module()
-        return program
-
-    return moved
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        return bound(self._program, inputs, outputs)

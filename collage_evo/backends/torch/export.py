@@ -4,50 +4,59 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.torch.cuda import require_toolkit
-from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Step, Values, steps
-from collage_evo.backends.torch.switches import computing_in
-from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Fusion, Step, Values, steps
 from collage_evo.graph.ir import Graph
 from collage_evo.target.private import own_temporary
 
-HALVES = {Arithmetic.BFLOAT16: "bfloat16", Arithmetic.FLOAT16: "float16"}
 _FILTERS = {"Conv", "ConvTranspose"}
 _LARGEST_FLOAT16 = 65504.0
 
 
-def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str = "", threads: int = 1) -> None:
-    """Export the region, and compile it ahead of time if ``compiled_for`` names a device of PyTorch's.
+def export_region(
+    graph: Graph, fusions: Sequence[Fusion] = (), half: str = "", channels_last: bool = False
+) -> Any:
+    """The region as an exported program, whose borders are float32 also where ``graph`` has tensors of ``half``.
 
-    Half precision applies to all tensors that are float32 outside: inputs are rounded on entry, outputs are in half.
-    Sums inside an operator (products, softmax, means, statistics of normalisations) stay in float32, as do the stored
-    statistics of a BatchNormalization.
-
-    Raises:
-        UnavailableError: requirements for compiling for the GPU are missing.
+    Args:
+        graph: the region.
+        fusions: operators that are one call together.
+        half: PyTorch's name of the type in which ``graph`` computes in place of float32, if any.
+        channels_last: whether filters of convolutions have their channels last.
     """
     import torch
 
-    if compiled_for == "cuda":
-        require_toolkit()
-    torch.set_num_threads(threads)
-    with torch.no_grad():
-        if variant.device == "cpu":
-            exported = _exported(graph, steps(graph), _weights(graph), "")
-        else:
-            exported = _for_gpu(graph, variant, fused=not compiled_for)
-        if compiled_for:
-            _compile(exported, variant, path, compiled_for, threads)
-            return
+    weights = _weights(graph, half, channels_last)
+    given = [graph.tensors[name] for name in graph.inputs]
+    types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in given)
+    examples = tuple(
+        torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(given, types, strict=True)
+    )
+    return torch.export.export(_module(graph, steps(graph, fusions), weights, half), examples)
+
+
+def save_program(exported: Any, path: Path) -> None:
+    """Write an exported program to ``path``."""
+    import torch
+
     # PyTorch pickles the examples, and does not need them.
     exported.example_inputs = None
     torch.export.save(exported, path)
+
+
+def compile_program(exported: Any, path: Path, threads: int) -> None:
+    """Compile an exported program ahead of time into ``path``, for the device of its weights."""
+    import torch
+    import torch._inductor
+
+    # By default in TMPDIR, which is private to a measuring process: compiling headers anew there takes ten seconds.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own_temporary() / "torchinductor"))
+    options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
+    torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
 
 
 def as_module(graph: Graph, fused: bool, place: str) -> Any:
@@ -57,61 +66,8 @@ def as_module(graph: Graph, fused: bool, place: str) -> Any:
     """
     from torch.export import passes
 
-    exported = _exported(graph, steps(graph, FUSIONS if fused else ATTENTIONS), _weights(graph), "")
+    exported = export_region(graph, FUSIONS if fused else ATTENTIONS)
     return passes.move_to_device_pass(exported, place).module()
-
-
-def _for_gpu(graph: Graph, variant: Variant, fused: bool) -> Any:
-    """The region for a GPU, exported on the CPU. Without ``fused``, Inductor fuses and orders the channels.
-
-    Matrix instructions, which every arithmetic but exact float32 uses, take convolutions with their channels last;
-    the operators around them follow.
-    """
-    half = HALVES.get(variant.arithmetic, "")
-    region = _halved(graph, half) if half else graph
-    channels_last = fused and variant.arithmetic is not Arithmetic.FLOAT32
-    weights = _weights(graph, half, channels_last)
-    return _exported(region, steps(region, FUSIONS if fused else ATTENTIONS), weights, half)
-
-
-def _compile(exported: Any, variant: Variant, path: Path, compiled_for: str, threads: int) -> None:
-    import torch
-    import torch._inductor
-    from torch.export import passes
-
-    # By default in TMPDIR, which is private to a measuring process: compiling headers anew there takes ten seconds.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own_temporary() / "torchinductor"))
-    options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
-    if variant.device == "cpu":
-        torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
-        return
-    # Triton compiles the choice of TF32 into its products.
-    with computing_in(variant.arithmetic):
-        # With its number: the program checks its tensors' devices.
-        place = str(torch.empty(0, device=compiled_for).device)
-        moved = passes.move_to_device_pass(exported, place)
-        torch._inductor.aoti_compile_and_package(moved, package_path=str(path), inductor_configs=options)
-
-
-def _exported(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], half: str) -> Any:
-    import torch
-
-    given = [graph.tensors[name] for name in graph.inputs]
-    # Borders between regions are float32, whatever the arithmetic.
-    types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in given)
-    examples = tuple(
-        torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(given, types, strict=True)
-    )
-    return torch.export.export(_module(graph, steps, weights, half), examples)
-
-
-def _halved(graph: Graph, half: str) -> Graph:
-    """The graph with tensors of the type ``half`` where they are float32; its constants do not change."""
-    tensors = {
-        name: replace(tensor, dtype=half) if tensor.dtype == "float32" else tensor
-        for name, tensor in graph.tensors.items()
-    }
-    return replace(graph, tensors=tensors)
 
 
 def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[str, Any]:

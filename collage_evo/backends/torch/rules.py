@@ -18,9 +18,6 @@ _NUMBERS: Mapping[str, tuple[int, ...]] = {
 }
 """Inputs that must be constant, because the traced program has them built in."""
 
-_FLOATS_ON_CUDA = frozenset({"MatMul", "MaxPool", "GlobalMaxPool"})
-"""Operators that PyTorch has for integers only on the CPU."""
-
 
 def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
     """Whether ``node`` is taken; ``operators`` are those with a translation."""
@@ -35,13 +32,6 @@ def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
     rule = _RULES.get(node.op_type)
     reason = rule(graph, node) if rule else ""
     return no(f"{node.op_type}: {reason}") if reason else YES
-
-
-def refused_by_cuda(graph: Graph, node: Node) -> str:
-    """Why PyTorch has ``node``, which it takes, only on the CPU; empty if on a GPU too."""
-    if node.op_type in _FLOATS_ON_CUDA and graph.tensors[node.inputs[0]].dtype != "float32":
-        return f"{node.op_type} of {graph.tensors[node.inputs[0]].dtype} is computed on the CPU alone"
-    return ""
 
 
 def _conv_transpose(graph: Graph, node: Node) -> str:

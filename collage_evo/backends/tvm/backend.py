@@ -1,4 +1,4 @@
-"""The TVM backend: LLVM code for the CPU run by the Relax virtual machine, or CUDA kernels."""
+"""The TVM backend: LLVM code run by the Relax virtual machine."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, plain, probe_distribution
+from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.tuning import Tuner
-from collage_evo.backends.tvm.compile import compile_module, lower_model, set_threads, tvm_target
-from collage_evo.backends.tvm.cuda.build import FILES, build_files
-from collage_evo.backends.tvm.cuda.compiler import unusable
-from collage_evo.backends.tvm.cuda.load import CudaExecutable
+from collage_evo.backends.tvm.compile import WEIGHTS, compile_module, cpu_target, lower_model, set_threads
 from collage_evo.backends.tvm.plain import TvmPlain
 from collage_evo.backends.tvm.plain.piece import load_library
-from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
@@ -69,16 +65,12 @@ class TvmBackend(Backend):
     name: ClassVar[str] = "tvm"
     title: ClassVar[str] = "TVM"
     extra: ClassVar[str] = "tvm"
-    variants: ClassVar[tuple[Variant, ...]] = (
-        DEFAULT,
-        Variant("cuda", device="cuda"),
-        Variant("cuda-f16", Arithmetic.FLOAT16, device="cuda"),
-    )
-    pieces_share_memory: ClassVar[bool] = False
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
+    weights: ClassVar[str] = WEIGHTS
 
     def probe(self) -> Probe:
         found = probe_distribution("apache-tvm", "tvm")
-        if found.available and _compiler() is None:
+        if found.available and find_linker() is None:
             reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
             return Probe(False, found.version, reason=reason)
         return replace(found, version=f"{found.version} schedules {REVISION}") if found.available else found
@@ -111,10 +103,7 @@ class TvmBackend(Backend):
         """The variant of that name. Tuned ones have names with the digest of their records, and are not listed."""
         if plain_name(name) in {variant.name for variant in self.variants}:
             return super().variant(name)
-        return Variant(name, device="cuda" if name.startswith(TUNED["cuda"]) else "cpu")
-
-    def declines(self, variant: Variant) -> str:
-        return (unusable() or lacks_arithmetic(variant.arithmetic)) if variant.device == "cuda" else ""
+        return Variant(name, device=self.variants[0].device)
 
     def tuner(self) -> Tuner:
         return TvmTuner()
@@ -129,19 +118,24 @@ class TvmBackend(Backend):
         if reason:
             return BuildFailure(reason)
         try:
-            compiled_for = tvm_target(target)
-            module = lower_model(model, compiled_for, variant.arithmetic is Arithmetic.FLOAT16)
+            compiled_for = self.compiled_for(target)
+            module = lower_model(model, compiled_for, variant.arithmetic is Arithmetic.FLOAT16, self.weights)
             if variant not in self.variants:
                 module = apply_records(module, compiled_for, Path(target.records) / self.name)
-            if variant.device == "cuda":
-                build_files(module, compiled_for, workdir, _compiler())
-                return Built(FILES)
-            module = schedule_module(module, compiled_for)
-            compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
+            return Built(self.write_files(module, compiled_for, workdir))
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
-        return Built((_FILE,))
+
+    def compiled_for(self, target: Target) -> Any:
+        """``target`` as TVM's."""
+        return cpu_target(target.threads)
+
+    def write_files(self, module: Any, target: Any, workdir: Path) -> tuple[str, ...]:
+        """Compile ``module``, lowered for TVM's ``target``, into files of the returned names."""
+        module = schedule_module(module, target)
+        compile_module(module, target).export_library(str(workdir / _FILE), cc=find_linker())
+        return (_FILE,)
 
     def load(
         self,
@@ -151,15 +145,14 @@ class TvmBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable | DeviceExecutable:
-        if variant.device == "cuda":
-            return CudaExecutable(workdir)
         # By the rule, code for one core needs no pool, so the calling thread's pool is left to pieces that need it.
         if target.threads > 1 or variant not in self.variants:
             set_threads(target.threads)
         return _Loaded(workdir / _FILE)
 
 
-def _compiler() -> str | None:
+def find_linker() -> str | None:
+    """A C++ compiler, which links what TVM builds; None where there is none."""
     return next((path for path in map(shutil.which, _COMPILERS) if path), None)
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from collage_evo.backends.base import Target
 from collage_evo.backends.tvm.tidy import tidy
-from collage_evo.errors import InputError
 from collage_evo.target.processor import level
 
 if TYPE_CHECKING:
@@ -22,28 +19,7 @@ _SHARE_ALL_CORES = -3
 """Thread-pool mode in which TVM leaves the choice of cores to the system."""
 
 
-def tvm_target(target: Target) -> Any:
-    """``target`` as TVM's target.
-
-    Raises:
-        InputError: it is a GPU without a known compute capability.
-    """
-    return compile_target(target.threads) if target.device == "cpu" else gpu_target(capability_of(target))
-
-
-def capability_of(target: Target) -> tuple[int, int]:
-    """Compute capability of the GPU ``target``, which need not be here.
-
-    Raises:
-        InputError: the target's description does not contain it.
-    """
-    match = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
-    if match is None:
-        raise InputError(f"the target does not tell its compute capability: {target.description}")
-    return int(match[1]), int(match[2])
-
-
-def compile_target(threads: int) -> Any:
+def cpu_target(threads: int) -> Any:
     """This machine's processor, or the level it is held to, with ``threads`` of its cores, as TVM's target."""
     import tvm
     from tvm.target.codegen import llvm_get_system_cpu
@@ -52,28 +28,18 @@ def compile_target(threads: int) -> Any:
     return tvm.target.Target({"kind": "llvm", "mcpu": processor, "num-cores": threads})
 
 
-def gpu_target(capability: tuple[int, int]) -> Any:
-    """A GPU of that compute capability as TVM's target, with a plain processor of this kind as its host."""
-    import tvm
-
-    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 10, "registers_per_block": 64 << 10}
-    arch = "sm_{}{}".format(*capability)
-    return tvm.target.Target(
-        {"kind": "cuda", "arch": arch, "thread_warp_size": 32, **limits, "host": {"kind": "llvm"}}
-    )
+WEIGHTS = "HWIO"
+"""Layout of convolutions' weights: neighbouring elements of a vector read neighbours."""
 
 
-_WEIGHT_LAYOUTS = {"llvm": "HWIO", "cuda": "OHWI"}
-"""Weight layouts of convolutions by kind of target: neighbouring vector lanes, or threads, read neighbours."""
-
-
-def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:
+def lower_model(model: onnx.ModelProto, target: Any, half: bool = False, weights: str = WEIGHTS) -> Any:
     """The model as a Relax module of fused loop functions, not yet scheduled; images are laid out NHWC.
 
     Args:
         model: with tensors of fixed shapes.
         target: TVM's.
         half: whether heavy operators take float16; they accumulate in float32, and return float32 where they can.
+        weights: layout of convolutions' weights.
     """
     import tvm
     from tvm import relax
@@ -86,7 +52,7 @@ def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:
     with target:
         passes = tvm.transform.Sequential(
             [
-                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", _WEIGHT_LAYOUTS[target.kind.name]]}),
+                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", weights]}),
                 tvm.transform.module_pass(lambda module, _: tidy(module), opt_level=0),
                 *([relax.transform.ToMixedPrecision(out_dtype="float32")] if half else []),
                 *pipeline.library_dispatch_passes(target),

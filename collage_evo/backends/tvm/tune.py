@@ -12,16 +12,13 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from collage_evo.backends.base import Target
 from collage_evo.backends.tuning import Kernel, Tuner
-from collage_evo.backends.tvm.compile import lower_model, set_threads, tvm_target
-from collage_evo.backends.tvm.cuda.compiler import compile_kernels
-from collage_evo.backends.tvm.cuda.load import kernels_compiled_by, load_runtime
-from collage_evo.backends.tvm.cuda.schedule import default_schedule
+from collage_evo.backends.tvm.compile import WEIGHTS, cpu_target, lower_model, set_threads
 from collage_evo.backends.tvm.records import FAILED_S, freeze_best, locked, read_kernels, write_pending
 from collage_evo.backends.tvm.schedule import Plan, Registers, UnfitError, plans, scheduled
 
@@ -40,17 +37,46 @@ _POPULATION = 128
 class TvmTuner(Tuner):
     """The tuner of TVM's kernels; the module describes its two ways of proposing schedules."""
 
+    device: ClassVar[str] = "cpu"
+    """TVM's name of the device that runs kernels."""
+    weights: ClassVar[str] = WEIGHTS
+
+    def compiled_for(self, target: Target) -> Any:
+        """``target`` as TVM's."""
+        return cpu_target(target.threads)
+
+    def plans_for(self, kernel: Any, target: Any) -> tuple[Plan, ...] | None:
+        """The choices of the rule for a kernel; None where it does not fit, and MetaSchedule proposes."""
+        with contextlib.suppress(UnfitError):
+            return plans(kernel, Registers.of(target))
+        return None
+
+    def untuned(self, module: Any, target: Any) -> Any:
+        """The schedule without records of a kernel that the rule does not fit."""
+        from tvm.s_tir import Schedule
+
+        return Schedule(module)
+
+    def prepare(self, threads: int) -> None:
+        """Prepare this process to run kernels."""
+        set_threads(threads)
+
+    def compiling(self, target: Any) -> contextlib.AbstractContextManager[None]:
+        """The context in which kernels are compiled as those of pieces."""
+        return contextlib.nullcontext()
+
     def tune(self, model: onnx.ModelProto, target: Target, records: Path, trials: int) -> tuple[str, ...]:
         from tvm.s_tir.meta_schedule.database import JSONDatabase
         from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-        compiled_for = tvm_target(target)
-        module = lower_model(model, compiled_for)
+        compiled_for = self.compiled_for(target)
+        module = lower_model(model, compiled_for, weights=self.weights)
         with locked(records):
             database = JSONDatabase(work_dir=str(records))
             extracted = [task.dispatched[0] for task in extract_tasks(module, compiled_for)]
-            tasks = [task for one in extracted if (task := _task(one, compiled_for, database)) is not None]
-            _spend(tasks, trials, _Bench(compiled_for, target.threads, database, records), database)
+            tasks = [task for one in extracted if (task := _task(self, one, compiled_for, database)) is not None]
+            self.prepare(target.threads)
+            _spend(tasks, trials, _Bench(self, compiled_for, database, records), database)
         return tuple(task.key for task in tasks)
 
     def kernels(self, records: Path) -> dict[str, Kernel]:
@@ -81,6 +107,7 @@ def apply_records(module: Any, target: Any, records: Path) -> Any:
 class _Task:
     """One kernel: its workload, its possible plans (none: MetaSchedule proposes), its trials by trace."""
 
+    tuner: TvmTuner
     key: str
     workload: Any
     target: Any
@@ -101,11 +128,7 @@ class _Task:
         """The backend's schedule without records."""
         if self.plans:
             return scheduled(self.workload.mod["main"], Registers.of(self.target))
-        if _on_gpu(self.target):
-            return default_schedule(self.workload.mod["main"], self.target)
-        from tvm.s_tir import Schedule
-
-        return Schedule(self.workload.mod)
+        return self.tuner.untuned(self.workload.mod, self.target)
 
     def more(self, wanted: int, database: Any) -> list[Any]:
         """At most ``wanted`` untried schedules."""
@@ -148,16 +171,13 @@ class _Task:
         return [schedule for schedule in schedules if str(schedule.trace) not in self.seconds]
 
 
-def _task(module: Any, target: Any, database: Any) -> _Task | None:
+def _task(tuner: TvmTuner, module: Any, target: Any, database: Any) -> _Task | None:
     """The kernel with its records; None where there is nothing to choose."""
-    possible: tuple[Plan, ...] = ()
-    if not _on_gpu(target):
-        with contextlib.suppress(UnfitError):
-            possible = plans(module["main"], Registers.of(target))
-            if len(possible) < 2:
-                return None
+    possible = tuner.plans_for(module["main"], target)
+    if possible is not None and len(possible) < 2:
+        return None
     workload = database.commit_workload(module)
-    task = _Task(str(workload.as_json()[0]), workload, target, possible)
+    task = _Task(tuner, str(workload.as_json()[0]), workload, target, possible or ())
     for record in database.get_all_tuning_records():
         if record.workload.same_as(workload):
             task.seconds[str(record.trace)] = float(record.run_secs[0])
@@ -184,14 +204,10 @@ class _Bench:
     The next process finds a schedule that crashed this one in the file ``pending`` and records it as failed.
     """
 
-    def __init__(self, target: Any, threads: int, database: Any, records: Path) -> None:
-        self._target = target
+    def __init__(self, tuner: TvmTuner, target: Any, database: Any, records: Path) -> None:
+        self._tuner, self._target = tuner, target
         self._pending = records / "pending"
         self._database = database
-        if _on_gpu(target):
-            load_runtime()
-        else:
-            set_threads(threads)
 
     def time(self, task: _Task, schedule: Any) -> None:
         """Time one schedule of a kernel."""
@@ -212,25 +228,15 @@ class _Bench:
         import tvm
 
         try:
-            with self._compiling():
+            with self._tuner.compiling(self._target):
                 library = tvm.compile(module, target=self._target)
         except Exception:
             # Schedules come from a random search. TVM's passes raise RuntimeError, ValueError, TypeError and any
             # other error that its C++ maps, NVRTC's errors are ValueError: each is recorded as failed.
             return FAILED_S
         random = np.random.default_rng(0)
-        device = tvm.device(self._target.kind.name if _on_gpu(self._target) else "cpu")
+        device = tvm.device(self._tuner.device)
         values = [random.random([int(e) for e in one.shape]).astype(str(one.dtype)) for one in arguments]
         tensors = [tvm.runtime.tensor(value, device) for value in values]
         timer = library.mod.time_evaluator("main", device, number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS)
         return float(np.median(timer(*tensors).results))
-
-    def _compiling(self) -> contextlib.AbstractContextManager[None]:
-        """Compile kernels for a GPU as those of pieces within the context."""
-        if not _on_gpu(self._target):
-            return contextlib.nullcontext()
-        return kernels_compiled_by(lambda source: compile_kernels(source, str(self._target.attrs["arch"])))
-
-
-def _on_gpu(target: Any) -> bool:
-    return bool(target.kind.name == "cuda")

@@ -20,8 +20,8 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import Built, Target
-from collage_evo.backends.tvm import TvmBackend
-from collage_evo.backends.tvm.cuda import compiler, load
+from collage_evo.backends.cuda.tvm import compiler, load
+from collage_evo.backends.cuda.tvm.backend import TvmCudaBackend
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
 from collage_evo.graph.read import build_graph
@@ -35,7 +35,7 @@ _ALIGNMENT = 256
 
 def run_case(model: onnx.ModelProto, variant: str, folder: Path) -> dict[str, Any]:
     """What was launched, and how far off the outputs are, relative to the largest number that was to come out."""
-    backend = TvmBackend()
+    backend = TvmCudaBackend()
     record = backend.variant(variant)
     with mock.patch.object(compiler, "find_compiler", return_value=HostCompiler(folder)):
         built = backend.build(model, TARGET, record, folder)
@@ -101,7 +101,7 @@ def main(variant: str, *names: str) -> None:
     for name in names or CASES:
         model = CASES[name]()
         graph = build_graph(model)
-        verdict = TvmBackend().supports(graph, graph.all_nodes)
+        verdict = TvmCudaBackend().supports(graph, graph.all_nodes)
         with tempfile.TemporaryDirectory() as folder:
             outcome = run_case(model, variant, Path(folder)) if verdict else {"declined": verdict.reason}
         print(json.dumps({"case": name, **outcome}), flush=True)

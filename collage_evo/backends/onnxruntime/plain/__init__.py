@@ -9,8 +9,6 @@ from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
-from collage_evo.errors import InputError
-from collage_evo.target.target import CPU
 
 UNOPTIMISED = Variant("unoptimised", last_resort=True)
 _LEVELS = {"nchw": "ORT_ENABLE_EXTENDED", UNOPTIMISED.name: "ORT_DISABLE_ALL"}
@@ -30,8 +28,6 @@ class OnnxRuntimePlain:
         from collage_evo.graph.borders import with_border_names
         from collage_evo.graph.files import read_model, save_model
 
-        if piece.variant.device != CPU:
-            raise InputError("ONNX Runtime's pieces for a GPU have no plain form: serve the artifact")
         model = read_model(piece.directory / self.files.get(piece.variant.name, self.files["default"]))
         path = folder / f"{stem}.onnx"
         save_model(with_border_names(model, piece.inputs, piece.outputs), path)

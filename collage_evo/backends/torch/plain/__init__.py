@@ -10,8 +10,6 @@ from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
-from collage_evo.errors import InputError
-from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,6 @@ class TorchPlain:
     code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
-        if piece.variant.device != CPU:
-            raise InputError("PyTorch's pieces for a GPU have no plain form: serve the artifact")
         file, compiled = self.file_of(piece.variant)
         shutil.copyfile(piece.directory / file, folder / f"{stem}.pt2")
         settings = {"threads": str(piece.target.threads), "compiled": str(int(compiled))}

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
-from collage_evo.errors import InputError
-from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,5 @@ class TvmPlain:
     code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
-        if piece.variant.device != CPU:
-            raise InputError("TVM's pieces for a GPU have no plain form: serve the artifact")
         shutil.copyfile(piece.directory / self.file, folder / f"{stem}.so")
         return PlainPiece((f"{stem}.so",), {"threads": str(piece.target.threads)})

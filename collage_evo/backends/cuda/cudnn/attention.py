@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.cudnn.plan import contiguous
-from collage_evo.backends.cudnn.rules import takes_head
+from collage_evo.backends.cuda.cudnn.plan import contiguous
+from collage_evo.backends.cuda.cudnn.rules import takes_head
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 
 _RANK = 4

@@ -1,4 +1,4 @@
-"""ONNX Runtime's execution providers for NVIDIA GPUs: sessions bound to the device's arrays.
+"""ONNX Runtime on a GPU: sessions of its execution providers, bound to the device's arrays.
 
 No node may fall back to the CPU: sessions in which the library would do so are refused.
 """
@@ -10,27 +10,70 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
 from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
+from collage_evo.backends.onnxruntime.backend import FILES, OnnxRuntimeBackend, check_borders
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.elements import EXTENDED
+from collage_evo.graph.ir import Graph, NodeSet, Tensor
 
 if TYPE_CHECKING:
     import onnx
 
 CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
-VARIANTS = (
-    Variant("cuda", device="cuda"),
-    Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
-    # This provider has no switch for TF32, and TensorRT rounds to it by default.
-    Variant("tensorrt", Arithmetic.TF32, "cuda"),
-)
 _LEAST = (6, 0)
+
+
+class OnnxRuntimeCudaBackend(OnnxRuntimeBackend):
+    """Sessions of the CUDA provider, or of the one for TensorRT, which compiles its nodes."""
+
+    execution_providers: ClassVar[Mapping[str, str]] = {"cuda": CUDA}
+    variants: ClassVar[tuple[Variant, ...]] = (
+        Variant("cuda", device="cuda"),
+        Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
+        # This provider has no switch for TF32, and TensorRT rounds to it by default.
+        Variant("tensorrt", Arithmetic.TF32, "cuda"),
+    )
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        return self.variants
+
+    def guards(self, variant: Variant) -> bool:
+        return False
+
+    def runs_any_model(self, variant: Variant) -> bool:
+        return not compiles(variant)
+
+    def declines(self, variant: Variant) -> str:
+        return reason_against(variant)
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+        if reason := open_sizes(model):
+            return BuildFailure(f"onnxruntime: {reason}")
+        return super().build(model, target, variant, workdir)
+
+    def open_session(self, path: Path, target: Target, variant: Variant) -> Any:
+        return open_session(path, variant, stream=None)
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> DeviceExecutable:
+        stream = open_device("cuda").stream
+        session = open_session(workdir / FILES["default"], variant, stream)
+        check_borders(session, inputs, outputs)
+        return LoadedOnDevice(session, stream)
 
 
 def reason_against(variant: Variant) -> str:

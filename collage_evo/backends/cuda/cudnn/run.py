@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.cudnn.emit import compiled, handle_on, uids
-from collage_evo.backends.cudnn.plan import Plan
+from collage_evo.backends.cuda.cudnn.emit import compiled, handle_on, uids
+from collage_evo.backends.cuda.cudnn.plan import Plan
 from collage_evo.codec import to_json
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.tvm.cuda.compiler import compile_kernels
-from collage_evo.backends.tvm.cuda.program import Made, make_program
-from collage_evo.backends.tvm.cuda.schedule import schedule_kernels
+from collage_evo.backends.cuda.tvm.compiler import compile_kernels
+from collage_evo.backends.cuda.tvm.program import Made, make_program
+from collage_evo.backends.cuda.tvm.schedule import schedule_kernels
 from collage_evo.codec import to_json
 
 HOST, KERNELS, PROGRAM, WEIGHTS = "host.so", "kernels.cubin", "program.json", "weights.npz"

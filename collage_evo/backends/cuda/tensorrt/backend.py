@@ -79,13 +79,13 @@ class TensorRtBackend(Backend):
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
     ) -> Built | BuildFailure:
-        from collage_evo.backends.tensorrt.engine import build_engine
+        from collage_evo.backends.cuda.tensorrt.engine import build_engine
 
         if reason := fails_to_pass_through(model):
             return BuildFailure(reason)
         try:
             if variant.arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16):
-                from collage_evo.backends.tensorrt.half import in_half
+                from collage_evo.backends.cuda.tensorrt.half import in_half
 
                 model = in_half(model, variant.arithmetic)
             engine = build_engine(model.SerializeToString(), tf32=variant.arithmetic is Arithmetic.TF32)
@@ -103,7 +103,7 @@ class TensorRtBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> DeviceExecutable:
-        from collage_evo.backends.tensorrt.engine import LoadedEngine
+        from collage_evo.backends.cuda.tensorrt.engine import LoadedEngine
 
         return LoadedEngine((workdir / _ENGINE).read_bytes(), inputs, outputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collage_evo.backends.cudnn.rules import BINARY, HEAVY, UNARY
+from collage_evo.backends.cuda.cudnn.rules import BINARY, HEAVY, UNARY
 from collage_evo.graph.ir import Graph, NodeSet, node_set
 from collage_evo.patterns.language import GraphPattern, Ops, Pattern, Value, chain, constant, optional
 from collage_evo.patterns.regions import Regions

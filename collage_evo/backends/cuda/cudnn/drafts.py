@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collage_evo.backends.checks import present
-from collage_evo.backends.cudnn.rules import BEHIND_CONVOLUTION, BINARY, HEAVY, UNARY, bounds, collapse
+from collage_evo.backends.cuda.cudnn.rules import BEHIND_CONVOLUTION, BINARY, HEAVY, UNARY, bounds, collapse
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 
 _MOST = 16

@@ -1,4 +1,4 @@
-"""Loaded regions of PyTorch: programs bound to the caller's buffers, on the host or on a device."""
+"""Loaded regions of PyTorch on a device: programs bound to the device's arrays."""
 
 from __future__ import annotations
 
@@ -7,24 +7,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from collage_evo.backends.torch.plain.piece import bound
-from collage_evo.backends.torch.switches import computing_in
+from collage_evo.backends.cuda.torch.switches import computing_in
+from collage_evo.backends.torch.backend import Program
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import DeviceArray
-
-Program = Callable[..., Any]
-
-
-class Loaded:
-    """A program on the CPU."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        return bound(self._program, inputs, outputs)
 
 
 class LoadedOnDevice:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.tvm.cuda.build import HOST, KERNELS, PROGRAM, WEIGHTS
-from collage_evo.backends.tvm.cuda.compiler import find_runtime
-from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program, View
+from collage_evo.backends.cuda.tvm.build import HOST, KERNELS, PROGRAM, WEIGHTS
+from collage_evo.backends.cuda.tvm.compiler import find_runtime
+from collage_evo.backends.cuda.tvm.program import INPUT, OUTPUT, WEIGHT, Program, View
 from collage_evo.backends.tvm.plain.piece import load_library
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA

@@ -17,8 +17,8 @@ from collage_evo.backends.checks import (
     probe_distribution,
     release_of,
 )
-from collage_evo.backends.cudnn.attention import find_attention
-from collage_evo.backends.cudnn.rules import HEAVY, judge
+from collage_evo.backends.cuda.cudnn.attention import find_attention
+from collage_evo.backends.cuda.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
@@ -28,8 +28,8 @@ from collage_evo.target.gpu import gpu_capability
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.backends.cudnn.lower import Planned
-    from collage_evo.backends.cudnn.plan import Plan
+    from collage_evo.backends.cuda.cudnn.lower import Planned
+    from collage_evo.backends.cuda.cudnn.plan import Plan
     from collage_evo.patterns.language import Pattern
 
 _FRONTEND, _OLDEST = "nvidia-cudnn-frontend", (1, 32)
@@ -89,7 +89,7 @@ class CudnnBackend(Backend):
         return lacks_arithmetic(variant.arithmetic)
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.backends.cudnn.patterns import PATTERNS  # serving does not need it
+        from collage_evo.backends.cuda.cudnn.patterns import PATTERNS  # serving does not need it
 
         return PATTERNS
 
@@ -123,7 +123,7 @@ class CudnnBackend(Backend):
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
     ) -> Built | BuildFailure:
-        from collage_evo.backends.cudnn.run import step_file, write
+        from collage_evo.backends.cuda.cudnn.run import step_file, write
         from collage_evo.graph.normalise import normalise
         from collage_evo.graph.read import build_graph
 
@@ -156,7 +156,7 @@ class CudnnBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> DeviceExecutable:
-        from collage_evo.backends.cudnn.run import Loaded
+        from collage_evo.backends.cuda.cudnn.run import Loaded
 
         return Loaded(workdir)
 
@@ -167,7 +167,7 @@ def plan_of(graph: Graph, variant: Variant) -> Planned:
     Raises:
         CollageError: cuDNN does not take it.
     """
-    from collage_evo.backends.cudnn.lower import lower
+    from collage_evo.backends.cuda.cudnn.lower import lower
 
     return lower(graph, variant.arithmetic, variant.name.endswith(_INSIDE) or variant.arithmetic in _HALF)
 
@@ -180,7 +180,7 @@ def _compiled_steps(plan: Plan) -> list[bytes]:
         return []
     import cudnn
 
-    from collage_evo.backends.cudnn.emit import compiled
+    from collage_evo.backends.cuda.cudnn.emit import compiled
 
     device = Described(cudnn.create_device_properties(0), 10 * major + minor)
     return [bytes(compiled(step, plan, device=device).serialize()) for step in plan.steps]

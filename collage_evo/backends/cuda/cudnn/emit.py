@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from collage_evo.backends.cudnn.plan import Operation, Plan, Step
+from collage_evo.backends.cuda.cudnn.plan import Operation, Plan, Step
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError, one_line
 

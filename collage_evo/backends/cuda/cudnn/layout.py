@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
-from collage_evo.backends.cudnn.drafts import Draft, operands
-from collage_evo.backends.cudnn.rules import collapse
+from collage_evo.backends.cuda.cudnn.drafts import Draft, operands
+from collage_evo.backends.cuda.cudnn.rules import collapse
 from collage_evo.graph.ir import Graph
 
 _RANKS = (4, 5)

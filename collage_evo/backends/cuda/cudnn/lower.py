@@ -9,10 +9,10 @@ from math import prod
 import numpy as np
 
 from collage_evo.backends.checks import present
-from collage_evo.backends.cudnn.attention import Attention, find_attention
-from collage_evo.backends.cudnn.drafts import Draft, drafts_of, operands, read_by, spread
-from collage_evo.backends.cudnn.layout import channels_inside, moved
-from collage_evo.backends.cudnn.plan import (
+from collage_evo.backends.cuda.cudnn.attention import Attention, find_attention
+from collage_evo.backends.cuda.cudnn.drafts import Draft, drafts_of, operands, read_by, spread
+from collage_evo.backends.cuda.cudnn.layout import channels_inside, moved
+from collage_evo.backends.cuda.cudnn.plan import (
     Attribute,
     Buffer,
     Operation,
@@ -23,7 +23,7 @@ from collage_evo.backends.cudnn.plan import (
     channels_last,
     contiguous,
 )
-from collage_evo.backends.cudnn.rules import BINARY, UNARY, bounds, collapse, geometry
+from collage_evo.backends.cuda.cudnn.rules import BINARY, UNARY, bounds, collapse, geometry
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError
 from collage_evo.graph.ir import Graph, Node

@@ -1,0 +1,1 @@
+"""PyTorch on NVIDIA GPUs: programs that run eagerly, or as Inductor's kernels."""

@@ -1,0 +1,53 @@
+"""TVM on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from collage_evo.backends.base import DeviceExecutable, Target
+from collage_evo.backends.checks import lacks_arithmetic
+from collage_evo.backends.cuda.tvm.build import FILES, build_files
+from collage_evo.backends.cuda.tvm.compiler import unusable
+from collage_evo.backends.cuda.tvm.load import CudaExecutable
+from collage_evo.backends.cuda.tvm.target import WEIGHTS, gpu_target
+from collage_evo.backends.cuda.tvm.tune import TvmCudaTuner
+from collage_evo.backends.tuning import Tuner
+from collage_evo.backends.tvm.backend import TvmBackend, find_linker
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.graph.ir import Tensor
+
+
+class TvmCudaBackend(TvmBackend):
+    """Whole regions as kernels in CUDA C, compiled ahead of time and called in order."""
+
+    variants: ClassVar[tuple[Variant, ...]] = (
+        Variant("cuda", device="cuda"),
+        Variant("cuda-f16", Arithmetic.FLOAT16, device="cuda"),
+    )
+    weights: ClassVar[str] = WEIGHTS
+    pieces_share_memory: ClassVar[bool] = False
+
+    def declines(self, variant: Variant) -> str:
+        return unusable() or lacks_arithmetic(variant.arithmetic)
+
+    def tuner(self) -> Tuner:
+        return TvmCudaTuner()
+
+    def compiled_for(self, target: Target) -> Any:
+        return gpu_target(target)
+
+    def write_files(self, module: Any, target: Any, workdir: Path) -> tuple[str, ...]:
+        build_files(module, target, workdir, find_linker())
+        return FILES
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> DeviceExecutable:
+        return CudaExecutable(workdir)
