@@ -19,7 +19,8 @@ _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze"
 _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
-_DIVIDED = {"Div", "Mod"}
+_DIVIDED: Mapping[str, tuple[int, ...]] = {"Div": (1,), "Mod": (1,), "STFT": (1, 3)}
+"""Inputs that operators divide by. ONNX Runtime 1.32 ends the process for an STFT of frames of length 0."""
 _LARGEST_DIVISOR = 9
 _MOST_COMPARED = 64
 _READ_LIMIT = 64
@@ -36,9 +37,9 @@ def random_inputs(
     """Random arrays for every input of ``model``, by name.
 
     Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
-    index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0. Other numbers that are compared
-    with constants are 0, 1, these constants, or next to one. Other integers are 0 or 1, like a mask, with a 1 first
-    so that no mask is all zero. Strings are short.
+    index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0; steps of an STFT are positive.
+    Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers are 0 or
+    1, like a mask, with a 1 first so that no mask is all zero. Strings are short.
 
     Args:
         shapes: replace those that the model declares.
@@ -73,8 +74,8 @@ def random_inputs(
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
-            if dtype.kind in "iu" and bounds.divides(value.name):
-                feeds[value.name] = _divisors(rng, shape, dtype)
+            if dtype.kind in "iu" and (operators := bounds.divides(value.name)):
+                feeds[value.name] = _divisors(rng, shape, dtype, signed="STFT" not in operators)
                 continue
             feeds[value.name] = _random_array(
                 rng, shape, dtype, bounds.of(value.name), bounds.compared_with(value.name)
@@ -117,8 +118,13 @@ def _random_array(
     return np.asarray(mask).astype(dtype)
 
 
-def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    signs = rng.choice((-1, 1) if dtype.kind == "i" else (1,), shape)
+def divides(model: onnx.ModelProto, name: str) -> bool:
+    """Whether an operator divides by the input ``name``, so that it may not be 0."""
+    return bool(_IndexBounds(model.graph, {}).divides(name))
+
+
+def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, signed: bool) -> np.ndarray:
+    signs = rng.choice((-1, 1) if signed and dtype.kind == "i" else (1,), shape)
     return np.asarray(signs * rng.integers(1, _LARGEST_DIVISOR + 1, shape)).astype(dtype)
 
 
@@ -165,9 +171,9 @@ class _IndexBounds:
             return []  # a mask
         return sorted({0, 1} | {one + step for one in found for step in (-1, 0, 1)})
 
-    def divides(self, name: str) -> bool:
-        """Whether something is divided by ``name``."""
-        return any(node.op_type in _DIVIDED and position == 1 for node, position in self._uses(name))
+    def divides(self, name: str) -> set[str]:
+        """The operators that divide by ``name``."""
+        return {node.op_type for node, position in self._uses(name) if position in _DIVIDED.get(node.op_type, ())}
 
     def _uses(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
         """The readers of ``name``, each with the position of that input, also behind operators that preserve it."""

@@ -20,7 +20,7 @@ from collage_evo.graph.branches import taking_each_branch
 from collage_evo.graph.data import given_inputs
 from collage_evo.graph.edges import decided, edge_samples
 from collage_evo.graph.files import digest, fits_in_a_message
-from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.inputs import divides, random_inputs
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
 from collage_evo.graph.load import LoadedModel, ModelFile
 from collage_evo.graph.observe import Observation, observe, record
@@ -36,8 +36,8 @@ NORMALISED = 1e-4
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 INCOMPARABLE = 0.5
 """From this relative error on, two results have nothing in common."""
-WHOLE, FRACTIONS = (1, 2, 0), (1.0, 0.5)
-"""Numbers that are tried as sizes, counts and axes, and as scales and thresholds."""
+WHOLE, FRACTIONS = ((1,), (2,), (0,), (3,), tuple(range(8)), (-1, *(1,) * 7)), ((1.0,), (0.5,))
+"""Values, repeated, that are tried as sizes, counts, axes and shapes, and as scales and thresholds."""
 TRIED_S = 20.0
 """Time for that, seconds."""
 NOISE_ROOM = 2.0
@@ -142,11 +142,12 @@ def prepare_model(
         annotate(model, types)
     drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
-    notes += tuple(
-        f"input {name!r} is {value.flat[0]} throughout, because ONNX Runtime refuses random numbers there: give your "
-        "own with data.source where others matter"
-        for name, value in fixed.items()
-    )
+    for name, value in fixed.items():
+        always = " ".join(map(str, value.flat[:8]))
+        notes += (
+            f"input {name!r} is always {always}, because ONNX Runtime refuses random numbers there: give your own "
+            "with data.source where others matter",
+        )
     inputs = given_inputs(model)
     compiled = [value.name for value in model.graph.input if value.name not in inputs]
     if compiled:
@@ -173,7 +174,7 @@ def _first_runs(
     try:
         outputs = [reference.run(one) for one in given]
     except InputError as refusal:
-        fixed = {} if feeds else _fixed(given[0], reference)
+        fixed = {} if feeds else _fixed(model, given, reference)
         if not fixed:
             raise refusal
         given = drawn(fixed)
@@ -181,22 +182,25 @@ def _first_runs(
     return given, outputs, fixed
 
 
-def _fixed(drawn: Values, reference: Reference) -> dict[str, np.ndarray]:
-    """Inputs that get the same number throughout, such as a size, an axis or a threshold, because ``reference``
-    refuses what is ``drawn``: one input if that is enough, else all of whole numbers. Empty if nothing helps."""
-    arrays = {name: value for name, value in drawn.items() if value.dtype.kind in "iuf" and value.size}
+def _fixed(model: onnx.ModelProto, drawn: Sequence[Values], reference: Reference) -> dict[str, np.ndarray]:
+    """Inputs that are not random, such as a shape, an axis or a threshold, because ``reference`` refuses what is
+    ``drawn``: one input if that is enough, else all of integers. Empty if nothing helps."""
+    arrays = {name: value for name, value in drawn[0].items() if value.dtype.kind in "iuf" and value.size}
     whole = [name for name, value in arrays.items() if value.dtype.kind != "f"]
     few = [name for name, value in arrays.items() if value.dtype.kind == "f" and value.ndim <= 1]
-    tried: list[tuple[list[str], float]] = [([name], number) for name in whole for number in WHOLE]
-    tried += [([name], number) for name in few for number in FRACTIONS]
-    tried += [(whole, number) for number in WHOLE]
+    tried: list[tuple[list[str], tuple[float, ...]]] = [([name], fill) for name in whole for fill in WHOLE]
+    tried += [([name], fill) for name in few for fill in FRACTIONS]
+    tried += [(whole, fill) for fill in WHOLE]
     deadline = time.monotonic() + TRIED_S
-    for names, number in tried:
+    for names, fill in tried:
+        fixed = {name: np.resize(np.array(fill), arrays[name].shape).astype(arrays[name].dtype) for name in names}
+        if any(0 in value and divides(model, name) for name, value in fixed.items()):
+            continue
         if time.monotonic() > deadline:
             break
-        fixed = {name: np.full_like(arrays[name], number) for name in names}
         with contextlib.suppress(InputError):
-            reference.run({**drawn, **fixed})
+            for one in drawn:
+                reference.run({**one, **fixed})
             return fixed
     return {}
 
