@@ -232,7 +232,10 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
     from onnx import TensorProto, helper
 
     if value.type.WhichOneof("value") != "tensor_type":
-        raise InputError(f"input {value.name!r} is no tensor, so {where} cannot hold it: leave data.source out")
+        raise InputError(
+            f"input {value.name!r} is no tensor, so {where} cannot hold it: "
+            "only models whose inputs are tensors can run"
+        )
     tensor = value.type.tensor_type
     if tensor.elem_type == TensorProto.STRING:
         if array.dtype.kind not in "UOT":

@@ -66,7 +66,7 @@ def random_inputs(
         tensor = value.type.tensor_type
         shape = tuple(given.get(value.name, declared[value.name]))
         if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
-            raise InputError(f"input {value.name!r} is no tensor: give its value with data.source")
+            raise InputError(f"input {value.name!r} is no tensor: only models whose inputs are tensors can run")
         if value.name not in given and not _is_static(value):
             raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
         if tensor.elem_type == onnx.TensorProto.STRING:
