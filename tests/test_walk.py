@@ -16,7 +16,7 @@ import pytest
 import collage_evo
 from collage_evo.codec import from_json, to_json
 from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
+from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
 from collage_evo.measure.jobs import Begin, Job, Message, WholeJob
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.process import serve
@@ -82,7 +82,7 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     monkeypatch.setattr(Session, "execute", seen)
     placement = Placement((Region(1, "onnxruntime", "default"), Region(2, "onnxruntime", "default")))
     with Builders(pool) as builders:
-        anchor = Anchored(tmp_path / "whole.collage", float(np.median(baseline.answer.times_ms)))
+        anchor = ReferenceArtifact(tmp_path / "whole.collage", float(np.median(baseline.answer.times_ms)))
         (outcome,) = MeasuredEvaluator(pool, builders, TIMING, 1e9, anchor).evaluate([placement])
     pool.close()
     assert outcome is not None

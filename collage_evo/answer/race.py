@@ -121,7 +121,7 @@ class RaceRunner:
         """Load each in a process of its own, and check its outputs."""
         self._sandboxes = {name: self._sandbox() for name in self._artifacts}
         for sandbox in self._sandboxes.values():
-            sandbox.start()  # they import their modules in parallel
+            sandbox.start()  # they get ready in parallel
         for name in self._artifacts:
             opened = self._sandboxes[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
             if isinstance(opened, Failure):

@@ -20,7 +20,8 @@ _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
 _DIVIDED: Mapping[str, tuple[int, ...]] = {"Div": (1,), "Mod": (1,), "STFT": (1, 3)}
-"""Inputs that operators divide by. ONNX Runtime 1.32 ends the process for an STFT of frames of length 0."""
+"""Inputs that operators divide by. ONNX Runtime 1.32 ended the process for an STFT with random steps; which numbers
+it cannot stand is not known."""
 _LARGEST_DIVISOR = 9
 _MOST_COMPARED = 64
 _READ_LIMIT = 64

@@ -24,7 +24,7 @@ MOST_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Anchored:
+class ReferenceArtifact:
     """The artifact of the reference run, and its latency in ms."""
 
     artifact: Path
@@ -39,7 +39,7 @@ class MeasuredEvaluator:
     builders: Builders
     timing: TimingSettings
     give_up_ms: float
-    reference_run: Anchored | None = None
+    reference_run: ReferenceArtifact | None = None
     """The reference run that placements are timed against; without one, only the clock times them."""
     budget: float = math.inf
     """The error budget of an answer."""

@@ -15,8 +15,9 @@ import socket
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
-from typing import TextIO
+from typing import IO, TextIO
 
 from collage_evo.codec import to_json
 from collage_evo.modules import module_command, module_environment
@@ -31,18 +32,14 @@ class WorkerProcess:
 
     Args:
         pid: its process id.
-        scratch: its directory for temporary files.
         stdin: its standard input.
         stdout: its standard output.
         status: a pipe into which the server writes its exit code.
         server: the server lives as long as its workers.
     """
 
-    def __init__(
-        self, pid: int, scratch: str, stdin: TextIO, stdout: TextIO, status: int, server: ForkServer
-    ) -> None:
+    def __init__(self, pid: int, stdin: TextIO, stdout: TextIO, status: int, server: ForkServer) -> None:
         self.pid = pid
-        self.scratch = scratch
         self.stdin = stdin
         self.stdout = stdout
         self._status = status
@@ -94,6 +91,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 process_group=0,
             )
+        weakref.finalize(self, _end, self._socket, self._process)
 
     def fork(self, scratch: str, stderr: int) -> WorkerProcess | None:
         """A worker process, whose first line of input is its environment, or None if the server has ended.
@@ -118,7 +116,7 @@ class ForkServer:
             for one in (stdin, stdout, ended):
                 os.close(one)
         if reply > 0:
-            return WorkerProcess(reply, scratch, os.fdopen(jobs, "w"), os.fdopen(answers), status, self)
+            return WorkerProcess(reply, os.fdopen(jobs, "w"), os.fdopen(answers), status, self)
         for one in (jobs, answers, status):
             os.close(one)
         if reply < 0:
@@ -127,15 +125,20 @@ class ForkServer:
 
     def last_words(self) -> str:
         """The exit code of a server that ended, and the last line that it wrote."""
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
+        return describe_end(self._process.wait(), self._errors)
 
-    def __del__(self) -> None:
-        self._socket.close()  # its end of input
-        with contextlib.suppress(Exception):
-            self._process.wait(1.0)
+
+def _end(requests: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    requests.close()  # the server ends its workers and itself when nothing more can come
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)
+
+
+def describe_end(code: int, errors: IO[bytes]) -> str:
+    """The exit code of a process, and the last line that it wrote to the file ``errors``."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
 
 
 _current: tuple[object, ForkServer] | None = None

@@ -61,7 +61,7 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.flush()
 
     worker = Worker(begin.setting, begin.cores, lambda: answer(Waits()), lambda key: answer(Inherits(key)))
-    answer(Waits())  # the timeout of the job starts here: on a busy machine importing the modules takes seconds
+    answer(Waits())  # the timeout of the job starts here: importing registered backends may take seconds
     for line in jobs:
         answer(worker.do(from_json(line, Job)))
 

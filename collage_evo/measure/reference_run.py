@@ -69,7 +69,7 @@ class ReferenceRunEnded(Exception):
     """The process of a reference run ended, by itself or killed."""
 
 
-class _Given(NamedTuple):
+class _Request(NamedTuple):
     """The first line that the process gets."""
 
     artifact: Path
@@ -92,7 +92,7 @@ class ReferenceProcess:
     """
 
     def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
-        self._given = to_json(_Given(artifact, references, tuple(registered)))
+        self._request = to_json(_Request(artifact, references, tuple(registered)))
         self.used_s = self._used_before_s = 0.0
         """Time that its processes have used of the cores."""
         self._start()
@@ -119,7 +119,7 @@ class ReferenceProcess:
             text=True,
         )
         self._used_before_s = self.used_s
-        self._ask(self._given)
+        self._ask(self._request)
 
     def _ask(self, line: str) -> SampleBatch:
         pipe, answers = self._process.stdin, self._process.stdout
@@ -132,7 +132,7 @@ class ReferenceProcess:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise ReferenceRunEnded(f"the process of the anchor ended with exit code {self._process.wait()}")
+            raise ReferenceRunEnded(f"the process of the reference run ended with exit code {self._process.wait()}")
         times, used_s = from_json(answer, _Ran)
         self.used_s = self._used_before_s + used_s
         return times
@@ -199,7 +199,7 @@ def serve(asked: TextIO, answers: TextIO) -> None:
         answers.write(to_json(_Ran(times, time.process_time())) + "\n")
         answers.flush()
 
-    artifact, references, registered = from_json(asked.readline(), _Given)
+    artifact, references, registered = from_json(asked.readline(), _Request)
     register_from(registered)
     reference_run = ReferenceSession(artifact, references)
     answer(())

@@ -20,7 +20,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.exclusive import go_on
-from collage_evo.measure.fork_server import WorkerProcess, start_worker
+from collage_evo.measure.fork_server import WorkerProcess, describe_end, start_worker
 from collage_evo.measure.jobs import A, Answer, Asks, Begin, Inherits, Job, Message, RaceJob, Setting, Waits
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
@@ -145,7 +145,7 @@ class Sandbox:
         self.close()
 
     def start(self) -> WorkerProcess:
-        """The process, started if necessary, without waiting for its imports.
+        """The process, started if necessary, without waiting until it is ready.
 
         Raises:
             _Died: the sandbox is closed.
@@ -185,9 +185,7 @@ class Sandbox:
             return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return Failure(Fault.CRASH, f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}")
+        return Failure(Fault.CRASH, describe_end(code, self._stderr))
 
 
 @dataclass(frozen=True)

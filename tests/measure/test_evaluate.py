@@ -15,7 +15,7 @@ import pytest
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.measure import builders
 from collage_evo.measure.builders import Builders, CompileAhead, build_job
-from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator
+from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
 from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
@@ -72,7 +72,7 @@ class AtOnce:
         return future
 
 
-def evaluator(pool: Any, builders: Any = None, anchor: Anchored | None = None) -> MeasuredEvaluator:
+def evaluator(pool: Any, builders: Any = None, anchor: ReferenceArtifact | None = None) -> MeasuredEvaluator:
     return MeasuredEvaluator(pool, builders or AtOnce(), TIMING, 100.0, anchor)
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
 
 def test_all_are_timed_against_the_anchor_where_there_is_one() -> None:
     pool = Pool()
-    evaluator(pool, anchor=Anchored(Path("best.collage"), 7.0)).evaluate([FAST, SLOW])
+    evaluator(pool, anchor=ReferenceArtifact(Path("best.collage"), 7.0)).evaluate([FAST, SLOW])
     evaluator(pool).evaluate([FAST])
     assert [job.reference_run for job in pool.jobs] == ["best.collage", "best.collage", ""]
     assert [job.reference_run_ms for job in pool.jobs[:2]] == [7.0, 7.0]

@@ -15,7 +15,6 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.fork_server import WorkerProcess
 from collage_evo.measure.jobs import CostJob, Job, Measured, PlacementJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker import Worker
@@ -108,9 +107,9 @@ def test_a_full_disk_is_nobodys_fault_and_ends_the_run(
     assert sandbox.call(cost_job(5), 60.0).times_ms
 
 
-def _temporary_of(process: WorkerProcess) -> Path:
+def _temporary_of(sandbox: Sandbox) -> Path:
     """Its directory for temporary files, in which it has left something."""
-    place = Path(process.scratch)
+    place = Path(sandbox._started().scratch.name)
     (place / "unpacked").mkdir()
     return place
 
@@ -147,12 +146,12 @@ def test_a_measuring_process_imports_nothing_from_the_working_directory(
 def test_what_a_killed_process_left_in_its_temporary_directory_is_removed(tmp_path: Path) -> None:
     with Sandbox(make_setting(tmp_path), (), 2**31) as sandbox:
         first = sandbox.start()
-        left = _temporary_of(first)
+        left = _temporary_of(sandbox)
         first.kill()
         first.wait()
         assert not isinstance(sandbox.call(cost_job(1), 60.0), Failure), "another takes its place"
         assert not left.exists()
-        left = _temporary_of(sandbox.start())
+        left = _temporary_of(sandbox)
     assert not left.exists()
 
 
@@ -168,7 +167,7 @@ from tests.measure.test_faults import _temporary_of
 from collage_evo.measure.sandbox import Sandbox
 sandbox = Sandbox(make_setting(Path({str(tmp_path)!r})), (), 2**31)
 {at_work}
-print(_temporary_of(sandbox.start()), flush=True)
+print(_temporary_of(sandbox), flush=True)
 time.sleep(600)
 """
     run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_workers_share_a_server_and_each_ends_alone(started: list[WorkerProcess]
     assert first.wait() == -signal.SIGKILL
     assert second.poll() is None
     second.stdin.close()
-    assert second.wait() == 1, "it was not told what to do"
+    assert second.wait() == 1, "it got no first line"
 
 
 def test_another_server_takes_the_place_of_one_that_was_killed(started: list[WorkerProcess], tmp_path: Path) -> None:
@@ -57,6 +58,20 @@ def test_workers_that_start_in_another_environment_have_another_server(
     another.kill()
     another.wait()
     assert started[0].poll() is None, "its server stays while it has workers"
+
+
+def test_a_worker_starts_in_the_directory_of_the_moment(
+    started: list[WorkerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker = start_worker(str(tmp_path / "c"), 2, {})
+    assert server_of(worker) == server_of(started[0])
+    until = time.monotonic() + 50
+    while os.readlink(f"/proc/{worker.pid}/cwd") != str(tmp_path) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert os.readlink(f"/proc/{worker.pid}/cwd") == str(tmp_path)
+    worker.kill()
+    worker.wait()
 
 
 def test_a_server_without_workers_ends_after_a_while() -> None:

@@ -14,7 +14,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import Anchored, MeasuredEvaluator, placement_job
+from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact, placement_job
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective
@@ -82,11 +82,11 @@ def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
     return run.config.fitness.give_up * latency
 
 
-def _reference_run(run: RunContext, single: Baseline) -> Anchored | None:
+def _reference_run(run: RunContext, single: Baseline) -> ReferenceArtifact | None:
     """The reference run of placements: the best single backend, on the processor and one session at a time."""
     setting, latency = run.whole.setting, single.outcome.latency_ms
     alike = setting.target.device == CPU and setting.sessions == 1
-    return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
+    return ReferenceArtifact(single.artifact.absolute(), latency) if alike and latency is not None else None
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> WorkerPool:
