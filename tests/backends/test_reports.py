@@ -22,12 +22,17 @@ from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
+from collage_evo.target.held import hold
+from collage_evo.target.processor import level
 from tests.runtime.helpers import TARGET
 from tests.support.recent_reports import NONFINITE, RECENT
 from tests.support.reports import REPORTS, Report
 
 TOLERANCE = 1e-3
 ALL = {**REPORTS, **RECENT, **NONFINITE}
+CRASHES_IF_HELD = {"layer normalisation by a wider scale"}
+"""OpenVINO 2026.4 that ``ONEDNN_MAX_CPU_ISA`` holds to AVX2 executes AVX-512 at the end of normalised rows whose size
+is no multiple of 8, and reads what is not its own. With AVX2 alone, or CPUID hidden, it does not."""
 TABLE = Path(__file__).parents[2] / "docs" / "backends.md"
 
 
@@ -72,6 +77,8 @@ def test_rules_decline_no_more_than_what_was_seen_wrong(backend: str, most: int)
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_path: Path) -> None:
     report = ALL[name]
+    if backend == "openvino" and name in CRASHES_IF_HELD and level() and not hold():
+        pytest.skip("OpenVINO by its own setting does not keep to this level: it crashes")
     program = whole(report, backend, tmp_path)
     if isinstance(program, BuildFailure):
         assert backend != "onnxruntime", program.reason
