@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from collage_evo.answer.so_far import read_so_far
 from collage_evo.arguments import (
     Arrays,
     ConfigLike,
@@ -37,9 +38,12 @@ from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
+from collage_evo.run.best_so_far import describe_so_far
+from collage_evo.run.deadline import TimeIsOver, deadline
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.session import Session
 
 
@@ -53,18 +57,25 @@ class Result:
     directory: Path
     """The run directory."""
     profiles: tuple[Finished, ...]
-    """The result for each profile of input shapes; only one unless several were requested."""
+    """The result for each profile of input shapes; only one unless several were requested. Empty if the time was over
+    before the final comparison."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def report(self) -> Report:
-        """The content of ``result.json``; of the first profile, if there are several."""
+        """The content of ``result.json``; of the first profile, if there are several.
+
+        Raises:
+            InputError: the run's time was over before its final comparison.
+        """
+        if not self.profiles:
+            raise InputError("the run's time was over before its final comparison: it has no report")
         return self.profiles[0].result
 
     @property
     def artifact(self) -> Path:
         """The compiled artifact, for :func:`collage_evo.load`."""
-        return self.directory / "best.collage"
+        return self.directory / BEST
 
     @cached_property
     def session(self) -> Session:
@@ -96,6 +107,8 @@ class Result:
         return text.get()
 
     def __str__(self) -> str:
+        if (found := read_so_far(self.artifact)) is not None:
+            return f"{self.artifact}: {describe_so_far(found)}"
         return "\n".join(summary(self.profiles, None if self._temporary else self.directory))
 
     def _repr_html_(self) -> str:
@@ -114,6 +127,7 @@ def optimize(
     data: str | os.PathLike[str] | None = None,
     shapes: Shapes | None = None,
     effort: Effort | None = None,
+    time: float | None = None,
     threads: int | None = None,
     seconds: float | None = None,
     budget: float | str | None = None,
@@ -137,6 +151,8 @@ def optimize(
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
             the answer is to be fast for; or ``auto``: the smallest that run.
         effort: the effort of a run: ``quick``, ``normal`` or ``thorough``; see :mod:`collage_evo.effort`.
+        time: seconds after which the best answer so far is the result; called in another thread than the main one,
+            stages only have their shares of it.
         threads: threads that a placement may use; 1 unless the configuration sets more.
         seconds: time for the genetic search, which is not all that a run takes.
         budget: largest error of the answer: relative (2-norm) of any output; with ``metric`` its largest drop, as
@@ -176,6 +192,7 @@ def optimize(
     options = {
         **shape_keys(shapes),
         **effort_keys(effort, config),
+        "time": time,
         "model.source": files.source,
         "data.source": files.data or text_of(data),
         "target.threads": threads,
@@ -189,6 +206,10 @@ def optimize(
             base, options, "optimize", budget=budget, precision=precision, metric=metric, like=like
         )
         profiles = search_in(directory, resolved, files, active, resume=resume, overwrite=overwrite, source=source)
+    except TimeIsOver:
+        if not (directory / BEST).exists():
+            raise InputError(f"{resolved.time:g} s were over before a first answer: give more time") from None
+        profiles = ()
     except BaseException:
         if temporary:
             temporary.cleanup()
@@ -220,9 +241,11 @@ def search_in(
     config = start_run(
         directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
     )
+    if resume:
+        config = config.untimed()
     try:
         files.write()
-        with progress as active:
+        with deadline(config.time), progress as active:
             return run_profiles(config, directory, active, files.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)

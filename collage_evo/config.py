@@ -25,7 +25,7 @@ from collage_evo.accuracy.choose import checked_name
 from collage_evo.accuracy.judge import Over
 from collage_evo.config_errors import explain
 from collage_evo.config_model import ModelConfig, Section
-from collage_evo.effort import Effort, with_effort
+from collage_evo.effort import USUAL, Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.policy import Policy
@@ -79,7 +79,7 @@ class AccuracyConfig(Section):
         "the search.",
     )
     seconds: PositiveFloat = Field(
-        20.0,
+        USUAL["accuracy.seconds"],
         description="Time for taking the ranges of int8, and as much for measuring what each operator loses in a "
         "lower precision, seconds; what is not measured by then is estimated. More: better mixtures of precisions in "
         "models of many operators.",
@@ -138,7 +138,7 @@ class BackendsConfig(Section):
     __pydantic_extra__: dict[str, BackendConfig] = Field(init=False)
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
     seconds: PositiveFloat = Field(
-        45.0,
+        USUAL["backends.seconds"],
         description="Time for measuring single backends, seconds: of those that compile for long or take few models, "
         "none that is not done by then takes part, unless use names it. More: more libraries to choose from.",
     )
@@ -167,7 +167,7 @@ class CostsConfig(Section):
         description="How each match is timed.",
     )
     seconds: PositiveFloat = Field(
-        30.0,
+        USUAL["costs.seconds"],
         description="Time for measuring costs, seconds; what is not measured by then is estimated. More: the search "
         "begins with better placements, and later.",
     )
@@ -275,7 +275,7 @@ class FinalConfig(Section):
         "turns: the race is over as soon as it is decided. More: smaller gains can be proved.",
     )
     seconds: PositiveFloat = Field(
-        30.0,
+        USUAL["final.seconds"],
         description="Time for the rounds of the final comparison, seconds, or 40 runs of the slowest contestant "
         "where these take longer; three rounds at least. A candidate that it cannot prove to be faster is not the "
         "answer. More: smaller gains can be proved.",
@@ -324,6 +324,12 @@ class Config(Section):
         "thread, normal three minutes, thorough a quarter of an hour. It stands for values of other keys, which "
         "config shows; those that are given too come before it.",
     )
+    time: Annotated[float, Field(ge=5.0)] | None = Field(
+        None,
+        description="Seconds after which a run ends with the best answer so far, whether or not it was compared in "
+        "turns. Stages have shares of it, which config shows; below 45 effort is quick unless it is given. resume "
+        "goes on without it.",
+    )
     data: DataConfig = DataConfig()
     accuracy: AccuracyConfig = AccuracyConfig()
     target: TargetConfig = TargetConfig()
@@ -342,6 +348,10 @@ class Config(Section):
         description="Thresholds, shares and efforts that decide which placement wins, or how long a run takes: for "
         "who compares methods. A run keeps those that are not the default ones.",
     )
+
+    def untimed(self) -> Config:
+        """The same without the limit of a whole run's time: a resumed run goes on until it is done."""
+        return self.model_copy(update={"time": None})
 
     def replacing(self, section: str, **values: Any) -> Config:
         """The same with ``values``, which the program decided, in place of some of ``section``."""

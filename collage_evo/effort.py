@@ -13,6 +13,15 @@ from collage_evo.yaml_values import default_key
 Effort = Literal["quick", "normal", "thorough"]
 EFFORT = "effort"
 """The key of the configuration for the effort."""
+TIME = "time"
+"""The key of the configuration for the seconds of a whole run."""
+USUAL: Mapping[str, float] = {
+    "backends.seconds": 45.0,
+    "accuracy.seconds": 20.0,
+    "costs.seconds": 30.0,
+    "final.seconds": 30.0,
+}
+"""Defaults of the keys that are seconds of one stage."""
 
 QUICK: Mapping[str, Any] = {
     "backends.seconds": 6.0,
@@ -42,12 +51,27 @@ THOROUGH: Mapping[str, Any] = {
 }
 """Libraries that are slow to compile take part however long they take. More placements are measured, with measured
 instead of estimated costs, and more of them race for longer."""
+TIMED: Mapping[str, float] = {
+    "backends.seconds": 0.15,
+    "accuracy.seconds": 0.05,
+    "costs.seconds": 0.12,
+    "final.seconds": 0.15,
+}
+"""Largest share of a run's ``time`` that the value of a key is. The search has what is left."""
+IN_A_HURRY_S = 45.0
+"""A run with less ``time`` has effort ``quick`` unless another is given: ``normal`` would end before its search."""
 EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 
 
 def with_effort(values: dict[str, Any]) -> dict[str, Any]:
     """``values`` of a configuration, nested by section, completed with its effort's values for missing keys."""
-    word = values.get(EFFORT)
-    for key, value in (EFFORTS.get(word, {}) if isinstance(word, str) else {}).items():
+    word, seconds = values.get(EFFORT), values.get(TIME)
+    timed = seconds if isinstance(seconds, int | float) else None
+    if timed is not None and word is None and timed < IN_A_HURRY_S:
+        word = values[EFFORT] = "quick"
+    chosen = dict(EFFORTS.get(word, {}) if isinstance(word, str) else {})
+    if timed is not None:
+        chosen |= {key: min(share * timed, chosen.get(key, USUAL[key])) for key, share in TIMED.items()}
+    for key, value in chosen.items():
         default_key(values, key, value)
     return values

@@ -71,33 +71,27 @@ def measure_baselines(
     directory: Path,
     pool: WorkerPool,
     timing: TimingSettings,
-    on_done: Callable[[Baseline], None],
-    on_turn: Callable[[Sequence[Baseline]], None] = lambda measured: None,
+    on_done: Callable[[Sequence[Baseline]], None],
     seconds: float = math.inf,
     far: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
     Those that run most models well come first, on the target's device before the host, in float32 before lower
-    precisions, and then the others in the same order; before each of these groups but the first, ``on_turn`` is
-    called with the results so far. One that is far behind the best before it, by the policy, has the latency of the
-    few runs it made (one, where a run takes long; none, where it was ended during the first), and a reason: the best
-    in float32 counts, or for one in a lower precision that of any precision within the budget. After ``seconds`` only
-    those that run most models well are tried, and another that is unfinished by then is ended, unless nothing ran
-    yet. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind are not
-    tried, for that reason.
+    precisions, and then the others in the same order; after each, ``on_done`` is called with the results so far. One
+    that is far behind the best before it, by the policy, has the latency of the few runs it made (one, where a run
+    takes long; none, where it was ended during the first), and a reason: the best in float32 counts, or for one in a
+    lower precision that of any precision within the budget. After ``seconds`` only those that run most models well
+    are tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if
+    none before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
     """
     setting = pool.setting
     measured: list[Baseline] = []
-    turn: tuple[bool, ...] | None = None
     on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.uncontended() as cores:
         for backend, variant in _in_turn(backends, setting):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
-            before, turn = turn, _turn(backend, variant, setting.target.device)
-            if measured and turn != before:
-                on_turn(measured)
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
             rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
@@ -116,7 +110,7 @@ def measure_baselines(
                 if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OVER)
             measured.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
-            on_done(measured[-1])
+            on_done(measured)
     return tuple(measured)
 
 

@@ -64,6 +64,10 @@ EffortOption = Annotated[
         "quarter of an hour, with more placements measured, on better known costs.",
     ),
 ]
+Time = Annotated[
+    float | None,
+    typer.Option("--time", min=5, metavar="S", help="End after so many seconds, with the best answer so far."),
+]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of the answer.")]
 PrecisionOption = Annotated[
     Literal["exact", "mixed"] | None,
@@ -88,6 +92,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Remove what the ru
 
 STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--effort": ["effort"],
+    "--time": ["time"],
     "--threads": ["target.threads"],
     "--shapes": ["model.shapes", "model.sizes"],
     "--data": ["data.source"],

@@ -23,6 +23,7 @@ from collage_evo.cli.app import (
     Set,
     ShapesOption,
     Threads,
+    Time,
     Trust,
     app,
     require_given_once,
@@ -41,6 +42,7 @@ def run(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
     effort: EffortOption = None,
+    time: Time = None,
     threads: Threads = None,
     shapes: ShapesOption = None,
     data: Data = None,
@@ -65,11 +67,11 @@ def run(
     from collage_evo.run.samples import model_file
     from collage_evo.yaml_values import overridden
 
-    named = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
-    named |= {"--precision exact": precision if precision == EXACT else None, "--metric": metric}
+    named = {"--effort": effort, "--time": time, "--threads": threads, "--shapes": shapes, "--data": data}
+    named |= {"--precision exact": precision if precision == EXACT else None, "--budget": budget, "--metric": metric}
     require_given_once({**named, "--like": like, "--out": out}, overrides)
     keys = overridden(read_config(source), overrides or ())
-    options = {"effort": effort, "target.threads": threads, "data.source": data}
+    options = {"effort": effort, "time": time, "target.threads": threads, "data.source": data}
     config = resolve(keys, options, source, budget=budget, precision=precision, metric=metric, like=like)
     file = model_file(config)
     config = config.replacing("model", **shape_values(shapes, file))
@@ -150,7 +152,7 @@ def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.run.profiles import run_profiles
 
     with resumable(directory), reporter() as progress:
-        profiles = run_profiles(config, directory, progress)
+        profiles = run_profiles(config.untimed(), directory, progress)
     print_answer(directory, profiles, as_json)
 
 

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from collage_evo.errors import CollageError, InputError
 from collage_evo.report.places import command
+from collage_evo.run.deadline import TimeIsOver
+from collage_evo.runtime.manifest import BEST
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -17,19 +20,40 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def resumable(directory: Path) -> Iterator[None]:
-    """Context of work on the run in ``directory``: Ctrl-C prints the command that continues it."""
+    """Context of work on the run in ``directory``: Ctrl-C and the end of its time print the command that continues
+    it.
+
+    Raises:
+        InputError: the time was over before a first answer.
+    """
     try:
         yield
+    except TimeIsOver:
+        if not (directory / BEST).exists():
+            raise InputError(
+                f"the time was over before a first answer; give more, or go on with: {command('resume', directory)}"
+            ) from None
+        leave(directory, "time is over", 0)
     except KeyboardInterrupt:
         from collage_evo.run.directory import CONFIG
 
         leave(directory if (directory / CONFIG).is_file() else None)
 
 
-def leave(directory: Path | None = None) -> NoReturn:
-    """Exit at once: worker pools must not delay a user who pressed Ctrl-C."""
-    how = f"; it goes on with: {command('resume', directory)}" if directory else ""
+def _what_is_there(directory: Path) -> Iterator[str]:
+    """The answer so far, and the command that continues the run."""
+    from collage_evo.answer.so_far import read_so_far
+    from collage_evo.run.best_so_far import describe_so_far
+
+    with contextlib.suppress(CollageError):  # a damaged answer is reported by the command that continues
+        if (found := read_so_far(directory / BEST)) is not None:
+            yield f"the best so far is in {directory / BEST}: {describe_so_far(found)}"
+    yield f"it goes on with: {command('resume', directory)}"
+
+
+def leave(directory: Path | None = None, why: str = "stopped", code: int = INTERRUPTED) -> NoReturn:
+    """Exit at once: worker pools must not delay a user who pressed Ctrl-C, or whose time is over."""
     with contextlib.suppress(OSError):  # the reader of the pipe may have been stopped too
-        print(f"stopped{how}", file=sys.stderr, flush=True)
+        print("; ".join([why, *(_what_is_there(directory) if directory else ())]), file=sys.stderr, flush=True)
         sys.stdout.flush()
-    os._exit(INTERRUPTED)
+    os._exit(code)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from collage_evo.measure.jobs import BuildJob, Compiled, bare
+from collage_evo.measure.jobs import ArtifactJob, Asks, BuildJob, Compiled, Written, bare
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Placement, Region
@@ -25,6 +25,8 @@ DEPTH = 8
 """Placements that are being compiled, or wait to be measured, in addition to those being measured."""
 LOOK_S = 0.05
 _LATE = Failure(Fault.CLOSED, "no time was left to compile it")
+_NO_BUILDER = Failure(Fault.CLOSED, "no process of this machine compiles")
+A = TypeVar("A")
 
 
 class Builders:
@@ -79,17 +81,26 @@ class Builders:
         answers = {job: future.result() if future in done else _LATE for job, future in begun.items()}
         return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
+    def write(self, job: ArtifactJob) -> Future[Written | Failure]:
+        """Start writing an artifact of pieces that were compiled before; a cluster's workers do not."""
+        if not self._sandboxes:
+            return _failed(_NO_BUILDER)
+        return self._quick.submit(self._call, job)
+
     def _build(self, job: BuildJob) -> Compiled | Failure:
-        sandbox = self._idle.get()
-        try:
-            answer = sandbox.call(job, self._pool.timeout_s)
-        finally:
-            self._idle.put(sandbox)
+        answer = self._call(job)
         # ``seconds`` is processor time: by the clock any piece takes long on a shared machine, because building
         # processes wait, and are halted while something is timed.
         if answer.fault is Fault.HANG if isinstance(answer, Failure) else answer.seconds > LONG_BUILD_S:
             self._long.add(job.region.family)
         return answer
+
+    def _call(self, job: Asks[A]) -> A | Failure:
+        sandbox = self._idle.get()
+        try:
+            return sandbox.call(job, self._pool.timeout_s)
+        finally:
+            self._idle.put(sandbox)
 
     def close(self) -> None:
         """End the processes; jobs that are not compiled yet stay so."""
@@ -115,6 +126,12 @@ def _may_pass(known: Future[Compiled | Failure]) -> bool:
         return False
     answer = known.result()
     return isinstance(answer, Failure) and answer.fault.passing
+
+
+def _failed(failure: Failure) -> Future[Written | Failure]:
+    future: Future[Written | Failure] = Future()
+    future.set_result(failure)
+    return future
 
 
 def _left_to_workers() -> Future[Compiled | Failure]:

@@ -45,6 +45,8 @@ class MeasuredEvaluator:
     """The error budget of an answer."""
     best_ms: float = math.inf
     """The latency of the fastest placement so far that may be the answer, against which all others race."""
+    on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
+    """Called with each placement that was measured, in the thread that measured it."""
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -80,6 +82,7 @@ class MeasuredEvaluator:
                     if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
                         outcomes[one.number] = outcome = outcome_of(reply.answer, reply.worker)
                         self._race(outcome)
+                        self.on_measured(one.placement, outcome)
 
     @property
     def _fills_machine(self) -> bool:

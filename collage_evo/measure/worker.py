@@ -134,11 +134,12 @@ class Worker:
     def _write(self, job: ArtifactJob) -> Written | Failure:
         self._context.expect_any_backend()
         placement = Placement(job.regions)
-        program = self._context.compiler.placement(self._context.graph, placement)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
-        info = {**job.info, REGIONS: job.regions, EXACT: all_exact(placement)}
-        write_artifact(Path(job.artifact), [Profile(program, info)], self._context.target)
+        with self._context.exclusive.compiling():  # a search may be timing meanwhile
+            program = self._context.compiler.placement(self._context.graph, placement)
+            if isinstance(program, BuildFailure):
+                return unbuilt(program)
+            info = {**job.info, REGIONS: job.regions, EXACT: all_exact(placement)}
+            write_artifact(Path(job.artifact), [Profile(program, info)], self._context.target)
         return Written()
 
     def _copy(self, job: CopyJob) -> Measured:

@@ -41,6 +41,7 @@ STAGES: Mapping[str, Stage] = {
     "single backends on the normalised model": Stage("timing each library on the simplified model", 0),
     "calibrating": Stage("recording the ranges of values, for int8", 1),
     "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
+    "early: likely mixtures of precisions": Stage("timing the likeliest mixtures of precisions", 4),
     "costs of matches before tuning": Stage("timing parts of the model before tuning", 0),
     "costs of copies between host and device": Stage("timing copies between processor and device", 0),
     "costs from profiles": Stage("timing each operator in each library", 8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from collage_evo.config import SearchConfig
+from collage_evo.config import Config, SearchConfig
 from collage_evo.run.store import Store
 from collage_evo.search.evolution.settings import Budget
 
@@ -15,18 +15,32 @@ USUAL_S, LEAST_S = 90.0, 30.0
 """Seconds of a search without a given time: the usual number, and the minimum however late it begins."""
 SEARCHED_BY_S = 180.0
 """Seconds from the beginning of a run after which such a search is over."""
+FINAL_ROOM = 0.8
+"""Share of what is left of a run's ``time`` that the search and the rounds of the final comparison may take: the
+rest is for compiling, held-out samples and the last check."""
 TUNING = "tuning"
 """Part of the names of all stages that tune, or measure for tuning only."""
 
 
-def search_budget(store: Store, search: SearchConfig, spent_s: float, stages: Mapping[str, float]) -> Budget:
+def most_seconds(config: Config, spent_s: float) -> float:
+    """Seconds of a search after which the final comparison fits into the run's ``time``; one at least."""
+    if config.time is None:
+        return math.inf
+    return max(1.0, FINAL_ROOM * (config.time - spent_s) - config.final.seconds)
+
+
+def search_budget(
+    store: Store, search: SearchConfig, spent_s: float, stages: Mapping[str, float], most_s: float = math.inf
+) -> Budget:
     """Budget of a search that begins after ``spent_s`` seconds of a run; ``stages``: seconds of each stage.
 
-    A time that is not given is decided once: a resumed run has no more. It excludes tuning.
+    A run whose time is limited has ``most_s`` for it. A time that is not given is decided once: a resumed run has no
+    more. It excludes tuning.
     """
     seconds = search.seconds
     if seconds is None:
         tuned_s = sum(seconds for stage, seconds in stages.items() if TUNING in stage)
         left_s = USUAL_S if search.evaluations is not None else SEARCHED_BY_S - (spent_s - tuned_s)
-        seconds = store.once(SEARCH_SECONDS, float, lambda: min(USUAL_S, max(LEAST_S, left_s)))
+        seconds = store.once(SEARCH_SECONDS, float, lambda: min(USUAL_S, most_s, max(LEAST_S, left_s)))
+    seconds = min(seconds, most_s)
     return Budget(search.evaluations, None if math.isinf(seconds) else seconds)

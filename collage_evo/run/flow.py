@@ -31,6 +31,7 @@ from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.open import chosen_backends, open_run
@@ -38,10 +39,11 @@ from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import NotSearched, Searched, SearchRecord, recorded_search
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
-from collage_evo.run.stages.baselines import deliver_first, fall_back, measure_baselines, on_normalised
+from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
+from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import hold_out
@@ -83,18 +85,21 @@ class Flow:
         return fall_back(self.run, self.model, self.backends)
 
     @cached_property
+    def best_so_far(self) -> BestSoFar:
+        """Publishes answers as they are found."""
+        return BestSoFar(self.run, self.delivery)
+
+    @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
-        """Each single backend. The best so far is published at once, if there is no answer yet."""
-        run, delivery, budget = self.run, self.delivery, self.run.limits.budget
+        """Each single backend. The best so far is published at once."""
+        run = self.run
         if run.config.search.objective == "throughput":
             run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
 
-        def deliver_best(measured: Sequence[Baseline]) -> None:
-            if any(baseline.keeps(budget) for baseline in measured):
-                deliver_first(run, best_single(measured, budget), delivery)
-
-        measured = measure_baselines(run, self.backends, deliver_best, self._not_measured)
-        deliver_first(run, best_single(measured, budget), delivery)
+        best = self.best_so_far
+        measured = measure_baselines(run, self.backends, best.offer_baselines, self._not_measured)
+        best_single(measured, run.limits.budget)  # without one there is no run
+        best.offer_baselines(measured)
         return measured
 
     @property
@@ -154,6 +159,15 @@ class Flow:
         return predict_losses(self.run, self.searchable, self.ranges, matches, known)
 
     @cached_property
+    def early(self) -> tuple[EarlyMixture, ...]:
+        """Likely mixtures of precisions, measured before the costs of a search that begins."""
+        if self.transferred or checkpoint.exists(self.run.directory):
+            return ()
+        matches, baseline_ms = self.matches, known_ms(self.normalised)
+        terms, graph = self.precision.terms(matches.matches), self.searchable.graph
+        return measure_early(self.run, graph, matches, terms, self.baselines, baseline_ms, self.best_so_far)
+
+    @cached_property
     def tuning(self) -> Tuning:
         """The matches, including those of tuned kernels."""
         return tune_backends(self.run, self.searchable.graph, self.matches, self.backends)
@@ -178,7 +192,9 @@ class Flow:
 
     def search(self) -> SearchRecord:
         """The result of the search, continued from its checkpoint."""
-        return evolve(self.run, self.costs.space, self.seeds, self.model, self.baselines)
+        early, costs, seeds = self.early, self.costs, self.seeds  # in this order
+        known = in_space(early, costs.space)
+        return evolve(self.run, costs.space, seeds, self.model, self.baselines, self.best_so_far, known)
 
     def recall(self) -> SearchRecord:
         """The earlier result of the search. Nothing is measured."""

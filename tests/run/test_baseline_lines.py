@@ -25,7 +25,7 @@ def test_a_variant_that_is_no_other_than_the_default_has_no_line(
     baseline = Baseline("onnxruntime/nchw", "onnxruntime", "nchw", tmp_path, outcome, "", True)
 
     def measured(_backends: Any, _place: Any, _pool: Any, _timing: Any, report: Callable[..., None], *_: Any) -> Any:
-        report(baseline)
+        report([baseline])
         return (baseline,)
 
     monkeypatch.setattr(stage.baselines, "measure_baselines", measured)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,13 +40,13 @@ ON_NORMALISED = "single backends on the normalised model"
 def measure_baselines(
     run: RunContext,
     backends: Sequence[Backend],
-    on_turn: Callable[[Sequence[Baseline]], None] = lambda measured: None,
+    on_measured: Callable[[Sequence[Baseline]], None] = lambda measured: None,
     far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
-    ``on_turn`` is called with the results so far each time when slower ones begin, in particular those that compile
-    for long. Those that are known to be ``far`` behind, and why, are not measured.
+    ``on_measured`` is called with the results so far, after each. Those that are known to be ``far`` behind, and why,
+    are not measured.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
@@ -61,8 +60,12 @@ def measure_baselines(
     with run.stage("baselines: single backends", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
-        report = partial(_report_baseline, run)
-        measured = baselines.measure_baselines(backends, directory, run.whole, timing, report, on_turn, seconds, far)
+
+        def on_done(measured: Sequence[Baseline]) -> None:
+            _report_baseline(run, measured[-1])
+            on_measured(measured)
+
+        measured = baselines.measure_baselines(backends, directory, run.whole, timing, on_done, seconds, far)
     write_baselines(saved, measured)
     return measured
 
@@ -82,18 +85,6 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
             parts.append(f"error {format_number(baseline.outcome.error)}{over_text}")
         run.reporter.log(f"{name}: {', '.join(parts)}")
     run.reporter.advance()
-
-
-def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None:
-    """Publish the best single backend as ``best.collage``, if there is no answer yet."""
-    if delivery.best.exists():
-        return
-    best = delivery.put(single.artifact)
-    since = run.seconds["first answer at"] = time.monotonic() - run.begin
-    run.reporter.log(
-        f"first answer after {since:.0f} s: {format_engine(single.backend, single.variant)}, "
-        f"{format_ms(single.outcome.latency_ms)} ms, checked, in {best}; the search for a faster one goes on"
-    )
 
 
 def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from collage_evo.answer.baselines import Baseline, best_single
@@ -20,7 +20,8 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.words import format_ms
-from collage_evo.run.budget import search_budget
+from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.budget import most_seconds, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
 from collage_evo.run.search import SearchRecord, run_search
@@ -29,30 +30,42 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.settings import Budget, GaSettings
-from collage_evo.search.evolution.state import SearchState, new_state
+from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 from collage_evo.target.target import CPU
 
 
 def evolve(
-    run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, baselines: Sequence[Baseline]
+    run: RunContext,
+    space: SearchSpace,
+    seeds: Seeds,
+    model: PreparedModel,
+    baselines: Sequence[Baseline],
+    best: BestSoFar,
+    known: Mapping[str, Evaluated],
 ) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
     The reference is the best of ``baselines`` in float32, even if another is faster: otherwise the exact end of the
-    front would be given up.
+    front would be given up. Placements that are faster than the ``best`` so far replace it at once. ``known`` was
+    measured before, by key.
     """
     search = run.config.search
-    budget = search_budget(run.store, search, time.monotonic() - run.begin, run.seconds)
+    spent_s = time.monotonic() - run.begin
+    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config, spent_s))
     start = new_state(search.ga.seed)
     if space.terms:
         corner = (_give_up_ms(run, baselines), run.limits.measured)  # hypervolume is measured from here
         start = new_state(search.ga.seed, {Objective.ERROR: run.limits.accepted}, corner)
+    fit = sorted((one.outcome.latency_ms, key) for key, one in known.items() if one.outcome.latency_ms is not None)
+    keys = tuple(key for _, key in fit)
+    start = replace(start, evaluated=known, population=keys, hall=keys)
     reference = decode(next(iter(seeds))[1], space)
     with (
         measuring(run, reference, baselines) as evaluator,
         run.stage("search", budget.seconds or budget.evaluations),
     ):
+        evaluator.on_measured = best.offers(evaluator.builders, space)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         record = run_search(

@@ -1,0 +1,141 @@
+"""Best answer so far: until its final comparison a run keeps ``best.collage`` the fastest answer known to be
+right."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+from collage_evo.answer.baselines import Baseline, best_single
+from collage_evo.answer.candidates import EXACT, arithmetics
+from collage_evo.answer.delivery import Delivery
+from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
+from collage_evo.measure.builders import Builders
+from collage_evo.measure.jobs import ArtifactJob, Written, regions_of
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.space import SearchSpace
+from collage_evo.report.words import format_engine, format_ms, format_number, format_ratio, title
+from collage_evo.run.context import RunContext
+
+GAIN = 0.98
+"""An answer replaces the one before it if it takes less than this share of its time. Chosen: writing it takes as long
+as copying the model."""
+
+
+class BestSoFar:
+    """Publishes answers of a run as they are found. Thread-safe.
+
+    The answer of an earlier final comparison stays until the next one.
+    """
+
+    def __init__(self, run: RunContext, delivery: Delivery) -> None:
+        self._run, self._delivery = run, delivery
+        self._changing = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._known = read_so_far(delivery.best)
+        self._final = self._known is None and delivery.best.exists()
+        self._library, self._library_ms = "", 0.0
+
+    def offer_baselines(self, measured: Sequence[Baseline]) -> None:
+        """Publish the best of ``measured`` if it is faster than the answer so far."""
+        self._compare_with(measured)
+        budget = self._run.limits.budget
+        if not any(baseline.keeps(budget) for baseline in measured):
+            return
+        single = best_single(measured, budget)
+        ms = single.outcome.latency_ms
+        if ms is None:
+            return
+        with self._changing:
+            first = self._known is None and not self._final
+            if not self._faster(ms):
+                return
+            self._publish(single.artifact, self._so_far(ms, single.outcome.error, Evidence.BASELINE))
+        since = time.monotonic() - self._run.begin
+        name = format_engine(single.backend, single.variant)
+        if first:
+            self._run.seconds["first answer at"] = since
+            self._run.reporter.log(
+                f"first answer after {since:.0f} s: {name}, {format_ms(ms)} ms, checked, in {self._delivery.best}; "
+                "the search for a faster one goes on"
+            )
+        else:
+            self._log(f": {name}")
+
+    def _compare_with(self, measured: Sequence[Baseline]) -> None:
+        """Name the library that answers are compared with: the first of ``measured`` that runs in float32."""
+        first = next((one for one in measured if one.exact and one.outcome.latency_ms is not None), None)
+        if first is not None and first.outcome.latency_ms is not None:
+            self._library, self._library_ms = title(first.backend), first.outcome.latency_ms
+
+    def offers(self, builders: Builders, space: SearchSpace) -> Callable[[Placement, Outcome], None]:
+        """A function that publishes a measured placement of ``space`` if it is faster than the answer so far.
+
+        One of ``builders``' processes writes it, meanwhile the search goes on.
+        """
+        aimed = [float("inf")]
+
+        def offer(placement: Placement, outcome: Outcome) -> None:
+            ms = outcome.latency_ms
+            exact = arithmetics(placement, space) == EXACT
+            if ms is None or outcome.rough or outcome.contended or not self._run.limits.allows(outcome.error, exact):
+                return
+            with self._changing:
+                if ms >= aimed[0] or not self._faster(ms):
+                    return
+                aimed[0] = ms
+            artifact = self._run.work / f"so-far-{next(self._numbers)}.collage"
+            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
+            found = self._so_far(ms, outcome.error, Evidence.SEARCH)
+            builders.write(job).add_done_callback(partial(self._written, artifact, found))
+
+        return offer
+
+    def _written(self, artifact: Path, found: SoFar, future: Future[Written | Failure]) -> None:
+        """Publish ``artifact``, which the search went on without."""
+        try:
+            if future.cancelled() or isinstance(future.result(), Failure):
+                return
+            with self._changing:
+                if not self._faster(found.latency_ms):
+                    return
+                self._publish(artifact, found)
+            self._log()
+        except OSError as error:  # of a full disk the search itself will tell
+            self._run.tell("the best answer so far could not be written", str(error))
+        finally:
+            shutil.rmtree(artifact, ignore_errors=True)
+
+    def _faster(self, ms: float) -> bool:
+        return not self._final and (self._known is None or ms < GAIN * self._known.latency_ms)
+
+    def _so_far(self, ms: float, error: float | None, evidence: Evidence) -> SoFar:
+        return SoFar(ms, error, evidence, self._library, self._library_ms)
+
+    def _publish(self, artifact: Path, found: SoFar) -> None:
+        self._delivery.put(artifact, info=found.info)
+        self._known = found
+
+    def _log(self, name: str = "") -> None:
+        if self._known is not None:
+            since = time.monotonic() - self._run.begin
+            self._run.reporter.log(f"best so far, after {since:.0f} s{name}: {describe_so_far(self._known)}")
+
+
+def describe_so_far(found: SoFar) -> str:
+    """One line on an answer: latency, ratio to a library, error, evidence."""
+    parts = [f"{format_ms(found.latency_ms)} ms"]
+    if found.library and found.library_ms > 0:
+        ratio = found.library_ms / found.latency_ms
+        parts.append(f"{format_ratio(ratio)} times as fast as {found.library}")
+    if found.error is not None:
+        parts.append(f"error {format_number(found.error)}")
+    return f"{', '.join(parts)} ({found.evidence.value}, not compared in turns yet)"

@@ -1,0 +1,38 @@
+"""Deadline of a run: at its end the best answer so far is the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+LEAD_S = 2.0
+"""Seconds before the end at which a run is stopped: what started it, and what ends its processes, take as long."""
+
+
+class TimeIsOver(BaseException):
+    """Raised in the main thread at the deadline. Like ``KeyboardInterrupt`` it is no error of the run."""
+
+
+@contextlib.contextmanager
+def deadline(seconds: float | None) -> Iterator[None]:
+    """Context that raises ``TimeIsOver`` in the main thread after ``seconds``, less ``LEAD_S``.
+
+    Other threads, and systems without ``SIGALRM``, only have the plan that a run makes of its time.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise TimeIsOver
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - LEAD_S))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

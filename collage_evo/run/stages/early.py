@@ -1,0 +1,132 @@
+"""Early stage: the mixtures of precisions that are likeliest to win, measured before any cost is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from collage_evo.answer.baselines import Baseline
+from collage_evo.backends.enumerate import Matches
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.costs.unprofiled import guessed_ms
+from collage_evo.errors import NotSearchable
+from collage_evo.graph.ir import Graph, members
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
+from collage_evo.placement.outcome import Objective, Outcome, Terms
+from collage_evo.placement.space import SearchSpace
+from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.evolve import measuring
+from collage_evo.search.encoding import encode
+from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.seeds import level_kind, likeliest
+from collage_evo.search.evolution.state import SEED, Evaluated
+
+EXPECTED = {Arithmetic.INT8: 0.5, Arithmetic.BFLOAT16: 0.6, Arithmetic.FLOAT16: 0.6}
+"""Time of an engine over that of its library in float32, where neither ran the whole model. Chosen."""
+LEVEL = 0.7
+"""Predicted error of an early mixture as a share of the budget: predictions are off by a third."""
+FAMILIES = 2
+"""Families of which a mixture is measured early, those that run the whole model the fastest. Chosen."""
+SECONDS = 30.0
+"""Seconds after which no further one is measured."""
+
+
+@dataclass(frozen=True)
+class EarlyMixture:
+    """A placement that was measured before the costs, its kind as a seed, and its outcome."""
+
+    placement: Placement
+    kind: str
+    outcome: Outcome
+
+
+def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Evaluated]:
+    """The first measurements of a search in ``space``, by key; without those that it lacks a match of."""
+    usable, found = set(space.usable), dict[str, Evaluated]()
+    for one in early:
+        if all(match in usable for region in one.placement.regions for match in region.matches):
+            genome, predicted_ms = encode(one.placement, space), space.predict(one.placement)
+            found[one.placement.key] = Evaluated(
+                genome, one.outcome, f"{SEED}{one.kind}", 0, len(found) + 1, predicted_ms
+            )
+    return found
+
+
+def measure_early(
+    run: RunContext,
+    graph: Graph,
+    matches: Matches,
+    terms: Terms,
+    baselines: Sequence[Baseline],
+    baseline_ms: Mapping[Engine, float],
+    best: BestSoFar,
+) -> tuple[EarlyMixture, ...]:
+    """Measure the likeliest mixture of precisions of each near family, and publish it if it is the ``best`` so far.
+
+    Args:
+        graph: the model.
+        matches: all of the search.
+        terms: what each match adds to the error.
+        baselines: the single backends.
+        baseline_ms: ms of the whole model on engines that ran it.
+    """
+    likely = likeliest_mixtures(graph, matches, terms, baseline_ms, run.limits.budget) if terms else {}
+    if not likely:
+        return ()
+    with (
+        run.stage("early: likely mixtures of precisions", len(likely)),
+        measuring(run, next(iter(likely)), baselines) as evaluator,
+    ):
+        space = expected_space(graph, matches, terms, baseline_ms)
+        evaluator.on_measured = best.offers(evaluator.builders, space)
+        outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
+    found = zip(likely.items(), outcomes, strict=True)
+    return tuple(EarlyMixture(*likely_one, outcome) for likely_one, outcome in found if outcome is not None)
+
+
+def likeliest_mixtures(
+    graph: Graph, matches: Matches, terms: Terms, baseline_ms: Mapping[Engine, float], budget: float
+) -> dict[Placement, str]:
+    """For each of the fastest families the mixture that saves the most by the number of operations; and its kind."""
+    try:
+        space = expected_space(graph, matches, terms, baseline_ms)
+    except NotSearchable:
+        return {}
+    near, _ = likeliest(space, baseline_ms)
+    families = [*dict.fromkeys(map(space.cost.family, near))][:FAMILIES]
+    engines = [engine for engine in near if space.cost.family(engine) in families]
+    levels = islice(greedy_levels(space, engines, budget, (LEVEL,)), FAMILIES)
+    return {placement: level_kind(family) for family, placement in levels}
+
+
+def expected_space(
+    graph: Graph, matches: Matches, terms: Terms, baseline_ms: Mapping[Engine, float]
+) -> SearchSpace:
+    """The search space at expected costs: shares of the whole model's time by operations and bytes, without borders.
+
+    Raises:
+        NotSearchable: some operator is in no match whose time can be expected.
+    """
+    guess = guessed_ms(graph)
+    whole = sum(guess)
+    engines = {match.engine for match in matches.matches if not match.rewrites}
+    families = {match.engine: match.family for match in matches.matches if match.family != match.engine}
+
+    def expected_ms(engine: Engine) -> float:
+        known = baseline_ms.get(engine)
+        exact = baseline_ms.get(families.get(engine, engine), float("inf"))
+        return known if known is not None else EXPECTED.get(arithmetic_of(*engine), 1.0) * exact
+
+    per_guess = {engine: expected_ms(engine) / whole for engine in engines}
+    ms = tuple(
+        float("inf") if match.rewrites else per_guess[match.engine] * sum(guess[n] for n in members(match.nodes))
+        for match in matches.matches
+    )
+    borders = {bordering(engine): Border(0.0, 0.0) for engine in engines}
+    cost = CostModel(ms, borders, families=families)
+    return SearchSpace(graph, matches.matches, cost, matches.refusals, {Objective.ERROR: terms[Objective.ERROR]})
