@@ -1,5 +1,6 @@
 """The word for how long a run may take: values for keys that nobody gave, kept with the run."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 
 from collage_evo.commands.sweep import run_sweep
 from collage_evo.config import Config, load_config, parse_config
-from collage_evo.effort import EFFORTS
+from collage_evo.effort import EFFORTS, TIMED
 from collage_evo.errors import ConfigError
+from collage_evo.run.budget import most_seconds
 from collage_evo.run.directory import reopen_run, start_run
 
 
@@ -40,6 +42,25 @@ def test_what_a_person_gives_comes_before_what_the_word_says() -> None:
     assert config.costs.seconds == EFFORTS["quick"]["costs.seconds"]
     in_file = {"model": {"source": "a.onnx"}, "costs": {"seconds": 9}, "effort": "thorough"}
     assert parse_config(in_file, ("effort=quick",), "here").costs.seconds == 9
+
+
+@pytest.mark.parametrize(("seconds", "effort"), [(30, "quick"), (60, "normal")])
+def test_stages_have_shares_of_a_run_s_time_and_never_more_than_usual(seconds: float, effort: str) -> None:
+    config = load_config("builtin:bert", (f"time={seconds}",))
+    assert config.effort == effort
+    assert sum(value_of(config, key) for key in TIMED) < seconds / 2
+    for word in ("quick", "thorough"):
+        timed, usual = (load_config("builtin:bert", (f"effort={word}", *more)) for more in (["time=99999"], []))
+        assert timed.untimed() == usual
+    assert load_config("builtin:bert", ("time=30", "effort=thorough")).effort == "thorough"
+    assert load_config("builtin:bert", ("time=30", "final.seconds=25")).final.seconds == 25
+
+
+@pytest.mark.parametrize(("spent_s", "most_s"), [(0.0, 39.0), (50.0, 1.0)])
+def test_a_search_leaves_the_final_comparison_its_time(spent_s: float, most_s: float) -> None:
+    config = load_config("builtin:bert", ("time=60", "final.seconds=9"))
+    assert most_seconds(config, spent_s) == pytest.approx(most_s)
+    assert most_seconds(config.untimed(), spent_s) == math.inf
 
 
 def test_a_run_that_goes_on_has_what_it_began_with(tmp_path: Path) -> None:

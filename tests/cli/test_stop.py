@@ -10,12 +10,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import reference_outputs
 from collage_evo.report.places import COMMAND
+from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import chain, tiny_convnet
-from tests.cli.commands import collage
+from tests.cli.commands import collage, refused
 from tests.support.quick import QUICK, options
 
 LONG = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "search.ga.patience": 0})
@@ -49,7 +53,9 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    assert stderr.splitlines()[-1] == f"stopped; it goes on with: {COMMAND} resume stopped"
+    last = stderr.splitlines()[-1]
+    assert last.startswith("stopped; the best so far is in stopped/best.collage: ")
+    assert last.endswith(f"; it goes on with: {COMMAND} resume stopped")
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -61,6 +67,53 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     done = collage("resume", "stopped", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
+
+
+MOMENTS = ("first answer after", "Timing mixtures", "Comparing the best")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_whenever_it_is_stopped_a_run_has_an_answer_that_is_right(tmp_path: Path, moment: str) -> None:
+    model = tiny_convnet()
+    onnx.save(model, tmp_path / "tiny.onnx")
+    settings = {**QUICK, "backends.use": ["onnxruntime", "openvino"], "search.evaluations": 4}
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "out", *options(settings)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr)
+        assert any(moment in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        *_, last = [moment, *lines]
+    assert process.returncode == 130
+    assert "the best so far is in out/best.collage: " in last
+    assert_right(tmp_path / "out" / "best.collage", model)
+
+
+def assert_right(artifact: Path, model: onnx.ModelProto) -> None:
+    feeds = random_inputs(model, seed=3)
+    with load_artifact(artifact) as session:
+        (made,) = session.run(None, feeds)
+    np.testing.assert_allclose(made, reference_outputs(model, feeds)[0], rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path) -> None:
+    model = chain(6)
+    onnx.save(model, tmp_path / "long.onnx")
+    long = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "final.seconds": 600})
+    done = collage("run", "long.onnx", "--out", "out", "--time", "6", *long, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("time is over; the best so far is in out/best.collage: ")
+    assert last.endswith(f"; it goes on with: {COMMAND} resume out")
+    assert_right(tmp_path / "out" / "best.collage", model)
+
+
+def test_a_run_whose_time_is_over_before_a_first_answer_says_so(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    (tmp_path / "slow.py").write_text("import time\ndef samples():\n    time.sleep(600)\n")
+    slow = ["--data", "slow.py:samples", "--time", "5", *options(QUICK)]
+    refused(collage("run", "tiny.onnx", *slow, cwd=tmp_path), "before a first answer", "resume")
 
 
 HANGING = """

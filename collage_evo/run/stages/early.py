@@ -10,13 +10,12 @@ from itertools import islice
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
-from collage_evo.placement.outcome import Objective, Outcome, Terms
+from collage_evo.placement.outcome import Outcome, Terms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
@@ -26,8 +25,6 @@ from collage_evo.search.evolution.knapsack import greedy_levels
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import SEED, Evaluated
 
-EXPECTED = {Arithmetic.INT8: 0.5, Arithmetic.BFLOAT16: 0.6, Arithmetic.FLOAT16: 0.6}
-"""Time of an engine over that of its library in float32, where neither ran the whole model. Chosen."""
 LEVEL = 0.7
 """Predicted error of an early mixture as a share of the budget: predictions are off by a third."""
 FAMILIES = 2
@@ -120,7 +117,8 @@ def expected_space(
     def expected_ms(engine: Engine) -> float:
         known = baseline_ms.get(engine)
         exact = baseline_ms.get(families.get(engine, engine), float("inf"))
-        return known if known is not None else EXPECTED.get(arithmetic_of(*engine), 1.0) * exact
+        # Half of what the bytes of its numbers promise.
+        return known if known is not None else (1 + arithmetic_of(*engine).number_bytes / 4) / 2 * exact
 
     per_guess = {engine: expected_ms(engine) / whole for engine in engines}
     ms = tuple(
@@ -129,4 +127,4 @@ def expected_space(
     )
     borders = {bordering(engine): Border(0.0, 0.0) for engine in engines}
     cost = CostModel(ms, borders, families=families)
-    return SearchSpace(graph, matches.matches, cost, matches.refusals, {Objective.ERROR: terms[Objective.ERROR]})
+    return SearchSpace(graph, matches.matches, cost, matches.refusals, terms)
