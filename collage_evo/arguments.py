@@ -152,7 +152,7 @@ class ModelAndData:
             if isinstance(self._model, bytes):
                 Path(self.source).write_bytes(self._model)
             else:
-                save_model(self._model, Path(self.source))
+                save_model(self._model, Path(self.source), in_one=True)
         for index, sample in enumerate(self._samples):
             path = self._directory / "data" / f"{index:06d}.npz"
             path.parent.mkdir(parents=True, exist_ok=True)

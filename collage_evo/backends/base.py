@@ -133,6 +133,9 @@ class Backend(ABC):
 
     A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
     """
+    maps_weights: ClassVar[bool] = False
+    """Whether ``build`` takes a model whose large initializers are in files (``graph/weights.py``); any other backend
+    gets them in the message."""
     gives_reference: ClassVar[bool] = False
     """Whether the results of all others are checked against this library's."""
 

@@ -80,7 +80,7 @@ def export_onnx(run: Path, file: Path) -> Export:
     helper.set_model_props(model, {prop.key: prop.value for prop in model.metadata_props} | {SETTINGS: settings})
     model.ir_version = max(model.ir_version, IR_VERSION)
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_model(model, file)
+    save_model(model, file, in_one=True)
     counts: Counter[str] = Counter()
     for piece in pieces:
         counts[piece.backend] += len(piece.nodes)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph
+from collage_evo.graph.weights import array_of
 
 _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators that preserve an index."""
@@ -190,7 +191,7 @@ class _IndexBounds:
         tensor = self._constants.get(name)
         if tensor is None or math.prod(tensor.dims) > _MOST_COMPARED:
             return []
-        values = numpy_helper.to_array(tensor).reshape(-1)
+        values = array_of(tensor).reshape(-1)
         usual = values.dtype.kind in "iuf" and bool(np.isfinite(values).all())
         return [int(value) for value in values if int(value) == value] if usual else []
 

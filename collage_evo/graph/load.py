@@ -12,9 +12,9 @@ from onnx import external_data_helper
 
 from collage_evo.errors import InputError
 from collage_evo.files import reading
-from collage_evo.graph.files import fits_in_a_message, weight_bytes, weights
 from collage_evo.graph.guess import complete_shapes
 from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
+from collage_evo.graph.weights import is_placed, light, weight_bytes, weights
 from collage_evo.models.builtin import PREFIX, make_builtin
 
 _AGAIN = "export or download it again"
@@ -74,14 +74,10 @@ class ModelFile:
             return LoadedModel(name, self.source, _with_weights(declared, self._path))
         model = onnx.ModelProto()
         model.CopyFrom(declared)
-        chosen, notes = complete_shapes(_with_weights(model, self._path), shapes or {}, any_shapes)
-        before = None
-        if fits_in_a_message(model):
-            before = _with_weights(declared, self._path)
-        else:
-            notes = (*notes, "the model is too large to be kept for other shapes as well")
+        model = _with_weights(model, self._path)
+        chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
         fix_shapes(model, chosen)
-        return LoadedModel(name, self.source, model, before, notes)
+        return LoadedModel(name, self.source, model, _with_weights(declared, self._path), notes)
 
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto]:
@@ -114,7 +110,9 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise InputError(f"{path} is not an ONNX model (no operators in it): {_AGAIN}")
     if model.ir_version < WEIGHTS_APART:
         _set_weights_apart(model)
-    return model
+    with reading(path, _AGAIN):
+        _require_whole(model)
+        return light(model)
 
 
 def _set_weights_apart(model: onnx.ModelProto) -> None:
@@ -150,10 +148,12 @@ def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
 
 
 def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
-    """``model`` itself with its external weights read in and the size of every weight checked against its shape."""
+    """``model`` with its external weights read in and the size of every weight checked against its shape."""
     with reading(path, _AGAIN):
         folder, real = path.parent, path.resolve().parent
-        for tensor in filter(external_data_helper.uses_external_data, weights(model.graph)):
+        outside = [one for one in weights(model.graph)
+                   if external_data_helper.uses_external_data(one) and not is_placed(one)]  # fmt: skip
+        for tensor in outside:
             location = external_data_helper.ExternalDataInfo(tensor).location
             file = path.parent / location
             if not file.is_file():
@@ -165,10 +165,21 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
                 next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
             if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):
                 _read_linked(tensor, file)
-        external_data_helper.load_external_data_for_model(model, str(folder))
-        for tensor in weights(model.graph):
-            if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):
-                raise ValueError(
-                    f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {weight_bytes(tensor)}"
-                )
-    return model
+        for tensor in filter(external_data_helper.uses_external_data, outside):
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+        _require_whole(model)
+        return light(model)
+
+
+def _require_whole(model: onnx.ModelProto) -> None:
+    """Check the size of every weight that is in the message against its shape.
+
+    Raises:
+        ValueError: one has another, or is of an unknown type.
+    """
+    for tensor in weights(model.graph):
+        expected = weight_bytes(tensor)
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != expected:
+            raise ValueError(f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {expected}")

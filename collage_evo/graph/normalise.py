@@ -31,6 +31,7 @@ from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.row_images import RowImages
 from collage_evo.graph.static import NONDETERMINISTIC
 from collage_evo.graph.values import plain
+from collage_evo.graph.weights import light, weight_files
 
 MIN_OPSET = 18
 _FOLD_LIMIT = 1 << 28
@@ -56,6 +57,7 @@ def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelPro
     """
     try:
         graph = ir.from_proto(model)
+        ir.external_data.set_base_dir(graph.graph, weight_files().directory)
         through = passed_through(model.graph)
         _leave_out_outputs(graph, through)
         _simplify(graph, rules)
@@ -70,7 +72,7 @@ def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelPro
         if value.name in through:
             plain.graph.output.insert(position, value)
     _leave_out_empty_inputs(plain.graph)
-    return plain
+    return light(plain)
 
 
 def _simplify(model: ir.Model, rules: Rules) -> None:

@@ -19,7 +19,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.branches import taking_each_branch
 from collage_evo.graph.data import given_inputs
 from collage_evo.graph.edges import decided, edge_samples
-from collage_evo.graph.files import digest, fits_in_a_message
+from collage_evo.graph.files import digest
 from collage_evo.graph.inputs import divides, random_inputs
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
 from collage_evo.graph.load import LoadedModel, ModelFile
@@ -305,8 +305,6 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     Raises:
         NotSearchable: it runs, but cannot be split into nodes; the message gives the reason.
     """
-    if not fits_in_a_message(model.original):
-        raise NotSearchable("its weights take more than 2 GB, so it is not taken apart but only run whole")
     from collage_evo.graph.normalise import Rules, error_of, normalise  # onnxscript is slow to import
 
     feeds, expected = model.references[0]

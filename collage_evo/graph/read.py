@@ -13,6 +13,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.composite import grouped, is_composite
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.static import captures
+from collage_evo.graph.weights import array_of
 
 
 def build_graph(model: onnx.ModelProto) -> Graph:
@@ -67,7 +68,7 @@ def _require_made(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor
 
 def _constant(tensor: onnx.TensorProto) -> np.ndarray:
     try:
-        array = numpy_helper.to_array(tensor)
+        array = array_of(tensor)
     except Exception as error:
         raise InputError(f"weight {tensor.name!r} cannot be read: the model file is damaged") from error
     array.flags.writeable = False

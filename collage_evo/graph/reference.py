@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +11,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph.files import fits_in_a_message, save_model
 from collage_evo.graph.interruptible import interruptible
 from collage_evo.graph.ort_values import run_raw, run_session
+from collage_evo.graph.weights import is_heavy, light, weight_files
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -109,12 +107,12 @@ def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationL
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     providers = ["CPUExecutionProvider"]
-    if fits_in_a_message(model):
-        return interruptible(lambda: ort.InferenceSession(model.SerializeToString(), options, providers=providers))
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "model.onnx"
-        save_model(model, path)
-        return interruptible(lambda: ort.InferenceSession(str(path), options, providers=providers))
+    if is_heavy(model):
+        folder = str(weight_files().directory)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        options.add_session_config_entry("session.disable_prepacking", "1")  # packed weights would be a copy of all
+        model = light(model)
+    return interruptible(lambda: ort.InferenceSession(model.SerializeToString(), options, providers=providers))
 
 
 def dtype_of(declared: str) -> np.dtype | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 from onnx.inliner import inline_local_functions
 
 from collage_evo.graph.elements import IN_32_BITS
@@ -15,6 +14,7 @@ from collage_evo.graph.ir import OPAQUE, Graph, Node, Tensor
 from collage_evo.graph.read import attribute_value, declared_tensor
 from collage_evo.graph.static import bodies, inferred_model
 from collage_evo.graph.value_ranges import Range, Values
+from collage_evo.graph.weights import array_of
 
 _EXACT_VALUES = "values, computed exactly"
 
@@ -63,7 +63,7 @@ def _operators(
     given = _given(graph.input, limits) if around is None else {}
     values = Values(of_graph, graph.value_info, given, exact_values(around) if around else None, exact=True)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
-    own = {tensor.name: np.asarray(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
+    own = {tensor.name: array_of(tensor) for tensor in graph.initializer}
     own |= _constants(values, protos)
     tensors: dict[str, Tensor] = {name: Tensor(name, value.dtype.name, value.shape) for name, value in own.items()}
     outside: Mapping[str, Tensor] = around.tensors if around else {}

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.ir import OPAQUE
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.static import NONDETERMINISTIC, STANDARD, bodies
+from collage_evo.graph.weights import array_of
 
 Range = tuple[int, int]
 """The least and the greatest value."""
@@ -62,7 +63,7 @@ class Values:
     def constant(self, name: str) -> np.ndarray | None:
         """The value of a tensor that is written into the model."""
         if name in self._initializers:
-            return np.asarray(numpy_helper.to_array(self._initializers[name]))
+            return array_of(self._initializers[name])
         node = self.maker.get(name)
         if node is None and name not in self.inputs and self._around is not None:
             return self._around.constant(name)

@@ -73,6 +73,7 @@ class OnnxRuntimeBackend(Backend):
     name: ClassVar[str] = "onnxruntime"
     title: ClassVar[str] = "ONNX Runtime"
     extra: ClassVar[str] = "onnxruntime"
+    maps_weights: ClassVar[bool] = True
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER}
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,

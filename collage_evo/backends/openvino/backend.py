@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -75,6 +74,7 @@ class OpenVinoBackend(Backend):
     name: ClassVar[str] = "openvino"
     title: ClassVar[str] = "OpenVINO"
     extra: ClassVar[str] = "openvino"
+    maps_weights: ClassVar[bool] = True
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
@@ -196,14 +196,13 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
 
 
 def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
-    """Read ``model`` unchanged; a large one through a file, as one message does not hold it."""
-    from collage_evo.graph.files import fits_in_a_message, save_model
+    """Read ``model`` unchanged; a heavy one through a file, beside the weights that the library maps."""
+    from collage_evo.graph.weights import beside_weights, is_heavy
 
-    if fits_in_a_message(model):
+    if not is_heavy(model):
         return core.read_model(model.SerializeToString())
-    with tempfile.TemporaryDirectory() as directory:
-        save_model(model, Path(directory) / "model.onnx")
-        return core.read_model(str(Path(directory) / "model.onnx"))
+    with beside_weights(model) as path:
+        return core.read_model(str(path))
 
 
 def _reason(error: Exception) -> str:

@@ -31,6 +31,7 @@ from collage_evo.graph.origin import node_names
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.scopes import operators
+from collage_evo.graph.weights import inlined
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.ranges import read_ranges
@@ -145,7 +146,8 @@ class Compiler:
             return found, version
         work = self.cache.workdir()
         try:
-            result = backend.build(make(), self.target, builder, work)
+            model = make() if backend.maps_weights else inlined(make())
+            result = backend.build(model, self.target, builder, work)
         except InputError as error:
             result = BuildFailure(str(error))
         if isinstance(result, BuildFailure):

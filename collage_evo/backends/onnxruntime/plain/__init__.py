@@ -30,7 +30,7 @@ class OnnxRuntimePlain:
 
         model = read_model(piece.directory / self.files.get(piece.variant.name, self.files["default"]))
         path = folder / f"{stem}.onnx"
-        save_model(with_border_names(model, piece.inputs, piece.outputs), path)
+        save_model(with_border_names(model, piece.inputs, piece.outputs), path, in_one=True)
         files = sorted(file.name for file in folder.iterdir() if file.name.startswith(path.name))
         return PlainPiece(tuple(files), session_settings(piece.target.threads, piece.variant))
 
