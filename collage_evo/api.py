@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from collage_evo.answer.so_far import read_so_far
 from collage_evo.arguments import (
@@ -39,7 +39,7 @@ from collage_evo.report.result import Result as Report
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.best_so_far import describe_so_far
-from collage_evo.run.deadline import TimeIsOver, deadline
+from collage_evo.run.deadline import TimeIsOver, deadline, raise_time_is_over
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.runtime.artifact import load_artifact
@@ -226,6 +226,7 @@ def search_in(
     resume: bool,
     overwrite: bool,
     source: str,
+    at_deadline: Callable[[], NoReturn] = raise_time_is_over,
 ) -> tuple[Finished, ...]:
     """Search with a resolved ``config`` in ``directory``, and discard that if the search cannot begin.
 
@@ -237,6 +238,7 @@ def search_in(
         resume: continue the run that is there.
         overwrite: remove the run that is there.
         source: the file of ``config``, if there is one.
+        at_deadline: ends the run when its time is over.
     """
     config = start_run(
         directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
@@ -245,7 +247,7 @@ def search_in(
         config = config.untimed()
     try:
         files.write()
-        with deadline(config.time), progress as active:
+        with deadline(config.time, at_deadline), progress as active:
             return run_profiles(config, directory, active, files.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,7 @@ from collage_evo.cli.app import (
     app,
     require_given_once,
 )
-from collage_evo.cli.stop import resumable
+from collage_evo.cli.stop import end_in_time, resumable
 from collage_evo.codec import to_json
 from collage_evo.report.console import PlainConsole
 
@@ -79,7 +80,14 @@ def run(
     files = ModelAndData(directory, file)
     with resumable(directory):
         profiles = search_in(
-            directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
+            directory,
+            config,
+            files,
+            reporter(),
+            resume=resume,
+            overwrite=overwrite,
+            source=source,
+            at_deadline=partial(end_in_time, directory),
         )
     print_answer(directory, profiles, as_json)
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from collage_evo.errors import CollageError, InputError
+from collage_evo.errors import CollageError
 from collage_evo.report.places import command
-from collage_evo.run.deadline import TimeIsOver
 from collage_evo.runtime.manifest import BEST
 
 INTERRUPTED = 130
@@ -20,20 +19,9 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def resumable(directory: Path) -> Iterator[None]:
-    """Context of work on the run in ``directory``: Ctrl-C and the end of its time print the command that continues
-    it.
-
-    Raises:
-        InputError: the time was over before a first answer.
-    """
+    """Context of work on the run in ``directory``: Ctrl-C prints the command that continues it."""
     try:
         yield
-    except TimeIsOver:
-        if not (directory / BEST).exists():
-            raise InputError(
-                f"the time was over before a first answer; give more, or go on with: {command('resume', directory)}"
-            ) from None
-        leave(directory, "time is over", 0)
     except KeyboardInterrupt:
         from collage_evo.run.directory import CONFIG
 
@@ -49,6 +37,13 @@ def _what_is_there(directory: Path) -> Iterator[str]:
         if (found := read_so_far(directory / BEST)) is not None:
             yield f"the best so far is in {directory / BEST}: {describe_so_far(found)}"
     yield f"it goes on with: {command('resume', directory)}"
+
+
+def end_in_time(directory: Path) -> NoReturn:
+    """Exit with the best answer so far, because the run's time is over; without one, as an error."""
+    if (directory / BEST).exists():
+        leave(directory, "time is over", 0)
+    leave(directory, "error: the time was over before a first answer; give more", 2)
 
 
 def leave(directory: Path | None = None, why: str = "stopped", code: int = INTERRUPTED) -> NoReturn:

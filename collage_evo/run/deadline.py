@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 LEAD_S = 2.0
 """Seconds before the end at which a run is stopped: what started it, and what ends its processes, take as long."""
@@ -16,9 +17,14 @@ class TimeIsOver(BaseException):
     """Raised in the main thread at the deadline. Like ``KeyboardInterrupt`` it is no error of the run."""
 
 
+def raise_time_is_over() -> NoReturn:
+    """Raise ``TimeIsOver``."""
+    raise TimeIsOver
+
+
 @contextlib.contextmanager
-def deadline(seconds: float | None) -> Iterator[None]:
-    """Context that raises ``TimeIsOver`` in the main thread after ``seconds``, less ``LEAD_S``.
+def deadline(seconds: float | None, end: Callable[[], NoReturn] = raise_time_is_over) -> Iterator[None]:
+    """Context that calls ``end`` in the main thread after ``seconds``, less ``LEAD_S``.
 
     Other threads, and systems without ``SIGALRM``, only have the plan that a run makes of its time.
     """
@@ -26,10 +32,10 @@ def deadline(seconds: float | None) -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise TimeIsOver
+    def on_alarm(number: int, frame: FrameType | None) -> None:
+        end()
 
-    before = signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - LEAD_S))
     try:
         yield
