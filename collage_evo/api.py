@@ -9,9 +9,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from collage_evo.answer.so_far import read_so_far
 from collage_evo.arguments import (
@@ -39,7 +39,7 @@ from collage_evo.report.result import Result as Report
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.best_so_far import describe_so_far
-from collage_evo.run.deadline import TimeIsOver, deadline, raise_time_is_over
+from collage_evo.run.deadline import TimeIsOver, deadline
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.runtime.artifact import load_artifact
@@ -205,7 +205,9 @@ def optimize(
         resolved = resolve(
             base, options, "optimize", budget=budget, precision=precision, metric=metric, like=like
         )
-        profiles = search_in(directory, resolved, files, active, resume=resume, overwrite=overwrite, source=source)
+        begin = partial(search_in, resume=resume, overwrite=overwrite, source=source)
+        with deadline(None if resume else resolved.time):
+            profiles = begin(directory, resolved, files, active)
     except TimeIsOver:
         if not (directory / BEST).exists():
             raise InputError(f"{resolved.time:g} s were over before a first answer: give more time") from None
@@ -226,7 +228,6 @@ def search_in(
     resume: bool,
     overwrite: bool,
     source: str,
-    at_deadline: Callable[[], NoReturn] = raise_time_is_over,
 ) -> tuple[Finished, ...]:
     """Search with a resolved ``config`` in ``directory``, and discard that if the search cannot begin.
 
@@ -238,7 +239,6 @@ def search_in(
         resume: continue the run that is there.
         overwrite: remove the run that is there.
         source: the file of ``config``, if there is one.
-        at_deadline: ends the run when its time is over.
     """
     config = start_run(
         directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
@@ -247,7 +247,7 @@ def search_in(
         config = config.untimed()
     try:
         files.write()
-        with deadline(config.time, at_deadline), progress as active:
+        with progress as active:
             return run_profiles(config, directory, active, files.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)

@@ -64,6 +64,7 @@ def run(
     from collage_evo.cli.shapes import shape_values
     from collage_evo.config import read_config
     from collage_evo.report.progress import reporter
+    from collage_evo.run.deadline import deadline, process_age_s
     from collage_evo.run.directory import run_directory
     from collage_evo.run.samples import model_file
     from collage_evo.yaml_values import overridden
@@ -78,16 +79,10 @@ def run(
     config = config.replacing("model", **shape_values(shapes, file))
     directory = run_directory(config, source, out)
     files = ModelAndData(directory, file)
-    with resumable(directory):
+    time_is_over = partial(end_in_time, directory)
+    with resumable(directory), deadline(None if resume else config.time, time_is_over, process_age_s()):
         profiles = search_in(
-            directory,
-            config,
-            files,
-            reporter(),
-            resume=resume,
-            overwrite=overwrite,
-            source=source,
-            at_deadline=partial(end_in_time, directory),
+            directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
         )
     print_answer(directory, profiles, as_json)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -22,9 +25,20 @@ def raise_time_is_over() -> NoReturn:
     raise TimeIsOver
 
 
+def process_age_s() -> float:
+    """Seconds since this process began (Linux; elsewhere 0.0): imports take some of them on a busy machine."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError):
+        return 0.0
+
+
 @contextlib.contextmanager
-def deadline(seconds: float | None, end: Callable[[], NoReturn] = raise_time_is_over) -> Iterator[None]:
-    """Context that calls ``end`` in the main thread after ``seconds``, less ``LEAD_S``.
+def deadline(
+    seconds: float | None, end: Callable[[], NoReturn] = raise_time_is_over, spent_s: float = 0.0
+) -> Iterator[None]:
+    """Context that calls ``end`` in the main thread after ``seconds``, less ``LEAD_S`` and ``spent_s``.
 
     Other threads, and systems without ``SIGALRM``, only have the plan that a run makes of its time.
     """
@@ -36,7 +50,7 @@ def deadline(seconds: float | None, end: Callable[[], NoReturn] = raise_time_is_
         end()
 
     before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - LEAD_S))
+    signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - LEAD_S - spent_s))
     try:
         yield
     finally:
