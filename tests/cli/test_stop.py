@@ -101,7 +101,7 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path) -> N
     model = chain(6)
     onnx.save(model, tmp_path / "long.onnx")
     long = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "final.seconds": 600})
-    done = collage("run", "long.onnx", "--out", "out", "--time", "6", *long, cwd=tmp_path)
+    done = collage("run", "long.onnx", "--out", "out", "--time", "10", *long, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("time is over; the best so far is in out/best.collage: ")
