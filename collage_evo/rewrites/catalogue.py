@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collage_evo.errors import InputError
-from collage_evo.rewrites.axes import FlatConvolutions, StackedFrames
 from collage_evo.rewrites.convolved_rows import ConvolvedRows
+from collage_evo.rewrites.flat_convolutions import FlatConvolutions
 from collage_evo.rewrites.groups import MergedGroups
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.joined_products import JoinedProducts
@@ -14,11 +14,10 @@ from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
 from collage_evo.rewrites.pixel_products import PixelProducts
 from collage_evo.rewrites.places_as_channels import PlacesAsChannels
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
-from collage_evo.rewrites.pools import MeanPools, SeparatedPools
 from collage_evo.rewrites.recurrences import UnrolledSteps
 from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
-from collage_evo.rewrites.shuffles import GatheredChannels
+from collage_evo.rewrites.separated_pools import SeparatedPools
 from collage_evo.rewrites.stacks import InterleavedParts
 from collage_evo.rewrites.tables import TabledIndices
 from collage_evo.rewrites.turned_factors import TurnedFactors
@@ -27,11 +26,9 @@ REWRITES: tuple[Rewrite, ...] = (
     BlendedPixels(),
     ConvolvedRows(),
     FlatConvolutions(),
-    GatheredChannels(),
     InterleavedParts(),
     JoinedConvolutions(),
     JoinedProducts(),
-    MeanPools(),
     MergedGroups(),
     NormalisedRows(),
     PartialConvolutions(),
@@ -42,7 +39,6 @@ REWRITES: tuple[Rewrite, ...] = (
     RepeatedPixels(),
     ResizedConvolutions(),
     SeparatedPools(),
-    StackedFrames(),
     TabledIndices(),
     TurnedFactors(),
     UnrolledSteps(),

@@ -13,8 +13,6 @@ from collage_evo.rewrites.rewrite import Draft
 
 VECTOR = 16
 """Numbers of 32 bits in the widest vector of a processor, AVX-512's: as many channels are computed together."""
-AXES_FROM = 18
-"""The version from which ReduceMean has its axes as an input."""
 _SLICE_FROM, _PAD_FROM, _SPLIT_FROM = 10, 11, 13
 """Versions from which Slice, Pad and Split have inputs where they had attributes."""
 

@@ -102,13 +102,6 @@ def test_places_are_made_at_once_where_vectors_are_not_full(made: int, kernel: t
     assert len(sites("places-as-channels", b, y)) == found
 
 
-def test_a_transposition_that_moves_pixels_is_no_shuffle_of_channels() -> None:
-    b = Builder("shuffle")
-    y = b.op("Reshape", image(b), b.ints(1, 2, 4, 8, 8))
-    y = b.op("Reshape", b.op("Transpose", y, perm=[0, 1, 2, 4, 3]), b.ints(1, 8, 8, 8))
-    assert not sites("gathered-channels", b, y)
-
-
 def empty_resize(b: Builder) -> str:
     scales = b.const(np.array([1, 1, 2, 2], np.float32))
     y = b.op("Resize", b.input("x", (0, 8, 8, 8)), "", scales, mode="nearest", nearest_mode="round_prefer_floor")
@@ -162,8 +155,8 @@ def test_an_operator_of_another_domain_is_no_activation(domain: str, taken: int)
 
 def test_weights_that_are_computed_are_left_alone() -> None:
     b = Builder("computed")
-    y = b.op("Conv", b.input("x", (1, 4, 8, 8, 8)), b.input("w", (4, 4, 3, 3, 3)))
-    assert not sites("stacked-frames", b, y)
+    y = b.op("Conv", b.input("x", (1, 4, 8)), b.input("w", (4, 4, 3)))
+    assert not sites("flat-convolutions", b, y)
 
 
 def double(b: Builder) -> str:
@@ -204,11 +197,6 @@ def joined(b: Builder, axis: int = 1, group: int = 1, second: str = "") -> str:
     return conv(b, both, (4, (8 if axis == 2 else 16) // group, 1, 1), group=group)
 
 
-def shuffled(b: Builder, inner: Sequence[int], perm: Sequence[int], made: Sequence[int]) -> str:
-    y = b.op("Transpose", b.op("Reshape", b.input("x", (4, 6, 5)), b.ints(*inner)), perm=list(perm))
-    return b.op("Reshape", y, b.ints(*made))
-
-
 def beside(b: Builder, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     x = image(b)
     return [conv(b, x, (2 * how.get("group", 1), 8 // how.get("group", 1), 1, 1), **how) for how in (one, other)]
@@ -220,9 +208,6 @@ LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
     "64 bits": ("flat-convolutions", double),
     "frames that are passed over": (
         "flat-convolutions", lambda b: volume(b, depth=1, strides=[2, 1, 1])),
-    "a stride over frames": ("stacked-frames", lambda b: volume(b, strides=[2, 1, 1])),
-    "frames apart": ("stacked-frames", lambda b: volume(b, dilations=[2, 1, 1])),
-    "groups of volumes": ("stacked-frames", lambda b: volume(b, channels=2, group=2)),
     "a size that is given": ("phase-convolutions", lambda b: transposed(b, output_shape=[16, 16])),
     "groups of phases": ("phase-convolutions", lambda b: transposed(b, group=2)),
     "taps apart": ("phase-convolutions", lambda b: transposed(b, dilations=[2, 2])),
@@ -258,10 +243,6 @@ LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
     "groups of parts": ("partial-convolutions", lambda b: joined(b, group=2)),
     "a part that is constant": (
         "partial-convolutions", lambda b: joined(b, second=b.const(np.ones((1, 8, 8, 8), np.float32)))),
-    "a shuffle into another shape": (
-        "gathered-channels", lambda b: shuffled(b, (4, 2, 3, 5), (0, 2, 1, 3), (4, 5, 6))),
-    "a shuffle of more than channels": (
-        "gathered-channels", lambda b: shuffled(b, (2, 4, 3, 5), (0, 2, 1, 3), (4, 6, 5))),
     "a scale that is computed": (
         "normalised-rows",
         lambda b: b.op("InstanceNormalization", image(b), b.op("Tanh", b.input("s", (8,))), *ones(b, 8))),

@@ -47,14 +47,6 @@ def flat_convolutions(d: Draw) -> list[str]:
     return ends(d, [conv(d, x, given, made, kernel, group=group, pads=pads, strides=strides, dilations=dilations)])
 
 
-def stacked_frames(d: Draw) -> list[str]:
-    given, kernel = d.between(1, 4), [d.between(2, 3), d.between(1, 3), d.between(1, 3)]
-    apart = d.between(1, 2)
-    extra: dict[str, Any] = {"strides": [d.among(1, 1, 2), apart, apart], "dilations": [1, *[d.between(1, 2)] * 2]}
-    x = image(d, given, 3, 5)
-    return ends(d, [conv(d, x, given, d.between(1, 5), kernel, pads=pads_of(d, kernel), **extra)])
-
-
 def merged_groups(d: Draw) -> list[str]:
     group = d.among(2, 3, 4, 6, 8)
     given, made = group * d.among(1, 2, 4, 5, 8, 16), group * d.between(1, 5)

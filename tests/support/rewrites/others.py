@@ -15,24 +15,11 @@ def repeated_pixels(d: Draw) -> list[str]:
     return ends(d, [resize(d, image(d, d.between(1, 5), least=2), 2)])
 
 
-def mean_pools(d: Draw) -> list[str]:
-    return ends(d, [d.b.op("GlobalAveragePool", image(d, d.between(1, 9), d.between(1, 3), 1))])
-
-
 def normalised_rows(d: Draw) -> list[str]:
     channels = d.between(1, 6)
     x = image(d, channels, d.between(1, 3))
     parts = [weights(d, channels), weights(d, channels)]
     return ends(d, [d.b.op("InstanceNormalization", x, *parts, epsilon=d.among(1e-5, 1e-2))])
-
-
-def gathered_channels(d: Draw) -> list[str]:
-    groups, each, sizes = d.between(1, 4), d.between(1, 4), [d.between(1, 6) for _ in range(d.between(1, 2))]
-    whole = (d.between(1, 2), groups * each, *sizes)
-    y = d.b.op("Reshape", d.b.input("x", whole), d.b.ints(whole[0], groups, each, *sizes))
-    perm = d.among([0, 2, 1], [0, 2, 1], [0, 1, 2])
-    y = d.b.op("Transpose", y, perm=[*perm, *range(3, 3 + len(sizes))])
-    return ends(d, [d.b.op("Reshape", y, d.b.ints(*whole))])
 
 
 def separated_pools(d: Draw) -> list[str]:

@@ -1,13 +1,13 @@
-"""Rewrites of convolutions over one and three axes as ones over two, for which libraries have more kernels."""
+"""Rewrite ``flat-convolutions``: convolutions over one or three axes as ones over two, for which libraries have more
+kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, pad, reshape
+from collage_evo.rewrites.common import Convolution, convolution, convolve, reshape
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -83,41 +83,3 @@ def _convolved(draft: Draft, found: Convolution, x: str, axes: tuple[int, ...]) 
         pads=[*of(found.before, 0), *of(found.after, 0)],
         group=found.group,
     )
-
-
-class StackedFrames:
-    """A convolution over volumes as one over images in which the frames of a window are stacked as channels.
-
-    Each frame of the output stacks the frames of its window; the weights' second axis absorbs the third. So a
-    library's kernels for images compute it, Winograd's where there are such. Frames are copied once for each position
-    in the window.
-    """
-
-    name = "stacked-frames"
-    exact = True
-
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is None or len(found.kernel) != 3 or found.group > 1 or _form(found):
-                continue
-            if found.strides[0] == found.dilations[0] == 1 and found.kernel[0] > 1:
-                yield 1 << node.index
-
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))])
-        assert found is not None
-        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        draft, x = Draft(graph), found.x
-        batch, frames, window = given[0], made[2], found.kernel[0]
-        if found.before[0] or found.after[0]:
-            x = pad(draft, x, [0, 0, found.before[0], 0, 0, 0, 0, found.after[0], 0, 0])
-        stacked = draft.node("Concat", [cut(draft, x, (k,), (k + frames,), (2,)) for k in range(window)], axis=1)
-        y = draft.node("Transpose", [stacked], perm=[0, 2, 1, 3, 4])
-        y = reshape(draft, y, (batch * frames, window * given[1], *given[3:]))
-        weights = found.weights.transpose(0, 2, 1, 3, 4).reshape(made[1], window * given[1], *found.kernel[1:])
-        how: dict[str, Any] = {"strides": list(found.strides[1:]), "dilations": list(found.dilations[1:])}
-        y = convolve(draft, y, weights, found.bias, pads=[*found.before[1:], *found.after[1:]], **how)
-        y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
-        draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
-        return draft.finished()

@@ -1,38 +1,13 @@
-"""Rewrites of pools: the mean of an image as a reduction, a maximum over a square as one over each axis."""
+"""Rewrite ``separated-pools``: a maximum over a square as one over each axis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import AXES_FROM, filled, standard
+from collage_evo.rewrites.common import filled, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
-
-
-class MeanPools:
-    """GlobalAveragePool as ReduceMean over the image."""
-
-    name = "mean-pools"
-    exact = True
-
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            if standard(node, "GlobalAveragePool") and graph.tensors[node.inputs[0]].dtype == "float32":
-                yield 1 << node.index
-
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        node = graph.nodes[next(members(nodes))]
-        axes = list(range(2, len(graph.tensors[node.inputs[0]].shape)))
-        draft = Draft(graph)
-        if draft.opset >= AXES_FROM:
-            draft.node("ReduceMean", [node.inputs[0], draft.constant(np.array(axes, np.int64))], node.outputs[0])
-        else:
-            draft.node("ReduceMean", [node.inputs[0]], node.outputs[0], axes=axes)
-        return draft.finished()
-
 
 _LARGE = 5
 """Edge of a window from which two passes are less work than one."""
