@@ -193,8 +193,16 @@ class FitnessConfig(Section):
     margin: PositiveFloat = Field(
         0.1, description="A worker whose reference placement takes this share more or less is left out."
     )
-    timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")
-    memory_gb: PositiveFloat = Field(8.0, description="A measuring process that uses more is killed, GiB.")
+    timeout_s: PositiveFloat | None = Field(
+        None,
+        description="A measuring process silent for longer is killed, seconds. By default 120, and 60 more for each "
+        "GB of the model's weights.",
+    )
+    memory_gb: PositiveFloat | None = Field(
+        None,
+        description="A measuring process that uses more is killed, GiB. By default 8, or six times the model's "
+        "weights.",
+    )
     give_up: float = Field(
         2.0,
         gt=1,
@@ -293,8 +301,10 @@ class OutputConfig(Section):
 
 class CacheConfig(Section):
     dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
-    max_gb: PositiveFloat = Field(
-        6.0, description="Bound on the compiled regions that are kept, GB. More: later runs compile less."
+    max_gb: PositiveFloat | None = Field(
+        None,
+        description="Bound on the compiled regions that are kept, GB. By default 6, or eight times the model's "
+        "weights. More: later runs compile less.",
     )
 
 

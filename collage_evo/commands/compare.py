@@ -20,6 +20,7 @@ from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.commands.compared import ComparedArtifact
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.measure.judging import BROKEN
 from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
@@ -95,7 +96,7 @@ def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[Run
                 model, samples = _prepared(place, compared)
             excused = beyond(compared.config.verify.tolerance, model.excused)
             limits = Limits(BROKEN, excused=excused)  # the error is measured, however large it is
-            run = RunContext.at(place, limits)
+            run = RunContext.at(place, limits, all_weight_bytes(model.original))
             try:
                 yield run, model, samples
             finally:

@@ -29,6 +29,26 @@ DETAILS = "details.log"
 
 
 @dataclass(frozen=True)
+class Room:
+    """Memory in GiB and silence in seconds of a measuring process, and GB of the cache: as configured, or by the
+    model's size."""
+
+    memory_gb: float
+    timeout_s: float
+    cache_gb: float
+
+    @classmethod
+    def of(cls, config: Config, weight_bytes: int) -> Room:
+        """The room for a model with so many bytes of weights."""
+        fitness, weights_gb = config.fitness, weight_bytes / 1e9
+        return cls(
+            fitness.memory_gb or max(8.0, 6 * weights_gb),
+            fitness.timeout_s or 120.0 + 60 * weights_gb,
+            config.cache.max_gb or max(6.0, 8 * weights_gb),
+        )
+
+
+@dataclass(frozen=True)
 class Workplace:
     """The part of a run's context that exists before the model is read."""
 
@@ -96,18 +116,19 @@ class RunContext(Workplace):
     space."""
 
     @classmethod
-    def at(cls, place: Workplace, limits: Limits) -> RunContext:
-        """The context of a run at ``place`` with these error limits.
+    def at(cls, place: Workplace, limits: Limits, weight_bytes: int = 0) -> RunContext:
+        """The context of a run at ``place`` with these error limits, for a model with so many bytes of weights.
 
         Raises:
             InputError: cores or threads that the configuration asks for are not there.
         """
         config = place.config
         cache = own_directory(cache_directory(config), "cache.dir", readable=True)
+        room, fitness = Room.of(config, weight_bytes), config.fitness
         setting = Setting(
             work=str(place.work),
             cache=str(own_directory(cache / "pieces", "cache.dir", readable=True)),
-            cache_bytes=int(config.cache.max_gb * 1e9),
+            cache_bytes=int(room.cache_gb * 1e9),
             target=Target.here(config.target.device, config.target.threads, str(place.files.records)),
             limits=limits,
             registered=registered_origins(),
@@ -117,12 +138,11 @@ class RunContext(Workplace):
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,
         )
-        fitness = config.fitness
         pool = WorkerPool(
             setting,
             usable(config),
-            int(fitness.memory_gb * GIB),
-            fitness.timeout_s,
+            int(room.memory_gb * GIB),
+            room.timeout_s,
             workers_of(fitness.executor, fitness.address),
         )
         databases = CostDatabase(place.work / "costs.sqlite"), CostDatabase(cache / "costs.sqlite")

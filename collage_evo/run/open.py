@@ -17,6 +17,7 @@ from collage_evo.config import Config, SearchConfig
 from collage_evo.errors import ConfigError
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace, usable
@@ -62,7 +63,7 @@ def open_run(
     with Lookout(machine_directory(), place.name, reporter.log):
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
-        run = RunContext.at(place, decide_limits(place, model))
+        run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
         if warning := run.pool.workers.warning:
             reporter.log(warning)
         for note in model.notes:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from collage_evo.commands import tune
-from collage_evo.config import Config, changed, parse_config
+from collage_evo.config import Config, changed, load_config, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
+from collage_evo.run.context import Room
 from collage_evo.run.directory import (
     KINDS,
     enlarge_budget,
@@ -214,3 +215,14 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
     with pytest.raises(InputError, match="contains"):
         start_run(run, config(), overwrite=True, source="run/config.yaml")
     assert (run / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("weights_gb", "given", "room"),
+    [(0.1, (), Room(8.0, 126.0, 6.0)), (3.0, (), Room(18.0, 300.0, 24.0)),
+     (3.0, ("fitness.memory_gb=2", "fitness.timeout_s=9", "cache.max_gb=1"), Room(2.0, 9.0, 1.0))],
+)  # fmt: skip
+def test_limits_follow_the_model_s_size_unless_they_are_given(
+    weights_gb: float, given: tuple[str, ...], room: Room
+) -> None:
+    assert Room.of(load_config("builtin:bert", given), int(weights_gb * 1e9)) == room

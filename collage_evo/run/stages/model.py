@@ -15,6 +15,7 @@ from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.values import save_values
+from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.measure.jobs import WorkFiles
 from collage_evo.measure.references import (
     RECORDED,
@@ -22,7 +23,7 @@ from collage_evo.measure.references import (
     read_recorded,
     write_references,
 )
-from collage_evo.run.context import Workplace
+from collage_evo.run.context import Room, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
 
@@ -79,7 +80,7 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
         threads=len(usable_cores()),
         feeds=feeds,
         any_shapes=config.model.sizes == "smallest",
-        timeout_s=config.fitness.timeout_s,
+        timeout_s=Room.of(config, all_weight_bytes(file.declared)).timeout_s,
     )
 
 
