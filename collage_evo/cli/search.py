@@ -79,7 +79,7 @@ def run(
     config = config.replacing("model", **shape_values(shapes, file))
     directory = run_directory(config, source, out)
     files = ModelAndData(directory, file)
-    time_is_over = partial(end_in_time, directory)
+    time_is_over = partial(end_in_time, directory, as_json)
     with resumable(directory), deadline(None if resume else config.time, time_is_over, process_age_s()):
         profiles = search_in(
             directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source

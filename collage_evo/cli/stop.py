@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from collage_evo.codec import to_json
 from collage_evo.errors import CollageError
 from collage_evo.report.places import command
 from collage_evo.runtime.manifest import BEST
@@ -39,9 +40,13 @@ def _what_is_there(directory: Path) -> Iterator[str]:
     yield f"it goes on with: {command('resume', directory)}"
 
 
-def end_in_time(directory: Path) -> NoReturn:
+def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:
     """Exit with the best answer so far, because the run's time is over; without one, as an error."""
     if (directory / BEST).exists():
+        from collage_evo.answer.so_far import read_so_far
+
+        if as_json and (found := read_so_far(directory / BEST)) is not None:
+            print(to_json({"artifact": str(directory / BEST), **found.info}), flush=True)
         leave(directory, "time is over", 0)
     leave(directory, "error: the time was over before a first answer; give more", 2)
 

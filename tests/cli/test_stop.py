@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.answer.so_far import Evidence
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.report.places import COMMAND
@@ -101,8 +102,9 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path) -> N
     model = chain(6)
     onnx.save(model, tmp_path / "long.onnx")
     long = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "final.seconds": 600})
-    done = collage("run", "long.onnx", "--out", "out", "--time", "10", *long, cwd=tmp_path)
+    done = collage("run", "long.onnx", "--out", "out", "--time", "10", "--json", *long, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["so_far"]["evidence"] in tuple(Evidence)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("time is over; the best so far is in out/best.collage: ")
     assert last.endswith(f"; it goes on with: {COMMAND} resume out")
