@@ -2,17 +2,35 @@
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.program import Program
+from collage_evo.testing.models import tiny_convnet
 
 TARGET = Target("cpu", 1, ())
+CONVNET = tiny_convnet()
+
+
+def image(seed: int) -> dict[str, np.ndarray]:
+    """Feeds of ``CONVNET``."""
+    return {"x": np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+
+
+def expected(seed: int) -> np.ndarray:
+    """What ``CONVNET`` gives for ``image(seed)``."""
+    return reference_outputs(CONVNET, image(seed), 1)[0]
+
+
+def assert_expected(found: np.ndarray, seed: int) -> None:
+    np.testing.assert_allclose(found, expected(seed), rtol=1e-5, atol=1e-6)
 
 
 def alternating(model: onnx.ModelProto, cache: Path, backends: tuple[str, ...]) -> Program:

@@ -13,31 +13,25 @@ import numpy as np
 import pytest
 
 import collage_evo
-from collage_evo.backends import registry
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.session import Session
 from collage_evo.target.target import Target
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.device_helpers import DEVICE, HOST, placed
+from tests.runtime.helpers import CONVNET, sums, whole
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend
 from tests.support.faults import install_backend
 
-MODEL = tiny_convnet()
-X = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
+pytestmark = pytest.mark.usefixtures("fake_gpus")
 
 
 @pytest.fixture
 def artifact(fake_cuda: FakeCuda, tmp_path: Path) -> Path:
     directory = tmp_path / "a.collage"
     with fake_cuda.used():
-        program = placed(MODEL, tmp_path / "pieces", DEVICE, DEVICE, HOST)
+        program = placed(CONVNET, tmp_path / "pieces", DEVICE, DEVICE, HOST)
         write_artifact(directory, [Profile(program)], Target.here("cuda", 1))
     return directory
 
@@ -53,7 +47,7 @@ def test_a_fresh_process_that_has_the_device_runs_it(artifact: Path, fake_cuda: 
     done = executed(artifact, {**fake_cuda.environment, "FAKE_CUDA_LAZY": "1"})
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert len(report["regions"]) == len(MODEL.graph.node)
+    assert len(report["regions"]) == len(CONVNET.graph.node)
     assert report["device_ms"] > 0
 
 
@@ -67,9 +61,7 @@ def test_where_the_driver_is_not_one_line_says_so(artifact: Path) -> None:
     assert "the NVIDIA driver's libcuda.so.1 is not installed" in done.stderr
 
 
-def test_without_a_device_or_with_one_of_another_capability_it_is_not_loaded(
-    artifact: Path, fake_cuda: FakeCuda
-) -> None:
+def test_without_a_device_of_the_same_capability_it_is_not_loaded(artifact: Path, fake_cuda: FakeCuda) -> None:
     with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match=r"finds no device.*target.device=cpu"):
         collage_evo.load(artifact)
     with (
@@ -101,13 +93,9 @@ def test_a_damaged_manifest_that_names_no_such_device_is_refused(artifact: Path,
 def test_profiles_share_the_device_and_a_fall_back_of_the_host_takes_the_rest(
     artifact: Path, fake_cuda: FakeCuda, tmp_path: Path
 ) -> None:
-    from collage_evo.runtime.program import Program
-    from collage_evo.runtime.session import Session
-    from tests.runtime.helpers import sums, whole
-
     with fake_cuda.used(cuda_lazy=1):
         target = Target.here("cuda", 1)
-        programs: list[Program] = [placed(sums(rows), tmp_path / "pieces", DEVICE) for rows in (2, 3)]
+        programs = [placed(sums(rows), tmp_path / "pieces", DEVICE) for rows in (2, 3)]
         with Session(programs, target, fallback=whole(sums("rows"), tmp_path / "pieces")) as session:
             for rows in (2, 3, 5, 2):
                 x = np.full((rows, 4), rows - 3.0, np.float32)

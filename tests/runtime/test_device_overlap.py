@@ -1,12 +1,11 @@
 """Pieces of a device that do not need each other: they run at the same time where that is right and faster."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collage_evo.backends import registry
 from collage_evo.devices.cuda import CudaDevice
 from collage_evo.devices.device import Replay
 from collage_evo.devices.open import open_device
@@ -21,20 +20,9 @@ from tests.support.branchy import inception
 from tests.support.cuda import FakeCuda, host_view
 from tests.support.cuda.backend import FakeGpuBackend
 
+pytestmark = pytest.mark.usefixtures("cuda")
 BRANCHES = inception(size=8, width=8)
 BRANCHES_X = np.random.default_rng(0).standard_normal((5, 1, 128, 8, 8)).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pieces")
-
-
-@pytest.fixture(autouse=True)
-def cuda(fake_cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
-    with fake_cuda.used(cuda_lazy=1):
-        yield fake_cuda
 
 
 def assert_branches_are_right(session: Session) -> None:
@@ -99,9 +87,7 @@ def test_in_a_chain_and_where_pieces_share_memory_nothing_is_captured_twice(
         assert cuda.counts()["cuStreamBeginCapture"] == before + 1
 
 
-def test_where_overlapping_gives_other_outputs_pieces_run_in_turn(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_overlapping_changes_outputs_pieces_take_turns(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_work, "waits_of", lambda steps, program, pools: [()] * len(steps))
     with Session([placed(BRANCHES, cache, DEVICE)], CUDA) as session:
         assert_branches_are_right(session)

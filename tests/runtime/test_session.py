@@ -2,66 +2,42 @@
 
 import subprocess
 import sys
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import chain, tiny_convnet
-from tests.runtime.helpers import TARGET, alternating, whole
-
-MODEL = tiny_convnet()
-
-
-def image(seed: int) -> dict[str, np.ndarray]:
-    return {"x": np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)}
-
-
-def expected(feeds: dict[str, np.ndarray]) -> np.ndarray:
-    return reference_outputs(MODEL, feeds, 1)[0]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pieces")
+from collage_evo.testing.models import chain
+from tests.runtime.helpers import CONVNET, TARGET, alternating, assert_expected, expected, image, whole
+from tests.support.models import parse_graph
 
 
 @pytest.fixture
 def session(cache: Path) -> Iterator[Session]:
-    with Session([alternating(MODEL, cache, ("onnxruntime", "openvino"))], TARGET) as session:
+    with Session([alternating(CONVNET, cache, ("onnxruntime", "openvino"))], TARGET) as session:
         yield session
 
 
 def test_regions_of_two_backends_give_the_models_answer(session: Session) -> None:
-    np.testing.assert_allclose(session.run(None, image(0))[0], expected(image(0)), rtol=1e-5, atol=1e-6)
-    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
-        ("x", "tensor(float)", [1, 3, 16, 16])
-    ]
+    assert_expected(session.run(None, image(0))[0], 0)
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("x", "tensor(float)", [1, 3, 16, 16])]
     assert [(o.name, o.shape) for o in session.get_outputs()] == [("y", [1, 10])]
 
 
 def test_threads_that_share_a_session_each_get_their_own_answer(session: Session) -> None:
-    wanted = [expected(image(seed)) for seed in range(4)]
-    wrong = []
+    wanted = [expected(seed) for seed in range(4)]
 
-    def ask(seed: int) -> None:
-        for _ in range(50):
-            if not np.allclose(session.run(None, image(seed))[0], wanted[seed], rtol=1e-5, atol=1e-6):
-                wrong.append(seed)
+    def ask(seed: int) -> bool:
+        answers = (session.run(None, image(seed))[0] for _ in range(50))
+        return all(np.allclose(found, wanted[seed], rtol=1e-5, atol=1e-6) for found in answers)
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(ask, range(4)))
 
 
 def test_two_sessions_of_one_program_do_not_share_memory(session: Session) -> None:
@@ -73,9 +49,9 @@ def test_two_sessions_of_one_program_do_not_share_memory(session: Session) -> No
 
 def test_answers_belong_to_the_caller(session: Session) -> None:
     first = session.run(None, image(1))[0]
-    kept = first.copy()
+    copy = first.copy()
     session.run(None, image(2))
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, copy)
 
 
 def test_any_memory_layout_is_taken(session: Session) -> None:
@@ -104,13 +80,12 @@ def test_bad_requests_are_named(
 
 
 def test_a_closed_session_says_so(cache: Path) -> None:
-    with Session([alternating(MODEL, cache, ("onnxruntime",))], TARGET) as session:
-        pass
-    with pytest.raises(InputError, match="closed"):
+    with Session([alternating(CONVNET, cache, ("onnxruntime",))], TARGET) as session:
         session.run(None, image(0))
-    for call in (session.execute, session.profile, lambda: session.read("y"), lambda: session.copies("y")):
-        with pytest.raises(InputError, match="closed"):
-            call()
+    asks = (session.execute, session.profile, lambda: session.read("y"), lambda: session.copies("y"))
+    for ask in (*asks, lambda: session.run(None, image(0))):
+        with pytest.raises(InputError, match="this session is closed"):
+            ask()
 
 
 def test_a_tensor_that_holds_nothing_is_named(session: Session) -> None:
@@ -152,8 +127,7 @@ def test_running_an_artifact_needs_only_numpy() -> None:
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 def test_outputs_that_no_node_computes_come_out(tmp_path: Path, backend: str) -> None:
-    text = "g (float[4] x) => (float[4] x, float[4] y, float[2] c) <float[2] c = {1, 2}> { y = Neg(x) }"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    model = parse_graph("g (float[4] x) => (float[4] x, float[4] y, float[2] c) <float[2] c = {1, 2}> { y = Neg(x) }")
     given = np.arange(4, dtype=np.float32)
     with Session([whole(model, tmp_path, backend)], TARGET) as session:
         x, y, c = session.run(None, {"x": given})
@@ -164,8 +138,7 @@ def test_outputs_that_no_node_computes_come_out(tmp_path: Path, backend: str) ->
 
 @pytest.mark.parametrize("size", [4, "n"])
 def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(size: int | str, tmp_path: Path) -> None:
-    graph = f"g (float[{size}] x) => (float[{size}] y, float[{size}] x) {{ y = Neg(x) }}"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
+    model = parse_graph(f"g (float[{size}] x) => (float[{size}] y, float[{size}] x) {{ y = Neg(x) }}")
     x = np.ones(4, np.float32)
     with Session([whole(model, tmp_path)], TARGET) as session:
         first, second, passed = session.run(["y", "y", "x"], {"x": x})
@@ -174,22 +147,13 @@ def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(size: int | str, 
     np.testing.assert_array_equal(x, np.ones(4))
 
 
-def test_a_session_that_was_closed_says_so_when_it_is_read(cache: Path) -> None:
-    session = Session([alternating(MODEL, cache, ("onnxruntime",))], TARGET)
-    session.run(None, image(0))
-    session.close()
-    for ask in (session.read, session.copies):
-        with pytest.raises(InputError, match="this session is closed"):
-            ask("y")
-
-
 def test_a_tensor_whose_conversion_runs_the_session_is_converted_before(session: Session) -> None:
     class Tensor:
         def numpy(self) -> np.ndarray:
             session.run(None, image(1))
             return image(0)["x"]
 
-    np.testing.assert_allclose(session.run(None, {"x": Tensor()})[0], expected(image(0)), rtol=1e-5, atol=1e-6)
+    assert_expected(session.run(None, {"x": Tensor()})[0], 0)
 
 
 @pytest.mark.timeout(60)
@@ -206,10 +170,10 @@ def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
         execute()
 
     monkeypatch.setattr(session._current, "execute_here", interrupted)
-    np.testing.assert_allclose(session.run(None, image(0))[0], expected(image(0)), rtol=1e-5, atol=1e-6)
+    assert_expected(session.run(None, image(0))[0], 0)
     assert len(raised_inside) == 1
     monkeypatch.undo()
-    np.testing.assert_allclose(session.run(None, image(1))[0], expected(image(1)), rtol=1e-5, atol=1e-6)
+    assert_expected(session.run(None, image(1))[0], 1)
 
 
 def test_a_session_says_what_it_takes_and_what_runs(session: Session) -> None:
