@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
 
 from collage_evo.graph.ir import COMPOSITE, Graph, members, node_set
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet
+from tests.support.models import parse_graph
 
 DAGS = st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12))
 
@@ -66,11 +68,8 @@ def test_convexity_agrees_with_its_definition(model: onnx.ModelProto, data: st.D
     graph = build_graph(model)
     chosen = data.draw(st.sets(st.integers(0, len(graph.nodes) - 1), max_size=6))
     outside = set(range(len(graph.nodes))) - chosen
-    leaves_and_returns = any(
-        other in reachable(graph, first) and reachable(graph, other) & chosen
-        for first in chosen
-        for other in outside
-    )
+    pairs = itertools.product(chosen, outside)
+    leaves_and_returns = any(b in reachable(graph, a) and reachable(graph, b) & chosen for a, b in pairs)
     assert graph.is_convex(node_set(chosen)) == (not leaves_and_returns)
 
 
@@ -118,28 +117,14 @@ def test_tensors_have_static_types() -> None:
 
 
 def control_flow(captures: bool) -> onnx.ModelProto:
-    def body(name: str, op_type: str) -> onnx.GraphProto:
-        out = helper.make_tensor_value_info("b", TensorProto.FLOAT, (1,))
-        one = helper.make_node("Constant", [], ["k"], value_floats=[1.0])
-        return helper.make_graph(
-            [one, helper.make_node(op_type, ["x" if captures else "k"], ["b"])], name, [], [out]
-        )
-
-    inputs = [
-        helper.make_tensor_value_info("cond", TensorProto.BOOL, ()),
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, (1,)),
-    ]
-    nodes = [
-        helper.make_node("If", ["cond"], ["t"], then_branch=body("a", "Neg"), else_branch=body("b", "Abs")),
-        helper.make_node("Add", ["t", "x"], ["y"]),
-    ]
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1,))
-    graph = helper.make_graph(nodes, "g", inputs, [y])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    one, read = "k = Constant<value_floats = [1.0]>()", "x" if captures else "k"
+    bodies = [f"{op_type} () => (float[1] b) {{ {one} b = {op_type}({read}) }}" for op_type in ("Neg", "Abs")]
+    choice = f"t = If(c) <then_branch = {bodies[0]}, else_branch = {bodies[1]}>"
+    return parse_graph(f"g (bool c, float[1] x) => (float[1] y) {{ {choice} y = Add(t, x) }}", opset=18)
 
 
 @pytest.mark.parametrize("captures", [False, True])
 def test_an_operator_with_a_body_is_a_composite_that_reads_what_its_body_reads(captures: bool) -> None:
     graph = build_graph(normalise(control_flow(captures)))
     assert [(node.op_type, node.domain) for node in graph.nodes] == [("If", COMPOSITE), ("Add", "")]
-    assert graph.nodes[0].inputs == (("cond", "x") if captures else ("cond",))
+    assert graph.nodes[0].inputs == (("c", "x") if captures else ("c",))
