@@ -11,8 +11,8 @@ import pytest
 from collage_evo.backends import registry
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.target import Target
+from collage_evo.testing.models import tiny_branchy
 from tests.runtime.device_helpers import DEVICE, placed
-from tests.support.branchy import inception
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend
 from tests.support.faults import install_backend
@@ -22,20 +22,18 @@ COPIES = ("--bytes", "64", "4096")
 SMALL = ("--rounds", "2", *COPIES, "--work", "3", "--seconds", "0", "--held", "4096", "--turn", "0.01")
 
 
-def test_every_cost_of_the_device_is_told(
-    fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_cost_of_the_device_is_shown(fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
     artifact = tmp_path / "net.collage"
     with fake_cuda.used():
-        program = placed(inception(size=8, width=8), tmp_path, DEVICE)
+        program = placed(tiny_branchy(), tmp_path, DEVICE)
         write_artifact(artifact, [Profile(program)], Target.here("cuda", 1))
     environment = {**os.environ, **fake_cuda.environment, **install_backend(tmp_path / "plugin", FakeGpuBackend)}
     command = (sys.executable, str(SCRIPT), "device.json", "--artifact", str(artifact), *SMALL)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for told in ("Fake GPU", "out of memory on the GPU", "session against itself", "beside that work", "same time"):
-        assert told in done.stdout
+    for words in ("Fake GPU", "out of memory on the GPU", "session against itself", "beside that work", "same time"):
+        assert words in done.stdout
     raw = json.loads((tmp_path / "device.json").read_text())
     ways = ("64 bytes to the device", "64 bytes to the host", "4096 bytes to the device", "4096 bytes to the host")
     pieces = ("one by one", "as a graph, in turn", "as a graph, at the same time")

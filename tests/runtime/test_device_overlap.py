@@ -14,15 +14,14 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime import device_work
 from collage_evo.runtime.device_work import DeviceWork
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import tiny_convnet
+from collage_evo.testing.models import tiny_branchy, tiny_convnet
 from tests.runtime.device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
-from tests.support.branchy import inception
 from tests.support.cuda import FakeCuda, host_view
 from tests.support.cuda.backend import FakeGpuBackend
 
 pytestmark = pytest.mark.usefixtures("cuda")
-BRANCHES = inception(size=8, width=8)
-BRANCHES_X = np.random.default_rng(0).standard_normal((5, 1, 128, 8, 8)).astype(np.float32)
+BRANCHES = tiny_branchy()
+BRANCHES_X = np.random.default_rng(0).standard_normal((5, 1, 4, 8, 8)).astype(np.float32)
 
 
 def assert_branches_are_right(session: Session) -> None:
@@ -36,7 +35,7 @@ def assert_branches_are_right(session: Session) -> None:
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-@pytest.mark.parametrize("engines", [(DEVICE,), (*[DEVICE] * 3, HOST), (*[DEVICE] * 6, PLAIN)])
+@pytest.mark.parametrize("engines", [(DEVICE,), (*[DEVICE] * 4, HOST), (*[DEVICE] * 6, PLAIN)])
 def test_pieces_that_do_not_need_each_other_overlap_where_that_is_faster(
     cache: Path, monkeypatch: pytest.MonkeyPatch, overlaps: bool, engines: tuple[Engine, ...]
 ) -> None:

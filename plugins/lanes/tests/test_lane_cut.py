@@ -20,8 +20,8 @@ from collage_evo_lanes.cut import cut_branches
 from collage_evo_lanes.estimate import node_ms
 from collage_evo_lanes.plan import LanePlan
 from collage_evo_lanes.work import Work
+from plugins.lanes.tests.branchy import BranchyNet, inception, random_net, towers
 from plugins.lanes.tests.plan_runner import run_plan
-from tests.support.branchy import BranchyNet, inception, random_net, towers
 
 
 def check(graph: Graph, lanes: int) -> LanePlan:

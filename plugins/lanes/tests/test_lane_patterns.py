@@ -14,7 +14,7 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builtin import BUILTINS, make_builtin
 from collage_evo_lanes.patterns import lane_patterns
-from tests.support.branchy import BranchyNet, towers
+from plugins.lanes.tests.branchy import BranchyNet, towers
 
 BERT, NASNET = "bert?layers=3&length=64&hidden=384&vocabulary=100", "nasnet_a?cells=1&filters=192"
 NETWORKS = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/networks.py"))

@@ -27,9 +27,9 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from collage_evo_lanes.backend import ENGINES, LanesBackend
+from plugins.lanes.tests.branchy import BranchyNet
 from plugins.lanes.tests.hand_lanes import FAULTS, HandLanes, random_model
 from tests.measure.helpers import cost_job, make_setting
-from tests.support.branchy import BranchyNet
 from tests.support.faults import FaultyBackend, install_backend
 
 LIBRARIES = ("onnxruntime", "openvino", "ncnn", "tvm")

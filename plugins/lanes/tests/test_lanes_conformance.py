@@ -12,8 +12,8 @@ from collage_evo.testing.finding import Report
 from collage_evo.testing.pytest_backend import BackendConformance
 from collage_evo_lanes import LanesBackend
 from collage_evo_lanes.backend import ENGINES, Way
+from plugins.lanes.tests.branchy import inception, towers
 from plugins.lanes.tests.test_lanes_described import branches
-from tests.support.branchy import inception, towers
 
 
 @pytest.mark.slow
