@@ -56,6 +56,12 @@ def classified(right: int, wrong: int) -> list[tuple[Sample, Values]]:
     return [pair(one, one)] * right + [pair(one, other)] * wrong
 
 
+def interval(found: Judgement) -> tuple[float, float]:
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
 def relative(pairs: Pairs) -> float:
     return judge(pairs, RelativeError())
 
@@ -111,10 +117,9 @@ def test_the_interval_covers_the_error_and_narrows_with_samples() -> None:
     def width(count: int) -> float:
         true = rng.standard_normal((count, 4))
         found = judge_closely([pair(t, t + 0.1 * rng.standard_normal(4)) for t in true], RelativeError())
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low < found.error < found.high
-        return found.high - found.low
+        low, high = interval(found)
+        assert low < found.error < high
+        return high - low
 
     assert width(400) < width(25)
     single = judge_closely([pair(np.array([0.5, 1.5]), np.array([0.5, 1.5]))], RelativeError())
@@ -141,8 +146,7 @@ def test_one_of_a_hundred_samples_keeps_a_budget_of_a_hundredth(tmp_path: Path) 
 def test_no_sample_moved_does_not_mean_that_none_would(tmp_path: Path) -> None:
     found = judge_closely(classified(right=50, wrong=0), metric(tmp_path, "accuracy"))
     assert found.error == found.changed == 0.0
-    assert found.high is not None
-    assert 0.05 < found.high < 0.11
+    assert 0.05 < interval(found)[1] < 0.11
 
 
 def test_a_drop_that_is_no_count_has_the_interval_of_its_own_spread(tmp_path: Path) -> None:
@@ -150,20 +154,18 @@ def test_a_drop_that_is_no_count_has_the_interval_of_its_own_spread(tmp_path: Pa
     moved = 1.3e-5 + 4e-6 * rng.standard_normal(100)
     pairs = [pair(np.array([3.5, 1.0]), np.array([3.5 + one, 1.0])) for one in moved]
     found = judge_closely(pairs, metric(tmp_path, "cosine"))
+    low, high = interval(found)
     assert found.changed is None
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < moved.mean() < found.high
-    assert found.high - found.low == pytest.approx(2 * 1.96 * moved.std() / 10, rel=0.2)
+    assert low < moved.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * moved.std() / 10, rel=0.2)
 
 
 def test_a_metric_that_is_no_mean_is_resampled(tmp_path: Path) -> None:
     found = judge_closely(classified(right=90, wrong=10), metric(tmp_path, "f1"))
+    low, high = interval(found)
     assert found.changed is None
-    assert found.low is not None
-    assert found.high is not None
     assert found.error == pytest.approx(1 - 0.81)
-    assert found.low < found.error < found.high
+    assert low < found.error < high
     with pytest.raises(InputError, match=r"accuracy\.over=worst needs a metric of single samples: .*f1 takes none"):
         judge(classified(9, 1), metric(tmp_path, "f1"), "worst")
 
@@ -176,12 +178,12 @@ def test_the_reference_s_own_score_need_not_be_asked_for_again(tmp_path: Path) -
 
 
 def test_what_a_metric_does_wrong_is_told_in_one_line(tmp_path: Path) -> None:
-    for name, told in (
+    for name, message in (
         ("broken", "broken gave nan: it has to give a finite number"),
         ("f1", "f1 raised ValueError: too few"),
         ("leaves", "leaves raised SystemExit: 3"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             judge(classified(2, 0), metric(tmp_path, name))
 
 

@@ -22,7 +22,7 @@ COPIES = ("--bytes", "64", "4096")
 SMALL = ("--rounds", "2", *COPIES, "--work", "3", "--seconds", "0", "--held", "4096", "--turn", "0.01")
 
 
-def test_every_cost_of_the_device_is_shown(fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_shows_what_a_device_costs(fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
     artifact = tmp_path / "net.collage"
     with fake_cuda.used():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from collage_evo.graph.borders import with_border_names
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.testing.models import tiny_convnet
+from tests.support.models import parse_graph
 
 X = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)}
 
@@ -31,15 +31,9 @@ def test_a_tensor_inside_that_has_such_a_name_gets_another() -> None:
 
 
 def test_bodies_read_the_input_under_its_new_name() -> None:
-    value = helper.make_tensor_value_info("a", TensorProto.FLOAT, [2])
-    bodies = [helper.make_graph([helper.make_node(op, ["x"], ["a"])], op, [], [value]) for op in ("Neg", "Identity")]
-    node = helper.make_node("If", ["c"], ["y"], then_branch=bodies[0], else_branch=bodies[1])
-    inputs = [
-        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
-    ]
-    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    bodies = [f"{op} () => (float[2] a) {{ a = {op}(x) }}" for op in ("Neg", "Identity")]
+    choice = f"y = If(c) <then_branch = {bodies[0]}, else_branch = {bodies[1]}>"
+    model = parse_graph(f"g (bool c, float[2] x) => (float[2] y) {{ {choice} }}", opset=18)
     renamed = with_border_names(model, ["a", "b"], ["out"])
     onnx.checker.check_model(renamed)
     feeds = {"a": np.array(True), "b": np.array([1, 2], np.float32)}

@@ -18,16 +18,15 @@ from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
+from tests.support.models import parse_graph
 from tests.support.quick import QUICK, nested
-
-HEAD = '<ir_version: 9, opset_import: ["" : 17]>'
 
 
 def by_rate(condition: str = "c = Equal(sr, rate)", rate: int = 16000) -> onnx.ModelProto:
     sides = [f"{kind}_branch = {kind} () => (float[1, 4] {kind}_y) {{ {kind}_y = " for kind in ("then", "else")]
     branches = f"{sides[0]}Neg(x) }}, {sides[1]}Exp(x) }}"
     body = f"rate = Constant<value = int64 {{{rate}}}>() {condition} y = If<{branches}>(c)"
-    model = onnx.parser.parse_model(f"{HEAD} g (float[1, 4] x, int64 sr) => (float[1, 4] y) {{ {body} }}")
+    model = parse_graph(f"g (float[1, 4] x, int64 sr) => (float[1, 4] y) {{ {body} }}")
     return onnx.shape_inference.infer_shapes(model)
 
 

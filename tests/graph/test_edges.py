@@ -10,11 +10,11 @@ from collage_evo.graph.edges import LARGE, TINY, decided, edge_samples, other_sh
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Reference, reference_outputs
 from collage_evo.graph.rounding import Moved
+from tests.support.models import parse_graph
 
 
 def drawn(graph: str, opset: int = 18) -> list[dict[str, np.ndarray]]:
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> g {graph}')
-    model = onnx.shape_inference.infer_shapes(model)
+    model = onnx.shape_inference.infer_shapes(parse_graph(f"g {graph}", opset))
     samples = edge_samples(model, random_inputs(model, seed=1000), Reference(model))
     found = decided(samples, lambda: Moved(model, 1, None))
     assert len(found) <= 2
@@ -40,7 +40,7 @@ def test_floats_are_tied_and_taken_far() -> None:
 def test_open_sizes_are_one_more_or_twice_as_large_where_the_model_takes_that(
     graph: str, shape: tuple[int, ...], other: tuple[int, ...] | None
 ) -> None:
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {graph}')
+    model = parse_graph(f"g {graph}", opset=18)
     found = other_shapes(model, {"x": np.zeros(shape, np.float32)}, 5.0)
     assert {feeds["x"].shape for feeds, _ in found} == ({other} if other else set())
     assert len(found) == (3 if other else 0), "random ones, ties, far ones"
@@ -71,6 +71,6 @@ def test_what_is_an_index_a_size_or_a_divisor_is_not(graph: str) -> None:
     assert all(abs(feeds["x"]).max() < 5 for feeds in drawn(graph))
 
 
-def test_what_is_not_finite_or_decided_by_rounding_is_left_out() -> None:
+def test_what_is_not_finite_or_decided_by_rounding_is_excluded() -> None:
     assert drawn("(float[8] x) => (float[8] y) { y = Log(x) }") == []
     assert drawn("(float[8] x) => (float[8] y) <float c = {333333.3}> { m = Mul(x, c) y = Sin(m) }") == []

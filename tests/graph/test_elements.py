@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.elements import EXTENDED, NUMPY, onnx_name, pack, unpack
 from collage_evo.graph.reference import reference_outputs
+from tests.support.models import parse_graph
 
 VALUES = np.array([1.0, 0.0, -1.0, 1.0, 0.5, 1.0, 1.0], np.float32)
 """Seven, so that no number of elements to a byte divides it."""
@@ -35,13 +36,8 @@ def test_elements_are_packed_as_onnx_packs_them(dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(7,), (0,), ()])
 def test_the_reference_takes_and_gives_them(dtype: str, shape: tuple[int, ...]) -> None:
     kind = EXTENDED[dtype].number
-    infos = [helper.make_tensor_value_info(name, kind, shape) for name in "xy"]
-    nodes = [
-        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["wide"], ["y"], to=kind),
-    ]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+    value, body = f"{EXTENDED[dtype].name}{list(shape) or ''}", f"wide = Cast<to = 1>(x) y = Cast<to = {kind}>(wide)"
+    model = parse_graph(f"g ({value} x) => ({value} y) {{ {body} }}", 25, 13)
     onnx.checker.check_model(model)
     x = np.resize(VALUES, shape).astype(dtype)
     (y,) = reference_outputs(model, {"x": x})

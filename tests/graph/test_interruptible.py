@@ -10,27 +10,17 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.interruptible import interruptible
 from collage_evo.graph.reference import Reference
+from tests.support.models import parse_graph
 
 
 def endless() -> onnx.ModelProto:
     """A loop whose condition stays true."""
-    value = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["on"], ["still"]), helper.make_node("Mul", ["a", "a"], ["b"])],
-        "body",
-        [value("i", TensorProto.INT64, []), value("on", TensorProto.BOOL, []), value("a", TensorProto.FLOAT, [2])],
-        [value("still", TensorProto.BOOL, []), value("b", TensorProto.FLOAT, [2])],
-    )
-    loop = helper.make_node("Loop", ["", "yes", "x"], ["y"], body=body)
-    x, y = (value(name, TensorProto.FLOAT, [2]) for name in "xy")
-    yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
-    graph = helper.make_graph([loop], "endless", [x], [y], [yes])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    body = "body (int64 i, bool on, float[2] a) => (bool still, float[2] b) { still = Identity(on) b = Mul(a, a) }"
+    return parse_graph(f"g (float[2] x) => (float[2] y) <bool yes = {{1}}> {{ y = Loop<body = {body}>(, yes, x) }}")
 
 
 @pytest.fixture
@@ -72,17 +62,17 @@ def test_ctrl_c_ends_a_model_that_runs_for_ever() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run()
-    until_alone()
+    until_idle()
 
 
 def test_a_model_that_runs_longer_than_it_may_is_ended_and_told_of() -> None:
     reference = Reference(endless(), timeout_s=0.1)
     with pytest.raises(InputError, match=r"longer than 0\.1 s.*fitness\.timeout_s"):
         reference.run({"x": np.ones(2, np.float32)})
-    until_alone()
+    until_idle()
 
 
-def until_alone() -> None:
+def until_idle() -> None:
     """The library has ended its work too."""
     deadline = time.monotonic() + 60
     while any(thread.name == "interruptible" for thread in threading.enumerate()):

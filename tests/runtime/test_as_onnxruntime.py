@@ -13,13 +13,13 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import InputError
-from collage_evo.models.builder import Builder
 from collage_evo.report.listings import print_artifact, print_bench
 from collage_evo.runtime.artifact import Profile, read_artifact, write_artifact
 from collage_evo.runtime.bench import bench_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, sums, whole
+from tests.support.models import parse_graph
 
 OPEN = sums("rows")
 K = np.array([3], np.int64)
@@ -55,11 +55,8 @@ def rows(n: int) -> np.ndarray:
 
 
 def test_it_describes_its_model_in_the_same_words(ours: Session, theirs: ort.InferenceSession) -> None:
-    for mine, reference in (
-        (ours.get_inputs(), theirs.get_inputs()),
-        (ours.get_outputs(), theirs.get_outputs()),
-    ):
-        assert [(a.name, a.type, a.shape) for a in mine] == [(a.name, a.type, a.shape) for a in reference]
+    mine, reference = ([*one.get_inputs(), *one.get_outputs()] for one in (ours, theirs))
+    assert [(a.name, a.type, a.shape) for a in mine] == [(a.name, a.type, a.shape) for a in reference]
     given, expected = ours.get_modelmeta(), theirs.get_modelmeta()
     for name in (
         *("producer_name", "graph_name", "graph_description", "domain", "description", "version"),
@@ -69,22 +66,17 @@ def test_it_describes_its_model_in_the_same_words(ours: Session, theirs: ort.Inf
 
 
 def test_types_and_open_shapes_go_by_onnx_runtimes_names() -> None:
-    for kind in ("FLOAT16", "DOUBLE", "BFLOAT16", "UINT8", "BOOL", "STRING"):
-        given = onnx.helper.make_tensor_value_info("x", getattr(onnx.TensorProto, kind), ["n", None, 3])
-        made = onnx.helper.make_tensor_value_info("y", getattr(onnx.TensorProto, kind), ["n", None, 3])
-        node = onnx.helper.make_node("Identity", ["x"], ["y"])
-        graph = onnx.helper.make_graph([node], "g", [given], [made])
-        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    for kind in ("float16", "double", "bfloat16", "uint8", "bool", "string"):
+        model = parse_graph(f"g ({kind}[n, ?, 3] x) => ({kind}[n, ?, 3] y) {{ y = Identity(x) }}")
         expected = ort.InferenceSession(model.SerializeToString()).get_inputs()[0]
         (found,) = signature_of(model).inputs
         assert (found.type, found.shape) == (expected.type, expected.shape)
 
 
 def test_a_size_of_minus_one_is_open(tmp_path: Path) -> None:
-    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [-1, 3])
-    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [-1, 3])
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [given], [made])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    model = parse_graph("g (float[1, 3] x) => (float[1, 3] y) { y = Relu(x) }")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
     expected = ort.InferenceSession(model.SerializeToString()).get_inputs()[0].shape
     assert [arg.shape for arg in (*signature_of(model).inputs, *signature_of(model).outputs)] == [expected] * 2
     x = RNG.standard_normal((4, 3)).astype(np.float32)
@@ -179,28 +171,23 @@ def test_timing_and_inspection_go_by_profile(
     print_bench(other, profile=True)
     assert "in the fallback" in capsys.readouterr().out
     print_artifact(read_artifact(artifact))
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for line in ("input x: tensor(float)[rows, 4]", "profile 1: x [5, 4], k [1]", "any other shapes:"):
-        assert line in told
+        assert line in printed
 
 
 def test_text_and_extended_floats_go_in_and_come_out(tmp_path: Path) -> None:
-    for kind, given in (("STRING", np.array(["a", "bc"])), ("BFLOAT16", np.array([1.5, 2.0], ml_dtypes.bfloat16))):
-        net = Builder("identity")
-        model = net.model(net.op("Identity", net.input("x", (2,), getattr(onnx.TensorProto, kind)), output="y"))
+    for kind, given in (("string", np.array(["a", "bc"])), ("bfloat16", np.array([1.5, 2.0], ml_dtypes.bfloat16))):
+        model = parse_graph(f"g ({kind}[2] x) => ({kind}[2] y) {{ y = Identity(x) }}")
         write_artifact(tmp_path / kind, [Profile(whole(model, tmp_path))], TARGET, signature_of(model))
         with collage_evo.load(tmp_path / kind) as session:
-            assert session.get_inputs()[0].type == f"tensor({kind.lower()})"
+            assert session.get_inputs()[0].type == f"tensor({kind})"
             np.testing.assert_array_equal(session.run(None, {"x": given})[0], given)
-
-
-def of_openvino(cache: Path) -> Session:
-    return Session([whole(sums(2), cache, "openvino")], TARGET)
 
 
 def test_its_providers_are_the_libraries_that_run(ours: Session, tmp_path: Path) -> None:
     assert ours.get_providers() == ["OpenVINOExecutionProvider", "CPUExecutionProvider"]
-    with of_openvino(tmp_path) as session:
+    with Session([whole(sums(2), tmp_path, "openvino")], TARGET) as session:
         assert session.get_providers() == ["OpenVINOExecutionProvider"]
     assert session.get_providers() == ["OpenVINOExecutionProvider"], "also once it is closed"
     with Session([whole(sums(2), tmp_path, "tvm")], TARGET) as session:
@@ -224,8 +211,7 @@ def test_ort_values_go_in_and_come_out(ours: Session, theirs: ort.InferenceSessi
 
 
 def test_ort_values_of_types_that_numpy_lacks_go_in_and_come_out(tmp_path: Path) -> None:
-    net = Builder("identity")
-    model = net.model(net.op("Identity", net.input("x", (2,), onnx.TensorProto.BFLOAT16), output="y"))
+    model = parse_graph("g (bfloat16[2] x) => (bfloat16[2] y) { y = Identity(x) }")
     x = ort.OrtValue.ortvalue_from_shape_and_type([2], onnx.TensorProto.BFLOAT16)
     bits = np.array([0x3F80, 0x4000], np.uint16)
     ctypes.memmove(x.data_ptr(), bits.ctypes.data, bits.nbytes)
@@ -317,8 +303,7 @@ def test_what_cannot_be_bound_is_named(ours: Session, bind: Callable[[Any], obje
 
 
 def test_an_output_that_is_no_tensor_is_no_ort_value(tmp_path: Path) -> None:
-    text = "g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    model = parse_graph("g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }")
     with Session([whole(model, tmp_path)], TARGET) as session:
         feeds = {"x": np.ones(2, np.float32)}
         with pytest.raises(InputError, match="output 'y' is no tensor and cannot be an OrtValue: call run"):
@@ -332,7 +317,7 @@ def test_an_output_that_is_no_tensor_is_no_ort_value(tmp_path: Path) -> None:
 def test_a_weight_that_is_an_input_too_is_compiled_in_and_says_so(tmp_path: Path, ir: int, message: str) -> None:
     """Of an older version, where ONNX Runtime takes no other value either, it is no input."""
     text = "g (float[4] x, float[4] w) => (float[4] z) <float[4] w = {1, 2, 3, 4}> { z = Mul(x, w) }"
-    model = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : 8]> {text}')
+    model = parse_graph(text, 8, ir)
     theirs = ort.InferenceSession(model.SerializeToString())
     x = np.ones(4, np.float32)
     write_artifact(tmp_path / "a.collage", [Profile(whole(model, tmp_path))], TARGET, signature_of(model))

@@ -30,13 +30,9 @@ from collage_evo.runtime.runner import load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, alternating, whole
+from tests.support.models import parse_graph
 
-
-def parsed(text: str) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
-
-
-FOUND = parsed("g (float[3, 4] x) => (int64[2, n] y, float[3, 4] z) { r = Relu(x) y = NonZero(r) z = Neg(r) }")
+FOUND = parse_graph("g (float[3, 4] x) => (int64[2, n] y, float[3, 4] z) { r = Relu(x) y = NonZero(r) z = Neg(r) }")
 
 
 @pytest.mark.parametrize("backends", [("onnxruntime",), ("openvino",), ("onnxruntime", "openvino")])
@@ -51,31 +47,28 @@ def test_an_output_has_another_shape_at_each_run(tmp_path: Path, backends: tuple
             np.testing.assert_array_equal(z, -np.maximum(x, 0))
 
 
-def strings() -> onnx.ModelProto:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, [3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
 def maps() -> onnx.ModelProto:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])
+    zipped = "ai.onnx.ml.ZipMap<classlabels_int64s = [4, 7]>"
+    model = parse_graph(f"g (float[2, 2] x) => (float y) {{ y = {zipped}(x) }}")
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
     kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, ()))
-    y = helper.make_value_info("y", helper.make_sequence_type_proto(kind))
-    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[4, 7])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
-    return helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8)
+    model.graph.output[0].CopyFrom(helper.make_value_info("y", helper.make_sequence_type_proto(kind)))
+    return model
 
 
 ODD: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
-    "strings": (strings(), {"x": np.array(["a", "", "long text"], object)}),
+    "strings": (
+        parse_graph("g (string[3] x) => (string[3] y) { y = Identity(x) }"),
+        {"x": np.array(["a", "", "long text"], object)},
+    ),
     "maps": (maps(), {"x": np.array([[0.5, 1.5], [2.5, 3.5]], np.float32)}),
     "a sequence": (
-        parsed("g (float[2, 3] x) => (seq(float[a, 3]) y) { y = SplitToSequence<axis = 0>(x) }"),
+        parse_graph("g (float[2, 3] x) => (seq(float[a, 3]) y) { y = SplitToSequence<axis = 0>(x) }"),
         {"x": np.ones((2, 3), np.float32)},
     ),
-    "float16": (parsed("g (float16[4] x) => (float16[4] y) { y = Add(x, x) }"), {"x": np.ones(4, np.float16)}),
-    "float64": (parsed("g (double[4] x) => (double[4] y) { y = Add(x, x) }"), {"x": np.full(4, 1e300)}),
-    "no rows": (parsed("g (float[0, 4] x) => (float[0, 4] y) { y = Neg(x) }"), {"x": np.ones((0, 4), np.float32)}),
+    "float16": (parse_graph("g (float16[4] x) => (float16[4] y) { y = Add(x, x) }"), {"x": np.ones(4, np.float16)}),
+    "float64": (parse_graph("g (double[4] x) => (double[4] y) { y = Add(x, x) }"), {"x": np.full(4, 1e300)}),
+    "no rows": (parse_graph("g (float[0] x) => (float[0] y) { y = Neg(x) }"), {"x": np.ones(0, np.float32)}),
 }
 
 
@@ -92,17 +85,15 @@ def test_values_of_every_type_cross_the_border(tmp_path: Path, case: str) -> Non
 @pytest.mark.parametrize("dtype", sorted(set(EXTENDED) - {"float4_e2m1fn"}))  # of which no library runs anything
 @pytest.mark.parametrize("size", [5, "n"])
 def test_types_that_numpy_lacks_go_in_and_out(tmp_path: Path, dtype: str, size: int | str) -> None:
-    x, y = (helper.make_tensor_value_info(name, EXTENDED[dtype].number, [size]) for name in "xy")
-    wide = helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT)
-    narrow = helper.make_node("Cast", ["wide"], ["y"], to=EXTENDED[dtype].number)
-    graph = helper.make_graph([wide, narrow], "g", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+    kind, number = EXTENDED[dtype].name, EXTENDED[dtype].number
+    body = f"wide = Cast<to = 1>(x) y = Cast<to = {number}>(wide)"
+    model = parse_graph(f"g ({kind}[{size}] x) => ({kind}[{size}] y) {{ {body} }}", 25, 13)
     given = np.array([1.0, 0.0, 1.0, 0.5, 1.0], np.float32).astype(dtype)
     program = whole(model, tmp_path)
     write_artifact(tmp_path / "a.collage", [Profile(program)], TARGET)
     with load_artifact(tmp_path / "a.collage") as session:
         (made,) = session.run(None, {"x": given})
-        assert session.get_inputs()[0].type == f"tensor({EXTENDED[dtype].name})"
+        assert session.get_inputs()[0].type == f"tensor({kind})"
     assert made.dtype == given.dtype
     assert made.tobytes() == given.tobytes()
     save_values(tmp_path / "kept.npz", {"in0": {"x": given}})
@@ -155,7 +146,7 @@ def test_a_shape_that_an_operator_cannot_take_raises_and_leaves_the_session_as_i
     tmp_path: Path, case: str
 ) -> None:
     text, shapes, wrong = PICKY[case]
-    model, feeds = parsed(f"g {text}"), numbers(shapes)
+    model, feeds = parse_graph(f"g {text}"), numbers(shapes)
     expected = reference_outputs(model, feeds)
     for backend in fall_backs():
         with Session([whole(model, tmp_path, backend.name)], TARGET) as session:
@@ -168,7 +159,7 @@ def test_a_shape_that_an_operator_cannot_take_raises_and_leaves_the_session_as_i
 def test_a_library_that_does_not_refuse_such_shapes_gets_no_open_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = parsed("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    model = parse_graph("g (float[n] x) => (float[n] y) { y = Neg(x) }")
     refused = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, "openvino", "default")
     assert isinstance(refused, BuildFailure)
     assert "the input x is open" in refused.reason
@@ -180,15 +171,15 @@ def test_a_library_that_does_not_refuse_such_shapes_gets_no_open_input(
 
 
 def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
-    model = parsed("g (float[n, k] x, float[n, k] z) => (float[n, k] y) { y = Add(x, z) }")
+    model = parse_graph("g (float[n, k] x, float[n, k] z) => (float[n, k] y) { y = Add(x, z) }")
     with Session([whole(model, tmp_path)], TARGET, signature_of(model)) as session:
         with pytest.raises(InputError, match="'n' is 2 in input 'x' and 1 in 'z'"):
             session.run(None, numbers({"x": (2, 4), "z": (1, 4)}))
         assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
 
 
-def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(tmp_path: Path) -> None:
-    model = parsed("g (float[n] x) => (float[n] x, float[n] y) { y = Neg(x) }")
+def test_outputs_of_open_shapes_share_no_memory(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n] x) => (float[n] x, float[n] y) { y = Neg(x) }")
     given = np.ones(3, np.float32)
     with Session([whole(model, tmp_path)], TARGET) as session:
         x, first, second = session.run(["x", "y", "y"], {"x": given})
@@ -221,7 +212,7 @@ def test_what_a_library_allocates_is_given_away_uncopied_and_not_held(tmp_path: 
         return loaded[-1]
 
     x = np.ones(2, np.float32)
-    with Session([whole(parsed(text), tmp_path)], TARGET, load=load) as session:
+    with Session([whole(parse_graph(text), tmp_path)], TARGET, load=load) as session:
         (y,) = session.run(["y"], {"x": x})
         made, left = loaded[0].made
         assert made() is y, "not copied"
@@ -236,8 +227,8 @@ def test_what_a_library_allocates_is_given_away_uncopied_and_not_held(tmp_path: 
 
 
 def test_a_run_that_fails_holds_nothing_of_what_it_made(tmp_path: Path) -> None:
-    first = whole(parsed("g (float[3] x) => (int64[1, n] a) { a = NonZero(x) }"), tmp_path)
-    second = whole(parsed("g (int64[1, n] a, int64[m] z) => (int64[j, k] y) { y = Add(a, z) }"), tmp_path)
+    first = whole(parse_graph("g (float[3] x) => (int64[1, n] a) { a = NonZero(x) }"), tmp_path)
+    second = whole(parse_graph("g (int64[1, n] a, int64[m] z) => (int64[j, k] y) { y = Add(a, z) }"), tmp_path)
     pieces, tensors = (*first.pieces, *second.pieces), {**first.tensors, **second.tensors}
     program = Program(pieces, ("x", "z"), ("y",), tensors)
     with Session([program], TARGET) as session:

@@ -47,60 +47,52 @@ def test_a_call_with_a_clock_of_its_own_is_timed_by_that() -> None:
     assert timing.times_ms == (0.25, 0.25, 0.25, 0.25), "as many as make up a millisecond"
 
 
-def test_warm_up_lasts_as_long_as_asked_for_and_leaves_half_of_the_time() -> None:
+def timed(seconds: float, settings: TimingSettings, **bounds: float) -> tuple[Timing, int]:
+    """How a call of so many seconds is timed, and how often it was made."""
     clock = Clock()
-    timing = measure(lambda: clock.work(0.01), TimingSettings(1, 5, 0.0, 60.0), clock=clock, warm_s=0.2)
-    assert clock.calls - timing.n == pytest.approx(20, abs=1)
-    clock = Clock()
-    timing = measure(lambda: clock.work(0.01), TimingSettings(1, 5, 0.0, 0.2), clock=clock, warm_s=0.2)
-    assert clock.calls - timing.n == pytest.approx(10, abs=1)
+    return measure(lambda: clock.work(seconds), settings, clock=clock, **bounds), clock.calls
 
 
-def test_what_was_throttled_is_timed_again_and_the_best_of_it_kept() -> None:
+@pytest.mark.parametrize(("max_seconds", "warm"), [(60.0, 20), (0.2, 10)])
+def test_warm_up_lasts_as_long_as_asked_for_and_leaves_half_of_the_time(max_seconds: float, warm: int) -> None:
+    timing, calls = timed(0.01, TimingSettings(1, 5, 0.0, max_seconds), warm_s=0.2)
+    assert calls - timing.n == pytest.approx(warm, abs=1)
+
+
+SHORT, LONG = TimingSettings(3, 10, 0.2, 5.0), TimingSettings(3, 10, 0.2, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "settings", "bounds", "runs", "calls"),
+    [
+        (0.01, TimingSettings(2, 5, 0.2, 5.0), {}, 20, 22),
+        (4.0, SHORT, {}, 2, 2),
+        (0.2, LONG, {"give_up_ms": 100}, 1, 4),
+        (0.4, LONG, {"give_up_ms": 50}, 1, 2),
+        (LONG_S, LONG, {"give_up_ms": 300}, 1, 1),
+        (LONG_S, LONG, {"give_up_ms": 1000}, 10, 13),
+        (0.2, TimingSettings(2, 10, 0.2, 60.0), {"behind_ms": 190}, RACE_RUNS, 2 + RACE_RUNS),
+        (0.2, TimingSettings(2, 10, 0.2, 60.0), {"behind_ms": 210}, 10, 12),
+    ],
+    ids=[
+        *("least runs and time", "time is bounded", "slow when warm: once", "far too slow: not warmed up"),
+        *("too slow and long: one call", "long and not too slow: warmed up", "behind", "not behind"),
+    ],
+)
+def test_how_often_a_call_is_timed(
+    seconds: float, settings: TimingSettings, bounds: dict[str, float], runs: int, calls: int
+) -> None:
+    timing, made = timed(seconds, settings, **bounds)
+    assert (timing.n, made) == (runs, calls)
+    assert timing.median_ms == pytest.approx(1e3 * seconds)
+
+
+def test_what_was_throttled_is_timed_again_and_the_best_counts() -> None:
     timings, slow = iter([Timing((3.0,)), Timing((2.0,)), Timing((1.0,))]), iter([True, False])
     best = measure_uncontended(lambda: next(timings), pause_s=0.0, throttled=lambda: next(slow))
     assert best == Timing((2.0,))
     always = measure_uncontended(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True)
     assert always.contended
-
-
-def test_both_least_runs_and_least_time_are_reached() -> None:
-    clock = Clock()
-    timing = measure(lambda: clock.work(0.01), TimingSettings(2, 5, 0.2, 5.0), clock=clock)
-    assert timing.n >= 20
-    assert abs(timing.median_ms - 10) < 1e-6
-    assert clock.calls == timing.n + 2
-
-
-def test_total_time_is_bounded_however_slow_the_call() -> None:
-    clock = Clock()
-    timing = measure(lambda: clock.work(4.0), TimingSettings(3, 10, 0.2, 5.0), clock=clock)
-    assert timing.n == 2
-    assert clock.calls == 2
-
-
-def test_a_call_still_slow_when_warm_is_timed_once() -> None:
-    clock = Clock()
-    timing = measure(lambda: clock.work(0.2), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
-    assert timing.n == 1
-    assert clock.calls == 4
-
-
-def test_a_call_slower_by_far_is_not_even_warmed_up() -> None:
-    clock = Clock()
-    timing = measure(lambda: clock.work(0.4), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=50, clock=clock)
-    assert timing.n == 1
-    assert clock.calls == 2
-
-
-def test_a_call_that_is_too_slow_and_takes_long_runs_once() -> None:
-    clock = Clock()
-    settings = TimingSettings(3, 10, 0.2, 60.0)
-    assert measure(lambda: clock.work(LONG_S), settings, give_up_ms=300, clock=clock).n == 1
-    assert clock.calls == 1
-    clock = Clock()
-    assert measure(lambda: clock.work(LONG_S), settings, give_up_ms=1000, clock=clock).n == 10
-    assert clock.calls == 3 + 10, "one that is not too slow is warmed up, however long it takes"
 
 
 def test_a_quick_call_is_timed_for_long_enough_to_see_who_had_the_cores() -> None:
@@ -111,47 +103,34 @@ def test_a_quick_call_is_timed_for_long_enough_to_see_who_had_the_cores() -> Non
     assert timing.n < 100
 
 
-def test_a_slow_start_is_forgiven() -> None:
+@pytest.mark.parametrize("slow_runs", [[0, 1, 2], [5]], ids=["at the start", "among good ones"])
+def test_a_few_slow_runs_are_forgiven(slow_runs: list[int]) -> None:
     clock = Clock()
 
     def call() -> None:
-        clock.work(0.3 if clock.calls < 3 else 0.05)
+        clock.work(0.3 if clock.calls in slow_runs else 0.05)
 
     timing = measure(call, TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
-    assert timing.n == 10
-    assert abs(timing.median_ms - 50) < 1e-6
+    assert (timing.n, timing.median_ms) == (10, pytest.approx(50))
 
 
-def test_a_call_behind_in_all_of_its_first_runs_lost_the_race() -> None:
-    clock = Clock()
+def test_one_run_in_time_keeps_a_call_in_the_race() -> None:
+    clock, times = Clock(), iter([0.2] * (2 + RACE_RUNS - 1) + [0.1] * 20)
     settings = TimingSettings(2, 10, 0.2, 60.0)
-    assert measure(lambda: clock.work(0.2), settings, clock=clock, behind_ms=190).n == RACE_RUNS
-    assert clock.calls == 2 + RACE_RUNS
-    assert measure(lambda: clock.work(0.2), settings, clock=clock, behind_ms=210).n == 10
-    times = iter([0.2] * (2 + RACE_RUNS - 1) + [0.1] * 20)  # one run in time keeps it in the race
     assert measure(lambda: clock.work(next(times)), settings, clock=clock, behind_ms=190).n == 10
 
 
-def test_what_comes_before_each_run_is_not_timed() -> None:
-    clock = Clock()
-    timing = measure(
-        lambda: clock.work(0.001),
-        TimingSettings(0, 5, 0.001, 5.0),
-        lambda: clock.work(1.0),
-        clock=clock,
-    )
-    assert abs(timing.median_ms - 1) < 1e-6
-
-
-def test_what_comes_before_each_run_comes_before_the_timed_ones_only() -> None:
+def test_what_comes_before_each_run_comes_before_the_timed_ones_only_and_is_not_timed() -> None:
     clock, order = Clock(), []
 
-    def call() -> None:
-        order.append("run")
-        clock.work(0.001)
+    def work(name: str, seconds: float) -> None:
+        order.append(name)
+        clock.work(seconds)
 
-    measure(call, TimingSettings(2, 3, 0.001, 5.0), lambda: order.append("flush"), clock=clock)
+    settings = TimingSettings(2, 3, 0.001, 5.0)
+    timing = measure(lambda: work("run", 0.001), settings, lambda: work("flush", 1.0), clock=clock)
     assert order == ["run", "run", *["flush", "run"] * 3]
+    assert timing.median_ms == pytest.approx(1)
 
 
 class Machine(Clock):
@@ -200,23 +179,23 @@ def test_a_process_that_takes_turns_with_this_one_is_no_disturbance(monkeypatch:
     assert besides.share() == pytest.approx(0.0, abs=0.05)
 
 
-def test_threads_of_ones_own_are_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_the_same_process_are_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
     def spend() -> None:
         end = time.thread_time() + 0.005
         while time.thread_time() < end:
             pass
 
-    def beside() -> None:
-        own = threading.Thread(target=spend)
-        own.start()
-        own.join()
+    def in_a_thread() -> None:
+        thread = threading.Thread(target=spend)
+        thread.start()
+        thread.join()
 
     before = time.process_time()
-    assert not Machine(monkeypatch, share=0.0).measure(beside).contended
+    assert not Machine(monkeypatch, share=0.0).measure(in_a_thread).contended
     assert time.process_time() - before > 0.2, "as much as would be one, were it another's"
 
 
-def test_the_system_tells_who_else_is_on_the_core() -> None:
+def test_the_system_counts_who_else_is_on_the_core() -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -227,14 +206,6 @@ def test_the_system_tells_who_else_is_on_the_core() -> None:
         assert seen
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-def test_one_slow_run_among_good_ones_is_not_the_whole_measurement() -> None:
-    clock = Clock()
-    times = iter([0.05] * 5 + [0.3] + [0.05] * 20)
-    timing = measure(lambda: clock.work(next(times)), TimingSettings(2, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
-    assert timing.n == 10
-    assert abs(timing.median_ms - 50) < 1e-6
 
 
 def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:

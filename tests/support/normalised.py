@@ -6,19 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-import onnx.parser
 from onnx import numpy_helper
 
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.reference import Reference
+from tests.support.models import parse_graph
 
-_HEAD = '<ir_version: 8, opset_import: ["" : 20]>\n'
 
-
-def written(text: str, shapes: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
+def written(text: str, shapes: Mapping[str, tuple[int, ...]], opset: int = 20) -> onnx.ModelProto:
     """The model of ``text``, with random weights for those of ``shapes`` that it reads."""
     rng = np.random.default_rng(0)
-    made = onnx.parser.parse_model(_HEAD + text)
+    made = parse_graph(text, opset)
     read = {name for node in made.graph.node for name in node.input}
     arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items() if name in read}
     made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
