@@ -166,7 +166,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @contextlib.contextmanager
-def beside_weights(model: onnx.ModelProto) -> Iterator[Path]:
+def saved_near_weights(model: onnx.ModelProto) -> Iterator[Path]:
     """The path of a file with ``model``, in whose directory its weights are, for as long as the context lasts."""
     files = weight_files()
     with tempfile.NamedTemporaryFile(dir=files.directory, suffix=".onnx") as file:

@@ -96,6 +96,7 @@ def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...], her
 
 ONE_WORD = [
     (("--effort", "quick"), "effort=normal"),
+    (("--time", "60"), "time=30"),
     (("--threads", "1"), "target.threads=2"),
     (("--shapes", "auto"), "model.shapes.x=[1, 4]"),
     (("--shapes", "x: [1, 4]"), "model.sizes=smallest"),

@@ -21,6 +21,7 @@ from collage_evo.report.places import COMMAND
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.cli.commands import collage, refused
+from tests.support.faults import install_faulty
 from tests.support.quick import QUICK, options
 
 LONG = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "search.ga.patience": 0})
@@ -98,11 +99,13 @@ def assert_right(artifact: Path, model: onnx.ModelProto) -> None:
     np.testing.assert_allclose(made, reference_outputs(model, feeds)[0], rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path) -> None:
-    model = chain(6)
+def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = chain(2)
     onnx.save(model, tmp_path / "long.onnx")
-    long = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "final.seconds": 600})
-    done = collage("run", "long.onnx", "--out", "out", "--time", "10", "--json", *long, cwd=tmp_path)
+    for name, value in install_faulty(tmp_path / "plugin").items():
+        monkeypatch.setenv(name, value)
+    hangs = options({**QUICK, "backends.use": ["onnxruntime", "faulty"], "costs.seconds": 600})
+    done = collage("run", "long.onnx", "--out", "out", "--time", "12", "--json", *hangs, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["so_far"]["evidence"] in tuple(Evidence)
     last = done.stderr.splitlines()[-1]

@@ -19,7 +19,7 @@ from collage_evo.graph.files import digest, read_model, save_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.graph.weights import array_of, beside_weights, inlined, is_placed, light, weight_files
+from collage_evo.graph.weights import array_of, saved_near_weights, inlined, is_placed, light, weight_files
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import tiny_transformer
 from tests.cli.commands import collage
@@ -78,7 +78,7 @@ def test_it_is_saved_with_its_data_and_read_without_a_copy(tmp_path: Path) -> No
     read = read_model(tmp_path / "a.onnx")
     assert placed(read)
     assert inlined(read) == onnx.load(tmp_path / "b.onnx") == model
-    with beside_weights(read) as path:
+    with saved_near_weights(read) as path:
         session = onnxruntime.InferenceSession(str(path))
     feeds = random_inputs(model, seed=1)
     np.testing.assert_allclose(session.run(None, feeds)[0], reference_outputs(model, feeds)[0], rtol=1e-3, atol=1e-5)
