@@ -19,7 +19,7 @@ from collage_evo.graph.files import digest, read_model, save_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.graph.weights import array_of, saved_near_weights, inlined, is_placed, light, weight_files
+from collage_evo.graph.weights import array_of, inlined, is_placed, light, saved_near_weights, weight_files
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import tiny_transformer
 from tests.cli.commands import collage

@@ -197,7 +197,7 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
 
 def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
     """Read ``model`` unchanged; a heavy one through a file, beside the weights that the library maps."""
-    from collage_evo.graph.weights import saved_near_weights, is_heavy
+    from collage_evo.graph.weights import is_heavy, saved_near_weights
 
     if not is_heavy(model):
         return core.read_model(model.SerializeToString())
