@@ -303,7 +303,7 @@ class CacheConfig(Section):
     dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
     max_gb: PositiveFloat | None = Field(
         None,
-        description="Bound on the compiled regions that are kept, GB. By default 6, or eight times the model's "
+        description="Bound on the compiled regions that are kept, GB. By default 6, or four times the model's "
         "weights. More: later runs compile less.",
     )
 

@@ -44,7 +44,7 @@ class Room:
         return cls(
             fitness.memory_gb or max(8.0, 6 * weights_gb),
             fitness.timeout_s or 120.0 + 60 * weights_gb,
-            config.cache.max_gb or max(6.0, 8 * weights_gb),
+            config.cache.max_gb or max(6.0, 4 * weights_gb),
         )
 
 

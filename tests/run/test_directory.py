@@ -219,7 +219,7 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
 
 @pytest.mark.parametrize(
     ("weights_gb", "given", "room"),
-    [(0.1, (), Room(8.0, 126.0, 6.0)), (3.0, (), Room(18.0, 300.0, 24.0)),
+    [(0.1, (), Room(8.0, 126.0, 6.0)), (3.0, (), Room(18.0, 300.0, 12.0)),
      (3.0, ("fitness.memory_gb=2", "fitness.timeout_s=9", "cache.max_gb=1"), Room(2.0, 9.0, 1.0))],
 )  # fmt: skip
 def test_limits_follow_the_model_s_size_unless_they_are_given(
