@@ -205,11 +205,16 @@ class WeightFiles:
         with self._adding:
             name = f"{_PREFIX}{self._count}"
             self._count += 1
-        try:
-            os.link(path, self.directory / name)  # ONNX Runtime follows no link that leads outside
-        except OSError:  # another file system
-            shutil.copyfile(path, self.directory / name)
+        link_or_copy(path, self.directory / name)  # ONNX Runtime follows no symbolic link that leads outside
         return name
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make ``target`` the same file as ``source``; a copy of it on another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def weight_files() -> WeightFiles:

@@ -12,14 +12,23 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import uses_external_data
 
 from collage_evo.errors import InputError
 from collage_evo.graph import weights
-from collage_evo.graph.files import digest, read_model, save_model
+from collage_evo.graph.files import digest, read_model, save_linked, save_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.graph.weights import array_of, inlined, is_placed, light, saved_near_weights, weight_files
+from collage_evo.graph.weights import (
+    array_of,
+    inlined,
+    is_placed,
+    light,
+    saved_near_weights,
+    weight_bytes,
+    weight_files,
+)
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import tiny_transformer
 from tests.cli.commands import collage
@@ -87,6 +96,30 @@ def test_it_is_saved_with_its_data_and_read_without_a_copy(tmp_path: Path) -> No
         read_model(tmp_path / "a.onnx")
 
 
+def test_models_that_share_weights_share_files(tmp_path: Path) -> None:
+    model = light(tiny_transformer())
+    save_linked(model, tmp_path / "a.onnx")
+    save_linked(read_model(tmp_path / "a.onnx"), tmp_path / "b.onnx")
+    sizes = {file.stat().st_ino: file.stat().st_size for file in tmp_path.glob("*.onnx.data/*")}
+    assert sum(sizes.values()) == sum(weight_bytes(t) for t in model.graph.initializer if is_placed(t))
+    assert inlined(read_model(tmp_path / "b.onnx")) == tiny_transformer()
+    save_linked(light(tiny_transformer(seed=1)), tmp_path / "b.onnx")
+    assert inlined(read_model(tmp_path / "b.onnx")) == tiny_transformer(seed=1)
+    assert inlined(read_model(tmp_path / "a.onnx")) == tiny_transformer()
+
+
+def test_weights_elsewhere_than_beside_the_model_are_refused(tmp_path: Path) -> None:
+    save_linked(light(tiny_transformer()), tmp_path / "a.onnx")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.onnx").rename(tmp_path / "sub" / "a.onnx")
+    model = onnx.load(tmp_path / "sub" / "a.onnx", load_external_data=False)
+    for tensor in filter(uses_external_data, model.graph.initializer):
+        tensor.external_data[0].value = f"../{tensor.external_data[0].value}"
+    onnx.save(model, tmp_path / "sub" / "a.onnx")
+    with pytest.raises(InputError, match="not its own"):
+        read_model(tmp_path / "sub" / "a.onnx")
+
+
 def test_weights_under_a_byte_and_in_fields_of_their_own_stay_in_the_message() -> None:
     packed = helper.make_tensor("packed", TensorProto.INT4, [400], [1] * 400)
     fields = helper.make_tensor("fields", TensorProto.FLOAT, [400], [1.0] * 400)
@@ -141,7 +174,7 @@ def test_a_run_on_such_a_model_is_right_and_leaves_no_files(
     (tmp_path / "t").mkdir()
     done = collage("run", "m.onnx", "--out", "out", *options(settings), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "work" / "original.onnx.data").exists()
+    assert (tmp_path / "out" / "work" / "original.onnx.data").is_dir()
     assert not list((tmp_path / "t").glob("collage_evo-*/collage_evo-weights*/*"))
     feeds = random_inputs(model, seed=3)
     with load_artifact(tmp_path / "out" / "best.collage") as session:

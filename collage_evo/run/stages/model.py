@@ -9,7 +9,7 @@ import numpy as np
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.graph.files import read_model, save_model
+from collage_evo.graph.files import read_model, save_linked
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
@@ -93,9 +93,9 @@ def reports_errors(model: PreparedModel) -> bool:
 
 def lay_out(place: Workplace, model: PreparedModel) -> None:
     """Write the model and its reference outputs for worker processes."""
-    save_model(model.original, place.files.original)
+    save_linked(model.original, place.files.original)
     if model.dynamic is not None:
-        save_model(model.dynamic, place.files.dynamic)
+        save_linked(model.dynamic, place.files.dynamic)
     write_references(place.files.reference, model.references)
     write_references(place.files.edges, model.edges)
 
@@ -130,7 +130,7 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
         return known.searchable(run.files)
     with run.stage("normalising the model"):
         found = searchable(model, threads=len(usable_cores()))
-        save_model(found.graph.model, run.files.normalised)
+        save_linked(found.graph.model, run.files.normalised)
         save_values(run.files.recorded, {RECORDED: found.recorded})
     if found.rules != ALL_RULES:
         run.reporter.log(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
