@@ -35,14 +35,18 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
 def show(
     run: Run,
     tables: Annotated[bool, typer.Option("--all", help="All tables too: times, errors, regions, memory.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Write latency against error to this SVG file.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Tell again what a run found; with --all, everything that it measured."""
+    """Print again what a run found; with --all, everything that it measured."""
+    from collage_evo.report.html import write_picture
     from collage_evo.report.result import read_finished
     from collage_evo.report.terminal import print_profiles, print_summary
 
     finished = read_finished(run)
+    if picture is not None:
+        write_picture(picture, finished[0].result)
     if as_json:
         print((run / "result.json").read_text())
         return

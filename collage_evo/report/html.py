@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader
 
-from collage_evo.errors import printable
+from collage_evo.errors import InputError, printable
 from collage_evo.files import write_whole
 from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, describe_loss
 from collage_evo.report.advice import advice
@@ -105,6 +105,22 @@ def write_html(path: Path, result: Result) -> None:
         )
     )
     write_whole(path, page)
+
+
+def write_picture(path: Path, result: Result) -> None:
+    """Write latency against error as an SVG file of its own, in light or dark colours as the viewer prefers.
+
+    Raises:
+        InputError: nothing ran in a lower precision than float32, so that there is no such picture.
+    """
+    if not has_front(result):
+        raise InputError("nothing ran in a lower precision than float32: there is no latency against error to draw")
+    colours = _environment().get_template("picture.css.j2").render()
+    alone = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint { display: none; }"
+    drawn = front_svg(result.front, result.accuracy)
+    head, title, rest = drawn.partition("<title")
+    named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    write_whole(path, f"{named}<style>{colours}{alone}</style>{title}{rest}\n")
 
 
 def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path) -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from collage_evo.accuracy.judge import Quality
+from collage_evo.errors import InputError
 from collage_evo.report.accuracy import describe_accuracy
 from collage_evo.report.front import (
     MOST,
@@ -20,6 +21,7 @@ from collage_evo.report.front import (
     rows_by_phase,
     shown,
 )
+from collage_evo.report.html import write_picture
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.terminal import front_table, print_result
@@ -105,6 +107,19 @@ def test_the_page_holds_the_picture_and_needs_nothing_from_elsewhere(tmp_path: P
     assert "prefers-color-scheme: dark" in page
     assert all(link.startswith("#") for link in re.findall(r"(?:src|href)\s*=\s*[\"']([^\"']+)", page))
     assert not re.search(r"<(?:script|link|img|iframe)|@import|url\((?!#)", page)
+
+
+def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
+    result = replace(make_result(), front=tuple(front_points()), accuracy=ACCURACY)
+    write_picture(tmp_path / "front.svg", result)
+    svg = ElementTree.parse(tmp_path / "front.svg").getroot()
+    assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+    style = svg.findtext("{http://www.w3.org/2000/svg}style", "")
+    used = set(re.findall(r"var\((--\w+)\)", (tmp_path / "front.svg").read_text()))
+    assert used <= set(re.findall(r"(--\w+):", style))
+    exact = [point for point in front_points() if point.exact]
+    with pytest.raises(InputError, match="nothing ran in a lower precision"):
+        write_picture(tmp_path / "none.svg", replace(result, front=tuple(exact)))
 
 
 def drawing(points: list[FrontPoint] | None = None, largest: float | None = 0.01) -> ElementTree.Element:
