@@ -135,3 +135,46 @@ def test_an_expanded_mask_stays_where_it_makes_the_scores_larger() -> None:
     model.validate_nodes_and_infer_types()
     (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
     assert list(added.get_output_shape(0)) == [2, 8, 8]
+
+
+MAPPED = """
+import gc, sys
+from pathlib import Path
+import numpy as np
+from collage_evo.backends.openvino import backend as module
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.read import build_graph
+from collage_evo.target.target import Target
+from collage_evo.testing.models import tiny_branchy
+
+graph, backend, folder, target = build_graph(tiny_branchy()), get_backend("openvino"), Path(sys.argv[1]), Target()
+variant, feeds = backend.variant("default"), random_inputs(graph, 0)
+backend.build(graph.model, target, variant, folder)
+inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
+answers = []
+for size in (2**26, 0):
+    module.MAPPED_BYTES = size
+    made = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
+    loaded = backend.load(folder, target, variant, inputs, outputs)
+    run = loaded.bind([feeds[tensor.name] for tensor in inputs], made)
+    del loaded
+    (file,) = folder.iterdir()
+    content = file.read_bytes()
+    file.unlink()
+    gc.collect()
+    run()
+    file.write_bytes(content)
+    answers.append(made)
+assert "model.blob" in Path("/proc/self/maps").read_text()
+del run
+gc.collect()
+assert "model.blob" not in Path("/proc/self/maps").read_text()
+for one, other in zip(*answers, strict=True):
+    np.testing.assert_array_equal(one, other)
+"""
+
+
+def test_a_mapped_model_lives_as_long_as_its_runs_and_gives_the_same_numbers(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MAPPED, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
+MAPPED_BYTES = 2**26
+"""A compiled model of so many bytes is mapped into memory."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _LEVELS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_bf16": "AVX512_CORE_BF16"}
@@ -150,7 +152,7 @@ class OpenVinoBackend(Backend):
                 return BuildFailure(f"openvino: {problem}")
             # Importing is quicker than compiling again: an operator 3 ms against 12, MobileNet v2 32 against 150,
             # ResNet-50 130 against 190.
-            (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getvalue())
+            (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getbuffer())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"openvino: {_reason(error)}")
@@ -164,19 +166,30 @@ class OpenVinoBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
-        # Bytes, not a shared tensor, which the library would go on reading after the import.
-        blob = (workdir / _FILES[variant.name]).read_bytes()
-        compiled = _core().import_model(blob, "CPU", _config(target, variant))
+        compiled, mapped = _imported(workdir / _FILES[variant.name], _config(target, variant))
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
-        return _Loaded(compiled)
+        return _Loaded(compiled, mapped)
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
-        blob = (workdir / _FILES[variant.name]).read_bytes()
-        compiled = _core().import_model(blob, "CPU", {**_config(target, variant), "PERF_COUNT": "YES"})
+        config = {**_config(target, variant), "PERF_COUNT": "YES"}
+        compiled, _mapped = _imported(workdir / _FILES[variant.name], config)
         return profile_kernels(compiled, inputs, seconds)
+
+
+def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | None]:
+    """The compiled model of the file at ``path``, and the file's mapping, which has to outlive it, if it has one."""
+    if path.stat().st_size < MAPPED_BYTES:
+        # Bytes, not a shared tensor, which the library would go on reading after the import.
+        return _core().import_model(path.read_bytes(), "CPU", config), None
+    from openvino import Tensor as SharedTensor
+
+    # From bytes the library makes two copies of all weights: a model of 3.4 GB loads in 10.4 s into 6.7 GB, mapped in
+    # 2.9 s into 3.3 GB (EPYC, Zen 4).
+    mapped = np.memmap(path, np.uint8, "r")
+    return _core().import_model(SharedTensor(mapped, shape=[mapped.size]), "CPU", config), mapped
 
 
 def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
@@ -229,13 +242,14 @@ def _composite(graph: Graph, node: Node) -> Support:
 
 
 class _Loaded:
-    def __init__(self, compiled: Any) -> None:
-        self._compiled = compiled
+    def __init__(self, compiled: Any, mapped: np.ndarray | None) -> None:
+        self._compiled, self._mapped = compiled, mapped
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         from openvino import Tensor as SharedTensor
 
         request = self._compiled.create_infer_request()
+        request.mapped = self._mapped  # the function that is returned may outlive this object
         ports = (self._compiled.inputs, self._compiled.outputs)
         setters = (request.set_input_tensor, request.set_output_tensor)
         for port_list, setter, arrays in zip(ports, setters, (inputs, outputs), strict=True):
