@@ -201,7 +201,7 @@ class FitnessConfig(Section):
     memory_gb: PositiveFloat | None = Field(
         None,
         description="A measuring process that uses more is killed, GiB. By default 8, or six times the model's "
-        "weights.",
+        "weights, and at most three quarters of the memory of the machine or its container.",
     )
     give_up: float = Field(
         2.0,

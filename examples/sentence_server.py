@@ -28,6 +28,8 @@ import numpy as np
 from common import packaged, served
 from tornado.web import Application, HTTPError, RequestHandler
 
+from collage_evo.target.slots import usable_cores
+
 LENGTH, WORDS = 64, 30522
 """Of the encoder: tokens of a sentence, and size of its vocabulary."""
 Job = tuple[str, "Future[np.ndarray]"]
@@ -49,7 +51,8 @@ class Workers:
 
     def __init__(self, sessions: Sequence[Any], most_waiting: int) -> None:
         self._jobs: queue.Queue[Job] = queue.Queue(most_waiting)
-        cores = sorted(os.sched_getaffinity(0))
+        cores = usable_cores()
+        self._exclusive = set(cores) == os.sched_getaffinity(0)  # a container with a CPU quota shares all cores
         for index, session in enumerate(sessions):
             threading.Thread(target=self._work, args=(session, cores[index % len(cores)]), daemon=True).start()
 
@@ -60,7 +63,8 @@ class Workers:
         return job[1]
 
     def _work(self, session: Any, core: int) -> None:
-        os.sched_setaffinity(0, {core})  # this thread alone
+        if self._exclusive:
+            os.sched_setaffinity(0, {core})  # this thread alone
         while True:
             text, reply = self._jobs.get()
             try:
@@ -109,9 +113,8 @@ def main() -> None:
     parser.add_argument("--effort", default="quick")
     args = parser.parse_args()
     # One more load a core: libraries look which cores there are, so all are loaded before any thread keeps to one.
-    cores = os.sched_getaffinity(0)
     ids = {"input_ids": [1, LENGTH], "attention_mask": [1, LENGTH]}
-    sessions = [served(model, args.run, shapes=ids, effort=args.effort) for _ in cores]
+    sessions = [served(model, args.run, shapes=ids, effort=args.effort) for _ in usable_cores()]
     asyncio.run(serve(sessions, args.port))
 
 

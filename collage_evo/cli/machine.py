@@ -17,12 +17,15 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
     """List every backend known, and for those not usable why and what installs them."""
     from collage_evo.backends.registry import survey
     from collage_evo.report.listings import print_backends
+    from collage_evo.target.slots import describe_quota
 
     found = survey()
     if as_json:
         print(to_json({entry.name: entry for entry in found}, indent=1))
     else:
         print_backends(found, PlainConsole())
+        if quota := describe_quota():
+            PlainConsole().print(quota, soft_wrap=True)
 
 
 @app.command()

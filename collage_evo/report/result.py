@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from collage_evo.report.places import command, command_line
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution import checkpoint
+from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU
 
 SCHEMA = 6
@@ -400,7 +400,7 @@ def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(usable_cores()),
         "libraries": libraries,
         "backends": dict(backends),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),

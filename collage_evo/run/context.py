@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -19,11 +20,14 @@ from collage_evo.measure.jobs import Setting, WorkFiles
 from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.report.progress import Reporter
 from collage_evo.run.store import Store
+from collage_evo.target.memory import usable_memory
 from collage_evo.target.private import own_directory
-from collage_evo.target.slots import usable_cores
+from collage_evo.target.slots import describe_quota, usable_cores
 from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
+MEMORY_SHARE = 0.75
+"""Of all memory, for one measuring process: the rest is the run's. Where all is taken, the system kills either."""
 DETAILS = "details.log"
 """File of a run directory with the original messages of libraries about failures."""
 
@@ -38,11 +42,11 @@ class Room:
     cache_gb: float
 
     @classmethod
-    def of(cls, config: Config, weight_bytes: int) -> Room:
-        """The room for a model with so many bytes of weights."""
+    def of(cls, config: Config, weight_bytes: int, memory_bytes: float = math.inf) -> Room:
+        """The room for a model with so many bytes of weights, where all processes together have so much memory."""
         fitness, weights_gb = config.fitness, weight_bytes / 1e9
         return cls(
-            fitness.memory_gb or max(8.0, 6 * weights_gb),
+            fitness.memory_gb or min(max(8.0, 6 * weights_gb), MEMORY_SHARE * memory_bytes / GIB),
             fitness.timeout_s or 120.0 + 60 * weights_gb,
             config.cache.max_gb or max(6.0, 4 * weights_gb),
         )
@@ -124,7 +128,7 @@ class RunContext(Workplace):
         """
         config = place.config
         cache = own_directory(cache_directory(config), "cache.dir", readable=True)
-        room, fitness = Room.of(config, weight_bytes), config.fitness
+        room, fitness = Room.of(config, weight_bytes, usable_memory()), config.fitness
         setting = Setting(
             work=str(place.work),
             cache=str(own_directory(cache / "pieces", "cache.dir", readable=True)),
@@ -208,10 +212,14 @@ def usable(config: Config) -> tuple[int, ...]:
     Raises:
         InputError: cores or threads that the configuration asks for are not there.
     """
-    here, target = usable_cores(), config.target
-    if missing := set(target.cores) - set(here):
-        raise InputError(f"target.cores: core {min(missing)} is not usable here; usable are {list(here)}")
-    cores = tuple(target.cores) or here
+    here, allowed, target = usable_cores(), os.sched_getaffinity(0), config.target
+    if missing := set(target.cores) - allowed:
+        raise InputError(f"target.cores: core {min(missing)} is not usable here; usable are {sorted(allowed)}")
+    cores, quota = tuple(target.cores) or here, f" ({text})" if (text := describe_quota()) else ""
+    if len(cores) > len(here):
+        raise InputError(f"target.cores: {len(cores)} cores; name at most {len(here)}{quota}")
     if target.threads > len(cores):
-        raise InputError(f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many")
+        raise InputError(
+            f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many{quota}"
+        )
     return cores

@@ -26,6 +26,7 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import describe_quota
 from collage_evo.target.target import CPU
 
 LIMITS = "limits"
@@ -64,9 +65,7 @@ def open_run(
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
-        if warning := run.pool.workers.warning:
-            reporter.log(warning)
-        for note in model.notes:
+        for note in filter(None, (describe_quota(), run.pool.workers.warning, *model.notes)):
             reporter.log(note)
         try:
             yield run, model

@@ -37,7 +37,9 @@ from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
 from collage_evo.target.gpu import describe_gpu, format_capability
+from collage_evo.target.memory import usable_memory
 from collage_evo.target.processor import this_machine
+from collage_evo.target.slots import describe_quota, usable_cores
 from collage_evo.target.target import CPU, Target
 
 _CHECK = f"{shell_command()} compare tells what is true here"
@@ -143,7 +145,8 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
     """Open an artifact for inference.
 
     Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have:
-    libraries may round otherwise and be faster or slower than measured.
+    libraries may round otherwise and be faster or slower than measured. Also where the CPU quota allows fewer
+    processors than the artifact has threads.
 
     Args:
         directory: of the artifact.
@@ -152,12 +155,16 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
     Raises:
         InputError: see :func:`read_artifact`.
         UnavailableError: this machine lacks instructions of the artifact's, or the device; or one of its backends is
-            not installed, or in another version; or with ``strict``, the processor has other instructions.
+            not installed, or in another version; or with ``strict``, it would warn.
     """
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
+    messages = []
     if text := this_machine().other_than(artifact.target.machine):
-        message = f"{directory} may round otherwise here and be faster or slower than measured: {text}; {_CHECK}"
+        messages.append(f"{directory} may round otherwise and be faster or slower than measured: {text}; {_CHECK}")
+    if (quota := describe_quota()) and artifact.target.threads > len(usable_cores()):
+        messages.append(f"{directory} has {artifact.target.threads} threads and may be slower than measured. {quota}")
+    for message in messages:
         if strict:
             raise UnavailableError(message)
         warnings.warn(message, OtherProcessor, stacklevel=3)
@@ -203,11 +210,10 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
         )
     # Every profile has its own arena, and the fallback may be loaded too.
     size = sum(plan_memory(lifetimes(program)).size for program in artifact.programs)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > memory:
+    if size > (memory := usable_memory()):
         raise UnavailableError(
-            f"the tensors of {directory} take {size / 2**30:.3g} GiB, this machine has {memory / 2**30:.3g}: "
-            "run the search on this machine"
+            f"the tensors of {directory} take {size / 2**30:.3g} GiB, this machine or its container has "
+            f"{memory / 2**30:.3g}: run the search on this machine"
         )
 
 

@@ -1,11 +1,20 @@
-"""Peak memory of a piece of work: resident memory of this process, as Linux counts it."""
+"""Memory that this process may have, and the peak of a piece of work: resident memory, as Linux counts it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
+from collage_evo.target.cgroup import ROOT, memory_limit
+
 _PROCESS = Path("/proc/self")
+
+
+def usable_memory(root: Path = ROOT) -> int:
+    """Bytes that the machine has, or that the process's control groups may have if that is less."""
+    limit, machine = memory_limit(root), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine if limit is None else min(machine, int(limit.value))
 
 
 class PeakMemory:

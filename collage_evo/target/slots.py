@@ -7,7 +7,9 @@ import fcntl
 import os
 import threading
 import time
+from pathlib import Path
 
+from collage_evo.target.cgroup import ROOT, cpu_quota
 from collage_evo.target.presence import Doing, Presence
 from collage_evo.target.private import machine_directory, open_private
 from collage_evo.target.target import CPU
@@ -16,9 +18,25 @@ POLL_S = 0.1
 """Interval between checks for free cores."""
 
 
-def usable_cores() -> tuple[int, ...]:
-    """Cores this process may run on."""
-    return tuple(sorted(os.sched_getaffinity(0)))
+def usable_cores(root: Path = ROOT) -> tuple[int, ...]:
+    """Cores for this process's work: the first of those that it may run on, as many as its CPU quota allows.
+
+    ``root`` as in :func:`collage_evo.target.cgroup.cpu_quota`.
+    """
+    cores, quota = tuple(sorted(os.sched_getaffinity(0))), cpu_quota(root)
+    # Rounded down: with one busy thread more than the quota allows, the kernel stops all threads for a part of each
+    # period, so that times would jump. Less than one core there is not.
+    return cores if quota is None else cores[: max(1, int(quota.value))]
+
+
+def describe_quota(root: Path = ROOT) -> str:
+    """A sentence about the CPU quota if it allows fewer cores than this process may run on; empty otherwise."""
+    cores, here, quota = usable_cores(root), len(os.sched_getaffinity(0)), cpu_quota(root)
+    if quota is None or quota.value >= here:
+        return ""
+    sentence = f"The CPU quota ({quota.file}) allows {quota.value:.3g} of {here} processors: {len(cores)} used"
+    stops = ", and the kernel stops it for a part of each period, so times vary" if quota.value < 1 else ""
+    return sentence + stops
 
 
 def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:

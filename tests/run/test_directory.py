@@ -225,4 +225,7 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
 def test_limits_follow_the_model_s_size_unless_they_are_given(
     weights_gb: float, given: tuple[str, ...], room: Room
 ) -> None:
-    assert Room.of(load_config("builtin:bert", given), int(weights_gb * 1e9)) == room
+    config = load_config("builtin:bert", given)
+    assert Room.of(config, int(weights_gb * 1e9)) == room
+    in_4_gib = Room.of(config, int(weights_gb * 1e9), memory_bytes=4 * 2**30)
+    assert in_4_gib.memory_gb == (2.0 if given else 3.0)

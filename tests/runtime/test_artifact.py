@@ -15,6 +15,8 @@ import pytest
 import collage_evo
 from collage_evo.errors import CollageError, InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
+from collage_evo.target import slots
+from collage_evo.target.cgroup import Limit
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
@@ -260,5 +262,23 @@ def test_another_processor_is_warned_of_and_refused_where_that_was_asked_for(art
         pytest.skip("this processor tells of no such instructions")
     with pytest.warns(OtherProcessor, match="an older one"):
         collage_evo.load(artifact).close()
-    with pytest.raises(UnavailableError, match="may round otherwise here"):
+    with pytest.raises(UnavailableError, match="may round otherwise"):
+        collage_evo.load(artifact, strict=True)
+
+
+def test_a_quota_of_fewer_processors_than_threads_is_warned_of(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    change(artifact, lambda manifest: manifest["target"].update(threads=2))
+    quota = Limit(2.5, Path("cpu.max"))
+    monkeypatch.setattr(slots, "cpu_quota", lambda _: quota)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OtherProcessor)
+        collage_evo.load(artifact).close()
+    quota = Limit(1.5, Path("cpu.max"))
+    with pytest.warns(OtherProcessor, match=r"has 2 threads.*\(cpu\.max\) allows 1\.5 of 4"):
+        collage_evo.load(artifact).close()
+    with pytest.raises(UnavailableError, match="slower than measured"):
         collage_evo.load(artifact, strict=True)
