@@ -23,10 +23,11 @@ from rich.console import Console
 from rich.table import Table
 from rivals import METHODS, Counted
 
-from tests.support.targets import PUBLISHED
+from tests.support.targets import PUBLISHED, REPEATED
 
 OURS = "collage_evo"
 THEIRS = ("Collage", "Collage, k backends")
+TARGETS = (*PUBLISHED, *REPEATED)
 CHECKPOINTS = (25, 50, 67, 100, 200)
 
 
@@ -48,7 +49,7 @@ class Run:
 
 def run_method(index: int, optimum_ms: float, method: str, seed: int, noise: float, evaluations: int) -> Run:
     """Let one method search one target."""
-    published = PUBLISHED[index]
+    published = TARGETS[index]
     counted = Counted(published.make(noise), evaluations)
     started = time.process_time()
     METHODS[method](counted, seed)
@@ -84,19 +85,19 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102, 103, 104])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--targets", nargs="+", default=[target.name for target in PUBLISHED])
+    parser.add_argument("--targets", nargs="+", default=[target.name for target in TARGETS])
     parser.add_argument("--noise", type=float, default=0.0, help="relative noise of a measurement")
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    chosen = [index for index, target in enumerate(PUBLISHED) if target.name in options.targets]
-    optima = {index: PUBLISHED[index].optimum_ms() for index in chosen}
+    chosen = [index for index, target in enumerate(TARGETS) if target.name in options.targets]
+    optima = {index: TARGETS[index].optimum_ms() for index in chosen}
     tasks = [(i, optima[i], m, seed) for m in options.methods for i in chosen for seed in options.seeds]
     runs: list[Run] = Parallel(n_jobs=options.jobs)(
         delayed(run_method)(*task, options.noise, options.evaluations) for task in tasks
     )
     options.output.write_text(json.dumps([asdict(run) for run in runs]))
-    names = [PUBLISHED[index].name for index in chosen]
+    names = [TARGETS[index].name for index in chosen]
     Console(width=200).print(table(runs, options.methods, names))
     for theirs in THEIRS:
         if {OURS, theirs} <= set(options.methods):

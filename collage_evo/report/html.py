@@ -116,11 +116,11 @@ def write_picture(path: Path, result: Result) -> None:
     if not has_front(result):
         raise InputError("nothing ran in a lower precision than float32: there is no latency against error to draw")
     colours = _environment().get_template("picture.css.j2").render()
-    alone = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint { display: none; }"
+    own = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint { display: none; }"
     drawn = front_svg(result.front, result.accuracy)
     head, title, rest = drawn.partition("<title")
     named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    write_whole(path, f"{named}<style>{colours}{alone}</style>{title}{rest}\n")
+    write_whole(path, f"{named}<style>{colours}{own}</style>{title}{rest}\n")
 
 
 def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path) -> None:

@@ -183,7 +183,7 @@ def test_large_branchy_graph_within_its_effort(nodes: int, copies: float) -> Non
 def test_no_cover_is_an_error_that_names_the_node() -> None:
     graph = make_graph([[], [0]])
     model = CostModel((1.0, math.inf), {("b0", "default"): Border(0, 0)})
-    with pytest.raises(InputError, match=r'"n1" \(Op\).*b1: no such kernel'):
+    with pytest.raises(InputError, match=r'"n1" \(Op1\).*b1: no such kernel'):
         SearchSpace(graph, (Match(1, "b0"), Match(2, "b0")), model, {1: {"b1": "no such kernel"}})
     overlap = make_graph([[], [0], [1]])
     model = CostModel((1.0, 1.0), {("b0", "default"): Border(0, 0)})

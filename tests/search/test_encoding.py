@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
+from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.genome import Genome
@@ -25,9 +26,24 @@ from collage_evo.search.evolution.greedy import (
     rewritten_placement,
 )
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.variation import MUTATIONS, change_engine, crossover, mutate, random_genome
+from collage_evo.search.evolution.variation import (
+    MUTATIONS,
+    change_copies,
+    change_engine,
+    crossover,
+    mutate,
+    random_genome,
+)
 from tests.support.numerics import in_int8
-from tests.support.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
+from tests.support.spaces import (
+    check_placement,
+    encoder_like,
+    make_graph,
+    make_space,
+    nasnet_like,
+    random_graph,
+    resnet_like,
+)
 
 
 def wild_space(seed: int) -> SearchSpace:
@@ -221,6 +237,20 @@ def test_a_region_that_moves_to_another_engine_may_be_rewritten_there() -> None:
     start = encode(place((0,), space), space)
     moved = {decode(change_engine(start, space, random.Random(seed)), space) for seed in range(20)}
     assert moved == {place((0,), space), place((1,), space)}
+
+
+def test_all_copies_of_a_part_move_to_one_engine() -> None:
+    space, rng = make_space(encoder_like(4), random.Random(2), engines=3, support=1.0), random.Random(0)
+    kinds = kinds_of(space.graph)
+    start = encode(engine_placement(space, space.engines[0]), space)
+    together = 0
+    for _ in range(30):
+        moved = change_copies(start, space, rng)
+        engine = [space.matches[space.candidates[n][gene]].engine for n, gene in enumerate(moved.choices)]
+        for kind in set(kinds):
+            together += len({engine[node] for node, other in enumerate(kinds) if other == kind}) == 1
+    assert together > 0.95 * 30 * len(set(kinds))
+    assert decode(moved, space).key != decode(start, space).key
 
 
 def test_a_region_tells_what_is_rewritten_in_one_order() -> None:

@@ -8,17 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.genome import Genome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import decode, encode, place
+from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.variation import random_genome
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms
 from collage_evo.search.surrogate.regression import MOST_ROWS
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
-from tests.support.spaces import make_space, resnet_like
+from tests.support.spaces import encoder_like, equal_copies, make_space, resnet_like
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +170,25 @@ def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list
         own = vector.values[np.isin(features.group_of[vector.columns], (0, 1))]
         assert own.sum() == pytest.approx(vector.additive_ms)
         assert len(set(vector.columns.tolist())) == len(vector.columns)
+
+
+def test_what_one_copy_of_a_block_shows_counts_for_the_others() -> None:
+    kinds = kinds_of(encoder_like(6))
+    space = equal_copies(make_space(encoder_like(6), random.Random(5), engines=3), kinds, 0.0, random.Random(5))
+    features, slow = FeatureMap(space), [node for node, kind in enumerate(kinds) if kind == kinds[30]]
+    base = engine_placement(space, space.engines[0])
+    singles = {node: next(m for m in space.candidates[node] if space.matches[m].engine == space.engines[1])
+               for node in slow[1:5] if len(space.candidates[node]) > 1}  # fmt: skip
+    assert len(singles) >= 3
+
+    def moved(node: int) -> Placement:
+        choices = list(encode(base, space).choices)
+        choices[node] = space.candidates[node].index(singles[node])
+        return decode(Genome(tuple(choices), (1,) * len(space.edges)), space)
+
+    first, *others = singles
+    rows = [features.vector(base), features.vector(moved(first))] * 3
+    surrogate = Surrogate(features, rows, [space.predict(base), 1.05 * space.predict(moved(first))] * 3)
+    for node in others:
+        expected = predicted_ms(features.vector(moved(node)), surrogate.mean) - space.predict(moved(node))
+        assert expected > 0.01 * space.predict(base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -55,6 +55,8 @@ class SimulatedEvaluator:
     seed: int = 0
     node_error2: Mapping[tuple[int, Engine], float] = field(default_factory=dict)
     """What a node adds to the squared relative error on an engine; on those not named nothing."""
+    kinds: Sequence[int] = ()
+    """Nodes of the same number have the same layout effects; by default each has its own."""
     evaluated: list[str] = field(default_factory=list)
     """Keys of all placements that were asked for, in order."""
 
@@ -135,7 +137,8 @@ class SimulatedEvaluator:
         """What node ``target`` on engine ``second`` loses (or gains) after ``source`` on ``first`` (ms)."""
         key = (source, target, first, second)
         if key not in self._layouts:
-            swing = 2 * self._draw("layout", source, target, *first, *second) - 1
+            ends = (self.kinds[source], self.kinds[target]) if self.kinds else (source, target)
+            swing = 2 * self._draw("layout", *ends, *first, *second) - 1
             self._layouts[key] = self.effects.layout * swing * self._cheapest[target]
         return self._layouts[key]
 

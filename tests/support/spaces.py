@@ -19,12 +19,18 @@ from collage_evo.placement.space import SearchSpace
 from tests.support.numerics import in_int8
 
 
-def make_graph(preds: Sequence[Iterable[int]], channels: Sequence[int] | None = None) -> Graph:
-    """Node ``i`` reads its predecessors' outputs ``t<p>``, or the graph input ``x``; sinks are returned."""
+def make_graph(
+    preds: Sequence[Iterable[int]], channels: Sequence[int] | None = None, operators: Sequence[str] | None = None
+) -> Graph:
+    """Node ``i`` reads its predecessors' outputs ``t<p>``, or the graph input ``x``; sinks are returned.
+
+    By default no two nodes are the same operator: what they cost is drawn for each by itself.
+    """
     count = len(preds)
+    names = operators or [f"Op{i}" for i in range(count)]
     sizes = channels or [1 + 7 * i % 5 for i in range(count)]
     inputs = [tuple(f"t{p}" for p in sorted(set(before))) or ("x",) for before in preds]
-    nodes = tuple(Node(i, f"n{i}", "Op", "", inputs[i], (f"t{i}",), {}) for i in range(count))
+    nodes = tuple(Node(i, f"n{i}", names[i], "", inputs[i], (f"t{i}",), {}) for i in range(count))
     tensors = {"x": Tensor("x", "float32", (1, 25000))}
     tensors |= {f"t{i}": Tensor(f"t{i}", "float32", (sizes[i], 25000)) for i in range(count)}
     pred = tuple(node_set(before) for before in preds)
@@ -36,8 +42,8 @@ def make_graph(preds: Sequence[Iterable[int]], channels: Sequence[int] | None = 
     for i in reversed(range(count)):
         for s in members(succ[i]):
             desc[i] |= desc[s] | 1 << s
-    names = ["x", *(f"t{i}" for i in range(count))]
-    consumers = {name: tuple(i for i in range(count) if name in inputs[i]) for name in names}
+    made = ["x", *(f"t{i}" for i in range(count))]
+    consumers = {name: tuple(i for i in range(count) if name in inputs[i]) for name in made}
     return Graph(
         model=onnx.ModelProto(),
         nodes=nodes,
@@ -140,6 +146,29 @@ def connected_sets(graph: Graph, start: int, size: int, rng: random.Random) -> i
             break
         nodes = rng.choice(grown)
     return nodes
+
+
+def encoder_like(layers: int) -> Graph:
+    """Attention of six nodes with a skip, then four with a skip, ``layers`` over; equal layers have equal sizes."""
+    preds: list[list[int]] = [[]]
+    for _ in range(layers):
+        last = len(preds) - 1
+        queries, keys, values, scores, weighed, out, skip, up, act, down = range(last + 1, last + 11)
+        preds += [[last], [last], [last], [queries, keys], [scores, values], [weighed], [out, last]]
+        preds += [[skip], [up], [act], [down, skip]]
+        assert values == queries + 2
+    operators = ["Product", "Product", "Product", "Scores", "Weigh", "Product", "Add", "Up", "Gelu", "Down", "Add"]
+    return make_graph(preds, [4, *[2, 2, 3, 5, 3, 4, 4, 8, 8, 4, 4] * layers], ["Embed", *operators * layers])
+
+
+def equal_copies(space: SearchSpace, kinds: Sequence[int], spread: float, rng: random.Random) -> SearchSpace:
+    """``space`` where matches that cover nodes of equal kinds on one engine cost the same, within ``spread``."""
+    costs: dict[object, float] = {}
+    found = []
+    for match, ms in zip(space.matches, space.cost.match_ms, strict=True):
+        alike = (match.engine, tuple(kinds[node] for node in members(match.nodes)))
+        found.append(costs.setdefault(alike, ms) * rng.uniform(1 - spread, 1 + spread))
+    return space.costing(replace(space.cost, match_ms=tuple(found)))
 
 
 FAST = ("b1", "fast")

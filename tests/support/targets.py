@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from random import Random
 
 from collage_evo.graph.ir import Graph
+from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from tests.support.optimum import exhaustive_optimum
 from tests.support.optimum_chain import chain_optimum
 from tests.support.optimum_graph import graph_optimum
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
-from tests.support.spaces import chain, inception_like, make_space, random_graph, resnet_like
+from tests.support.spaces import (
+    chain,
+    encoder_like,
+    equal_copies,
+    inception_like,
+    make_space,
+    random_graph,
+    resnet_like,
+)
 
 LOCAL = NonAdditive(layout=0.5, contention=0.01, converted_once=True)
 """Layout and contention of threads: what exact elimination can solve on graphs of any size."""
@@ -32,11 +41,17 @@ class PublishedTarget:
     effects: NonAdditive
     seed: int
     solve: Callable[[SimulatedEvaluator], Placement]
+    spread: float | None = None
+    """If given, nodes of one kind cost the same within so much, and have the same effects on each other."""
 
     def make(self, noise: float = 0.0) -> SimulatedEvaluator:
         """The target, with its search space. ``noise`` is relative."""
         space = make_space(self.graph(), Random(self.seed), self.engines, self.extra, border=0.3)
-        return SimulatedEvaluator(space, self.effects, noise, self.seed)
+        if self.spread is None:
+            return SimulatedEvaluator(space, self.effects, noise, self.seed)
+        kinds = kinds_of(space.graph)
+        space = equal_copies(space, kinds, self.spread, Random(self.seed))
+        return SimulatedEvaluator(space, self.effects, noise, self.seed, kinds=kinds)
 
     def optimum_ms(self) -> float:
         """Latency of the fastest placement there is, in ms."""
@@ -56,3 +71,10 @@ PUBLISHED: tuple[PublishedTarget, ...] = (
     PublishedTarget("inception-39", lambda: inception_like(4), 4, 0.5, LOCAL, 41, graph_optimum),
     PublishedTarget("inception-84", lambda: inception_like(9), 4, 0.5, LOCAL, 42, graph_optimum),
 )
+
+REPEATED: tuple[PublishedTarget, ...] = (
+    PublishedTarget("encoder-67", lambda: encoder_like(6), 4, 0.7, LOCAL, 51, graph_optimum, 0.02),
+    PublishedTarget("encoder-133", lambda: encoder_like(12), 4, 0.7, LOCAL, 52, graph_optimum, 0.02),
+    PublishedTarget("encoder-265", lambda: encoder_like(24), 4, 0.7, LOCAL, 53, graph_optimum, 0.02),
+)
+"""Targets that repeat equal blocks, as encoders do."""

@@ -39,6 +39,7 @@ class GaSettings:
     move_border: float = _weight("a node goes over to the region next to it")
     take_neighbours_choice: float = _weight("a match moves to the engine of a match next to it")
     resample_node: float = _weight("a node draws any of its matches")
+    change_copies: float = _weight("a part of a region and its copies elsewhere move to one engine")
     tournament: int = bounded(3, 1, 50, "Individuals that compete to become a parent; 1 is no pressure at all.")
     elite: int = bounded(2, 1, 100, "Best individuals that always survive.")
     screen_factor: int = bounded(12, 1, 100, "Children generated for each one measured; the cost model picks.")
@@ -75,7 +76,7 @@ class GaSettings:
 
 MUTATION_WEIGHTS = (
     "change_engine", "change_variant", "merge_neighbour", "split_region", "move_border", "take_neighbours_choice",
-    "resample_node",
+    "resample_node", "change_copies",
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir import NodeSet, members, node_set
+from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Region
 from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.genome import Genome
@@ -133,6 +134,17 @@ def resample_node(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
     return _assign(genome, {member: match for member in members(space.matches[match].nodes)}, space)
 
 
+def change_copies(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
+    """A region, or a connected part of one, moves to another engine or stays; its copies elsewhere do the same."""
+    region = _pick_region(genome, space, rng)
+    part, kinds = _part(region, space, rng), kinds_of(space.graph)
+    inside = {kinds[node] for node in members(part)}
+    copies = node_set(node for node, kind in enumerate(kinds) if kind in inside)
+    engines = sorted({engine for node in members(part) for engine in space.node_engines[node]})
+    stays = copies != part and rng.random() < 0.5
+    return _move(genome, copies, bordering(region.engine) if stays else rng.choice(engines), space, rng)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     change_engine,
     change_variant,
@@ -141,6 +153,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     move_border,
     take_neighbours_choice,
     resample_node,
+    change_copies,
 )
 
 

@@ -37,6 +37,7 @@ def surrogate_covers(
     if space.cost.on_device:
         to_device, to_host = (weights[features.copy_column(there)] for there in (True, False))
         copies = Copies(_scaled(copies.to_device, to_device), _scaled(copies.to_host, to_host))
+    nodes = features.node_weights(weights)
     edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)
     for match in space.usable:
@@ -45,7 +46,7 @@ def surrogate_covers(
         factor = 1 + weights[start["engine"] + engine]
         share = space.ms_per_node(match)
         extra = sum(
-            share * weights[features.node_columns(node)][engine] + edges[node, engine]
+            share * nodes[node, engine] + edges[node, engine]
             for node in members(found.nodes)
         )
         costs[match] = max(LEAST_CORRECTED * costs[match], costs[match] * factor + extra)
@@ -73,12 +74,13 @@ def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) 
         for node, gene in enumerate(incumbent.choices)
     ]
     charges = np.zeros((len(now), engines))
+    by_edge = features.edge_weights(weights)
     for edge, (i, j) in enumerate(space.edges):
         own = features.cheapest_ms[j]
         for engine in range(engines):
             # Equal neighbours are assumed to be merged.
             before = engines if now[i] == engine else now[i]
-            charges[j, engine] += own * weights[features.edge_column(edge, before, engine)]
+            charges[j, engine] += own * by_edge[edge, before, engine]
             after = engines if now[j] == engine else engine
-            charges[i, engine] += own * weights[features.edge_column(edge, after, now[j])]
+            charges[i, engine] += own * by_edge[edge, after, now[j]]
     return charges

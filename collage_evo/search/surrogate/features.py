@@ -6,17 +6,20 @@ Each feature is in ms by the additive model; a weight of 0.1 on it means 10 % mo
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from collage_evo.graph.ir import members
+from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import bordering, crossings, transfers
 from collage_evo.placement.space import SearchSpace
 
-GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends", "copy")
+GROUPS = ("engine", "border", "region", "size", "kind", "node", "kind edge", "edge", "backends", "copy")
 """Kinds of features, in the order of their columns; each kind has its own prior."""
 
 
@@ -34,8 +37,9 @@ class FeatureMap:
 
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
     region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are equal
-    and merged: the cheapest ms of its target. By pair of backends used together: the whole placement. If some engines
-    work in a device's memory: ms of copies there, and of those back.
+    and merged: the cheapest ms of its target. Both also by kind of node, so that what one copy of a block shows
+    counts for the others. By pair of backends used together: the whole placement. If some engines work in a device's
+    memory: ms of copies there, and of those back.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -44,9 +48,13 @@ class FeatureMap:
         backends = sorted({backend for backend, _ in space.engines})
         self._pairs = {pair: index for index, pair in enumerate(combinations(backends, 2))}
         engines, nodes, edges = len(space.engines), len(space.graph.nodes), len(space.edges)
-        by_edge = edges * engines * (engines + 1)
+        each = kinds_of(space.graph)
+        self._node_kinds, kinds = _repeated(each)
+        self._edge_kinds, edge_kinds = _repeated([(each[source], each[target]) for source, target in space.edges])
+        by_edge = engines * (engines + 1)
         copies = 2 if space.cost.on_device else 0
-        widths = (engines, engines, engines, engines, nodes * engines, by_edge, len(self._pairs), copies)
+        sides = (kinds * engines, nodes * engines, edge_kinds * by_edge, edges * by_edge)
+        widths = (engines, engines, engines, engines, *sides, len(self._pairs), copies)
         self.starts = dict(zip(GROUPS, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
         self.group_of = np.repeat(np.arange(len(GROUPS)), widths)
         self.cheapest_ms = np.array([min(map(space.ms_per_node, options)) for options in space.candidates])
@@ -58,15 +66,20 @@ class FeatureMap:
         """Number of columns."""
         return len(self.group_of)
 
-    def node_columns(self, node: int) -> slice:
-        """Columns of ``node``, one an engine."""
-        start = self.starts["node"] + node * len(self._engine)
-        return slice(start, start + len(self._engine))
-
-    def edge_column(self, edge: int | np.ndarray, source: int | np.ndarray, target: int | np.ndarray) -> np.ndarray:
-        """Column of an edge between two engines (not merged); ``source`` = number of engines: merged."""
+    def node_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of each node on each engine (nodes, engines): its own and its kind's."""
         engines = len(self._engine)
-        return np.asarray(self.starts["edge"] + (edge * (engines + 1) + source) * engines + target)
+        own, kind = (self._group(name, weights).reshape(-1, engines) for name in ("node", "kind"))
+        return np.asarray(own + _of_kind(kind, self._node_kinds))
+
+    def edge_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of each edge by engines at its ends (edges, engines + 1, engines); the last source: merged."""
+        engines = len(self._engine)
+        own, kind = (self._group(name, weights).reshape(-1, engines + 1, engines) for name in ("edge", "kind edge"))
+        return np.asarray(own + _of_kind(kind, self._edge_kinds))
+
+    def _group(self, name: str, weights: np.ndarray) -> np.ndarray:
+        return np.asarray(weights[self.group_of == GROUPS.index(name)])
 
     def copy_column(self, to_device: bool) -> int:
         """Column of copies to the device, or of those back; there are none where all engines are on the host."""
@@ -106,11 +119,42 @@ class FeatureMap:
         before, after = engine_of[self._sources], engine_of[self._targets]
         merged = (owner[self._sources] == owner[self._targets]) & (before == after)
         before = np.where(merged, engines, before)
-        edges = self.edge_column(np.arange(len(before)), before, after)
+        within, by_edge = before * engines + after, engines * (engines + 1)
+        edges = self.starts["edge"] + np.arange(len(before)) * by_edge + within
+        entered = self.cheapest_ms[self._targets]
+        kinds, spent = _summed(self._node_kinds, engines, engine_of, share)
+        edge_kinds, entered_by_kind = _summed(self._edge_kinds, by_edge, within, entered)
         used = sorted({region.backend for region in placement.regions})
         pairs = [self.starts["backends"] + self._pairs[pair] for pair in combinations(used, 2)]
         moves = self.starts["copy"] + np.arange(len(copies))
-        columns = np.concatenate([np.arange(4 * engines), nodes, edges, np.array(pairs, dtype=int), moves])
+        kinds, edge_kinds = self.starts["kind"] + kinds, self.starts["kind edge"] + edge_kinds
+        sides = (kinds, nodes, edge_kinds, edges)
+        columns = np.concatenate([np.arange(4 * engines), *sides, np.array(pairs, dtype=int), moves])
         whole = np.full(len(pairs), additive)
-        values = np.concatenate([by_engine.ravel(), share, self.cheapest_ms[self._targets], whole, copies])
+        amounts = (spent, share, entered_by_kind, entered)
+        values = np.concatenate([by_engine.ravel(), *amounts, whole, copies])
         return FeatureVector(additive, columns, values)
+
+
+def _repeated(kinds: Sequence[Hashable]) -> tuple[np.ndarray, int]:
+    """Number of each kind that has several members, -1 for others; and how many such kinds there are."""
+    count = Counter(kinds)
+    numbers: dict[Hashable, int] = {}
+    found = [numbers.setdefault(kind, len(numbers)) if count[kind] > 1 else -1 for kind in kinds]
+    return np.array(found, dtype=int), len(numbers)
+
+
+def _summed(
+    kinds: np.ndarray, width: int, within: np.ndarray, ms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """``ms`` of all members of one kind with the same column ``within`` it, ``width`` columns a kind: the columns of
+    the group, each once, and the sums."""
+    alike = kinds >= 0
+    columns, place = np.unique(kinds[alike] * width + within[alike], return_inverse=True)
+    return columns, np.bincount(place, ms[alike], len(columns))
+
+
+def _of_kind(weights: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """``weights`` of each member's kind; 0 for members without one."""
+    none = np.zeros((1, *weights.shape[1:]))
+    return np.asarray(np.concatenate([weights, none])[kinds])

@@ -14,7 +14,7 @@ from collage_evo.runtime.timing import CONTENDED
 from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.search.surrogate.regression import MOST_ROWS, Regression, table
 
-PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
+PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.2, 0.2, 0.02, 0.3), strict=True))
 """Prior standard deviation of each kind's weights."""
 NOISE = 0.01
 """Noise of a measured latency, a share, from which the fit begins; each search fits its own. Chosen."""
