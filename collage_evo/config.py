@@ -31,6 +31,7 @@ from collage_evo.files import reading
 from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.evolution.settings import GaSettings
+from collage_evo.target.levels import LEVELS
 from collage_evo.yaml_values import Overrides, Refused, load_yaml, overridden
 
 
@@ -110,6 +111,12 @@ def _distinct(cores: list[int]) -> list[int]:
     return cores
 
 
+def _known_level(level: str | None) -> str | None:
+    if level is not None and level not in LEVELS:
+        raise ValueError(f"there is no processor {level}: take {', '.join(LEVELS)}")
+    return level
+
+
 class TargetConfig(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
     threads: PositiveInt = Field(
@@ -119,6 +126,11 @@ class TargetConfig(Section):
     )
     cores: Annotated[list[int], AfterValidator(_distinct)] = Field(
         default_factory=list, description="Cores to measure on; empty for all."
+    )
+    processor: Annotated[str | None, AfterValidator(_known_level)] = Field(
+        None,
+        description="A lesser processor that the answer is for: avx2, avx512 or avx512_bf16. The run is held to its "
+        "instructions, on the caches and the clock of this one.",
     )
 
 

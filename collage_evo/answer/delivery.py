@@ -9,8 +9,9 @@ from typing import Any
 
 from collage_evo.backends.base import Target
 from collage_evo.runtime.artifact import read_artifact, write_artifact
-from collage_evo.runtime.manifest import BEST
+from collage_evo.runtime.manifest import BEST, HELD
 from collage_evo.runtime.signature import Signature
+from collage_evo.target.processor import level
 
 ANSWER = "answer"
 """Information key of an artifact for the final answer's name; a first answer lacks it."""
@@ -53,7 +54,8 @@ class Delivery:
         ``info`` is added to each artifact's information.
         """
         parts = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
-        profiles = [replace(profile, info={**profile.info, **(info or {})}) for profile in parts]
+        held = {HELD: level()} if level() else {}
+        profiles = [replace(profile, info={**profile.info, **(info or {}), **held}) for profile in parts]
         open_form = read_artifact(self.fallback).program if self.fallback else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form)
         return self.best

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collage_evo.cli.app import Debug, Json, Set, Trust, app
+from collage_evo.cli.held import hold_process
 from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
 from collage_evo.modules import shell_python
@@ -73,6 +74,7 @@ def explain(
 
     run = Path(source) if Path(source).is_dir() else None
     config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
+    hold_process(config)
     if (node is None) == (region is None):
         raise ConfigError("explain needs what to explain: --node NAME, or --region NUMBER of a run's answer")
     explanation: Explanation | RegionExplanation
@@ -101,7 +103,9 @@ def pick(
     """The answer of a run for another budget of error, without a new search; the run's own answer stays."""
     from collage_evo.commands.pick import pick_answer
     from collage_evo.report.progress import reporter
+    from collage_evo.run.recorded import ended_run
 
+    hold_process(ended_run(directory))
     with reporter() as progress:
         picked = pick_answer(directory, budget, progress, trust)
     print_answer(picked.directory, (picked,), as_json)

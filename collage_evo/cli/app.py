@@ -68,6 +68,14 @@ Time = Annotated[
     float | None,
     typer.Option("--time", min=5, metavar="S", help="End after so many seconds, with the best answer so far."),
 ]
+Processor = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="PROCESSOR",
+        help="A lesser processor, whose instructions alone the run uses: avx2, avx512 or avx512_bf16.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of the answer.")]
 PrecisionOption = Annotated[
     Literal["exact", "mixed"] | None,
@@ -94,6 +102,7 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--effort": ["effort"],
     "--time": ["time"],
     "--threads": ["target.threads"],
+    "--for": ["target.processor"],
     "--shapes": ["model.shapes", "model.sizes"],
     "--data": ["data.source"],
     "--budget": ["accuracy.budget"],

@@ -20,6 +20,7 @@ from collage_evo.cli.app import (
     Out,
     Overwrite,
     PrecisionOption,
+    Processor,
     Resume,
     Set,
     ShapesOption,
@@ -29,6 +30,7 @@ from collage_evo.cli.app import (
     app,
     require_given_once,
 )
+from collage_evo.cli.held import hold_process
 from collage_evo.cli.stop import end_in_time, resumable
 from collage_evo.codec import to_json
 from collage_evo.report.console import PlainConsole
@@ -45,6 +47,7 @@ def run(
     effort: EffortOption = None,
     time: Time = None,
     threads: Threads = None,
+    processor: Processor = None,
     shapes: ShapesOption = None,
     data: Data = None,
     budget: Budget = None,
@@ -70,11 +73,14 @@ def run(
     from collage_evo.yaml_values import overridden
 
     named = {"--effort": effort, "--time": time, "--threads": threads, "--shapes": shapes, "--data": data}
+    named["--for"] = processor
     named |= {"--precision exact": precision if precision == EXACT else None, "--budget": budget, "--metric": metric}
     require_given_once({**named, "--like": like, "--out": out}, overrides)
     keys = overridden(read_config(source), overrides or ())
-    options = {"effort": effort, "time": time, "target.threads": threads, "data.source": data}
+    options = {"effort": effort, "time": time, "target.threads": threads, "target.processor": processor}
+    options["data.source"] = data
     config = resolve(keys, options, source, budget=budget, precision=precision, metric=metric, like=like)
+    hold_process(config)
     file = model_file(config)
     config = config.replacing("model", **shape_values(shapes, file))
     directory = run_directory(config, source, out)
@@ -100,6 +106,7 @@ def resume_run(
     from collage_evo.run.trusted import functions_of, require_noted
 
     saved = reopen_run(directory)
+    hold_process(saved)
     require_noted(functions_of(saved), directory, trust)
     config, kind = enlarge_budget(directory, saved, overrides or ()), kind_of_run(directory)
     if kind == "run":
@@ -145,6 +152,7 @@ def _begin(
 
     require_given_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
+    hold_process(config)
     directory = run_directory(config, source, out)
     begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
     return directory, begun

@@ -41,7 +41,7 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     if len(finished) == 1:
         result = finished[0].result
         block = [verdict(result), describe_model(result), f"  {describe_answer(result)}"]
-        block += [f"  {line}" for line in (*_changed(result), *not_proved(result), *gains(result))]
+        block += [f"  {line}" for line in (*_held(result), *_changed(result), *not_proved(result), *gains(result))]
         block += [f"  {describe_loss(result.accuracy)}"]
         block += [f"  {note}" for note in accuracy_notes(result.accuracy)]
         block += [f"Next: {line}" for line in _next(result, directory)[:2]]
@@ -159,6 +159,12 @@ def not_proved(result: Result) -> list[str]:
         f"not proved faster: the best mixture, {describe_gain(tried)} as fast as "
         f"{format_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
     ]
+
+
+def _held(result: Result) -> list[str]:
+    """A note on times of a run that was held to a lesser processor."""
+    cpu = result.environment["cpu"]
+    return [f"Not measured on a processor of that kind, but on {cpu}."] if result.target.get("held") else []
 
 
 def _changed(result: Result) -> list[str]:

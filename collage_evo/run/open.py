@@ -14,7 +14,7 @@ from collage_evo.accuracy.samples import read_samples
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config, SearchConfig
-from collage_evo.errors import ConfigError
+from collage_evo.errors import ConfigError, InputError
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.weights import all_weight_bytes
@@ -24,8 +24,11 @@ from collage_evo.run.context import RunContext, Workplace, usable
 from collage_evo.run.directory import require_records
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
+from collage_evo.target.held import hold
+from collage_evo.target.levels import SWITCH
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
+from collage_evo.target.processor import level
 from collage_evo.target.slots import describe_quota
 from collage_evo.target.target import CPU
 
@@ -58,6 +61,7 @@ def open_run(
         CollageError: the model cannot be used, or the configuration asks for something that is not there.
     """
     usable(config)
+    _require_held(config.target.processor)
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
@@ -65,12 +69,25 @@ def open_run(
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
-        for note in filter(None, (describe_quota(), run.pool.workers.warning, *model.notes)):
+        for note in filter(None, (describe_quota(), run.pool.workers.warning, _describe_hold(), *model.notes)):
             reporter.log(note)
         try:
             yield run, model
         finally:
             run.pool.close()
+
+
+def _require_held(processor: str | None) -> None:
+    """Require that this process is held to ``processor``, if that is set.
+
+    Raises:
+        InputError: it is not: libraries may have been imported, which use all instructions.
+    """
+    if processor not in (None, level()):
+        raise InputError(
+            f"target.processor is {processor}, and this process is not held to it: use the command line, or set "
+            f"{SWITCH}={processor} before collage_evo is imported"
+        )
 
 
 def _known_seconds(search: SearchConfig) -> dict[str, float]:
@@ -98,3 +115,11 @@ def _decided(place: Workplace, model: PreparedModel) -> Limits:
     for note in limits.notes():
         place.reporter.log(note)
     return limits
+
+
+def _describe_hold() -> str:
+    """What a run that is held to a lesser processor measures; empty if it is not held."""
+    if not (held := level()):
+        return ""
+    unheld = "" if hold() else ", which cannot hide instructions from ONNX Runtime and ncnn"
+    return f"held to {held}: times are of this processor{unheld}; confirm them on one of that kind"

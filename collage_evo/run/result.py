@@ -43,6 +43,7 @@ from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.processor import level as held_level
 from collage_evo.target.target import CPU
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
@@ -92,6 +93,7 @@ class Ended:
                 "threads": run.target.threads,
                 "allowed_threads": self._threads.allowed if self._threads else run.target.threads,
                 "cores": list(run.target.cores),
+                "held": held_level(),
             },
             environment=environment(run.target.machine.cpu, self._versions()),
             baselines=[self._baseline(baseline) for baseline in self.baselines],

@@ -30,6 +30,8 @@ SCHEMA = 4
 MANIFEST = "manifest.json"
 BEST = "best.collage"
 """The artifact in a run directory."""
+HELD = "held"
+"""Information key of an artifact for the level to which the processor that measured it was held."""
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _MEND = "copy the artifact again, or run the search again"

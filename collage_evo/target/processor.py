@@ -28,6 +28,13 @@ _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 """Instructions that add products of uint8 and int8 in 32 bits."""
 
 _VECTORS = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "asimd", "sve", "sve2", "sme"})
+_ONE_MAKERS = frozenset({"sse4a", "smep"})
+"""Features that code for a level does not need: AMD alone has the first, and only a kernel uses the other."""
+_TELLING = (
+    *("amx_int8", "avx512_fp16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "avx"),
+    *("i8mm", "asimddp", "asimd"),
+)
+"""Features that people call processors by, the latest of each architecture first."""
 _DECIDING = _VECTORS.union(_VNNI, {"amx_int8", "asimddp", "i8mm"}, *_INSTRUCTIONS.values())
 """Features by which libraries choose their kernels, and so the width and rounding of sums."""
 
@@ -68,7 +75,7 @@ class Machine:
             raise InputError(f"{SWITCH}={level}: there is no such level, leave it out or take {', '.join(LEVELS)}")
         if missing := self.lacks(LEVELS[level]):
             raise InputError(f"{SWITCH}={level}: this processor lacks {', '.join(missing)}, take a lower level")
-        features = frozenset(one for one in self.features if not goes_beyond(one, level))
+        features = frozenset(one for one in self.features - _ONE_MAKERS if not goes_beyond(one, level))
         return replace(self, cpu=f"{self.cpu}, held to {level}", features=features)
 
     def other_than(self, made_on: Machine) -> str:
@@ -76,13 +83,23 @@ class Machine:
 
         They determine how libraries round and how fast they are: for the same file they choose other kernels.
         """
+        text = self.differences(made_on)
+        return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {text}" if text else ""
+
+    def differences(self, made_on: Machine) -> str:
+        """The differing instructions of :meth:`other_than`, as the end of a sentence; empty where none does."""
         lacking = self.lacks(made_on.features & _DECIDING)
         more = made_on.lacks(self.features & _DECIDING)
         text = [f"lacks {', '.join(lacking)}"] if lacking else []
         text += [f"has {', '.join(more)} besides"] if more else []
         if made_on.saturates_int8 and not self.saturates_int8:
             text += ["computes int8 with finer weights, so a new run may find a smaller error"]
-        return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {' and '.join(text)}" if text else ""
+        return " and ".join(text)
+
+    @property
+    def kind(self) -> str:
+        """The most telling of its features, as a short name; the architecture where it has none of these."""
+        return next((one for one in _TELLING if one in self.features), self.architecture)
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""
