@@ -26,11 +26,12 @@ if os.environ.get("COLLAGE_EVO_PROCESSOR"):
 
 
 def load(path: str | Path, strict: bool = False) -> Session:
-    """Open an artifact (a ``.collage`` directory), or a run's answer, for inference.
+    """Open an artifact (a ``.collage`` directory), a run's answer, or the variant of a package that is for this
+    processor, for inference.
 
     See :class:`collage_evo.runtime.session.Session`. If this processor's instructions differ from those of the one
-    that it was made on, the call warns with the class :class:`collage_evo.errors.OtherProcessor`; with ``strict``
-    that is an error.
+    that it was made or measured on, the call warns with the class :class:`collage_evo.errors.OtherProcessor`; with
+    ``strict`` that is an error.
     """
     from collage_evo.errors import InputError
     from collage_evo.runtime.artifact import load_artifact

@@ -86,7 +86,7 @@ def shortened(error: Exception, most: int = 600) -> str:
 
 
 class OtherProcessor(UserWarning):
-    """An artifact runs on a processor with other instructions than the one that it was measured on, or on less of it.
+    """An artifact runs on another processor than the one that it was measured on, or on less of it.
 
     With other instructions its outputs may be rounded differently, and another placement may be the fastest here.
     With a CPU quota of fewer processors than its threads, it is slower.

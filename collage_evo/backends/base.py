@@ -136,6 +136,8 @@ class Backend(ABC):
     maps_weights: ClassVar[bool] = False
     """Whether ``build`` takes a model whose large initializers are in files (``graph/weights.py``); any other backend
     gets them in the message."""
+    portable: ClassVar[bool] = False
+    """Whether pieces of the variant ``default`` hold no compiled code, and so run on any processor."""
     gives_reference: ClassVar[bool] = False
     """Whether the results of all others are checked against this library's."""
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.codec import to_json
-from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.modules import shell_command
 from collage_evo.runtime.checked import check_file
+from collage_evo.runtime.fit import require_fit_for
 from collage_evo.runtime.manifest import (
     BORDER,
     MANIFEST,
@@ -30,13 +31,13 @@ from collage_evo.runtime.manifest import (
     WrittenTensor,
     backend_of,
     border_of,
-    read_artifact,
+    read_checked,
 )
+from collage_evo.runtime.package import Picked, pick
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.gpu import describe_gpu, format_capability
 from collage_evo.target.memory import usable_memory
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import describe_quota, usable_cores
@@ -65,26 +66,33 @@ def write_artifact(
         signature: of the user's own file; by default that of the first program.
         fallback: a program that takes any other shapes.
     """
+    with whole_or_nothing(directory) as work:
+        store = Store(work)
+        programs = [
+            replace(store.add(profile.program, f"profiles/{index}"), info=profile.info)
+            for index, profile in enumerate(profiles)
+        ]
+        last = store.add(fallback, "fallback") if fallback else None
+        manifest = Manifest(
+            SCHEMA,
+            Where(target.device, target.threads, target.cores, target.accelerator),
+            target.machine,
+            signature or signature_of_program(profiles[0].program),
+            tuple(programs),
+            last,
+            dict(sorted(store.files.items())),
+            {name: (work / name).stat().st_size for name in sorted(store.files)},
+        )
+        (work / MANIFEST).write_text(to_json(manifest, indent=1))
+
+
+@contextlib.contextmanager
+def whole_or_nothing(directory: Path) -> Iterator[Path]:
+    """An empty directory that replaces ``directory`` at the end of the context."""
     work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # reserved names
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    store = _Store(work)
-    programs = [
-        replace(store.add(profile.program, f"profiles/{index}"), info=profile.info)
-        for index, profile in enumerate(profiles)
-    ]
-    last = store.add(fallback, "fallback") if fallback else None
-    manifest = Manifest(
-        SCHEMA,
-        Where(target.device, target.threads, target.cores, target.accelerator),
-        target.machine,
-        signature or signature_of_program(profiles[0].program),
-        tuple(programs),
-        last,
-        dict(sorted(store.files.items())),
-        {name: (work / name).stat().st_size for name in sorted(store.files)},
-    )
-    (work / MANIFEST).write_text(to_json(manifest, indent=1))
+    yield work
     shutil.rmtree(before, ignore_errors=True)
     if directory.exists():  # a kill leaves the one or the other whole, however long deleting takes
         os.replace(directory, before)
@@ -92,8 +100,8 @@ def write_artifact(
     shutil.rmtree(before, ignore_errors=True)
 
 
-class _Store:
-    """The files of an artifact under construction."""
+class Store:
+    """The files of an artifact or a package under construction."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -110,14 +118,15 @@ class _Store:
             for source in sorted(p for p in piece.directory.rglob("*") if p.is_file()):
                 name = source.relative_to(piece.directory).as_posix()
                 if name != BORDER:  # of the artifact from which the piece comes
-                    self._put(source, f"{target}/{name}")
+                    self.put(source, f"{target}/{name}")
             self._write(f"{target}/{BORDER}", to_json(border_of(program.tensors, piece.inputs, piece.outputs)))
             made_by = (piece.backend, piece.variant, piece.backend_version)
             regions.append(WrittenPiece(target, *made_by, piece.inputs, piece.outputs, piece.nodes))
         tensors = {t.name: WrittenTensor(t.dtype, t.shape) for t in program.tensors.values()}
         return WrittenProgram(program.inputs, program.outputs, tensors, tuple(regions), program.limits)
 
-    def _put(self, source: Path, name: str) -> None:
+    def put(self, source: Path, name: str) -> None:
+        """Add a file under ``name``: a copy, or a link to one of the same content."""
         digest = check_file(source).digest
         if not self._linked(name, digest):
             shutil.copyfile(source, self._root / name)
@@ -141,26 +150,36 @@ class _Store:
         return True
 
 
-def load_artifact(directory: Path, strict: bool = False) -> Session:
-    """Open an artifact for inference.
+def read_artifact(directory: Path) -> Artifact:
+    """Read and check an artifact: that in ``directory``, a run's answer, or the one that this processor takes of a
+    package. Raises as :func:`read_checked` and :func:`pick`."""
+    return read_checked(pick(directory).directory)
 
-    Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have:
-    libraries may round otherwise and be faster or slower than measured. Also where the CPU quota allows fewer
-    processors than the artifact has threads.
+
+
+def load_artifact(directory: Path, strict: bool = False) -> Session:
+    """Open an artifact for inference; of a package, the one that :func:`pick` takes.
+
+    Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have,
+    where its times were measured on a processor that was held to fewer instructions, and where a package has nothing
+    but its float32 fall-back: libraries may round otherwise and be faster or slower than measured. Also where the CPU
+    quota allows fewer processors than the artifact has threads.
 
     Args:
         directory: of the artifact.
         strict: raise instead of warning.
 
     Raises:
-        InputError: see :func:`read_artifact`.
+        InputError: see :func:`read_checked`.
         UnavailableError: this machine lacks instructions of the artifact's, or the device; or one of its backends is
             not installed, or in another version; or with ``strict``, it would warn.
     """
-    artifact = read_artifact(directory)
-    _require_machine(directory, artifact)
+    picked = pick(directory)
+    directory, artifact = picked.directory, read_checked(picked.directory)
+    require_fit_for(directory, artifact.target)
+    _require_memory(directory, artifact)
     messages = []
-    if text := this_machine().other_than(artifact.target.machine):
+    if text := _doubt(picked, artifact):
         messages.append(f"{directory} may round otherwise and be faster or slower than measured: {text}; {_CHECK}")
     if (quota := describe_quota()) and artifact.target.threads > len(usable_cores()):
         messages.append(f"{directory} has {artifact.target.threads} threads and may be slower than measured. {quota}")
@@ -185,49 +204,24 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
                 "install that version, or run the search again"
             )
     programs = [profile.program for profile in artifact.profiles]
-    return Session(programs, artifact.target, artifact.signature, artifact.fallback)
+    session = Session(programs, artifact.target, artifact.signature, artifact.fallback)
+    session.picked = picked if picked.name else None
+    return session
 
 
-def _require_machine(directory: Path, artifact: Artifact) -> None:
-    here, needed = this_machine(), artifact.target.machine
-    if here.architecture != needed.architecture:
-        raise UnavailableError(
-            f"{directory} was made for {needed.architecture}, this machine is {here.architecture}: "
-            "run the search on this machine"
-        )
-    if missing := here.lacks(needed.features):
-        raise UnavailableError(
-            f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
-            "run the search on this machine"
-        )
-    if artifact.target.device != CPU:
-        _require_device(directory, artifact.target)
-    cores = os.cpu_count() or 1
-    if artifact.target.threads > cores:
-        raise UnavailableError(
-            f"{directory} was made for {artifact.target.threads} threads, this machine has {cores} cores: "
-            "run the search on this machine"
-        )
+def _doubt(picked: Picked, artifact: Artifact) -> str:
+    """Why the figures of an artifact may not hold here; empty if they do."""
+    here, made_on = this_machine(), artifact.target.machine
+    if picked.is_fallback:
+        return picked.reason
+    return here.other_than(made_on) or ("" if here.cpu == made_on.cpu else artifact.measured_elsewhere)
+
+
+def _require_memory(directory: Path, artifact: Artifact) -> None:
     # Every profile has its own arena, and the fallback may be loaded too.
     size = sum(plan_memory(lifetimes(program)).size for program in artifact.programs)
     if size > (memory := usable_memory()):
         raise UnavailableError(
             f"the tensors of {directory} take {size / 2**30:.3g} GiB, this machine or its container has "
             f"{memory / 2**30:.3g}: run the search on this machine"
-        )
-
-
-def _require_device(directory: Path, target: Target) -> None:
-    """Require the artifact's device and compute capability: code for another capability does not run."""
-    made_for = target.accelerator or target.device
-    try:
-        open_device(target.device)
-    except UnavailableError as missing:
-        raise UnavailableError(
-            f"{directory} was made for {made_for}, which is not here ({missing}): "
-            "load it there, or run the search here with -s target.device=cpu"
-        ) from missing
-    if format_capability(describe_gpu()) != format_capability(target.accelerator):
-        raise UnavailableError(
-            f"{directory} was made for {made_for}, here is {describe_gpu()}: run the search on this machine"
         )

@@ -74,6 +74,11 @@ class Artifact:
         every = tuple(profile.program for profile in self.profiles)
         return (*every, self.fallback) if self.fallback else every
 
+    @property
+    def measured_elsewhere(self) -> str:
+        """Where its times were measured, if that was a processor held to a lesser one; empty otherwise."""
+        return measured_elsewhere(self.target.machine.cpu, self.profiles[0].info)
+
 
 def _text(text: str) -> str:
     """A short text of this package, safe for messages."""
@@ -148,6 +153,12 @@ class Manifest:
         """Every profile's, and the fallback."""
         return (*self.profiles, *([self.fallback] if self.fallback else []))
 
+    @property
+    def whole_target(self) -> Target:
+        """The target with its machine."""
+        where = self.target
+        return Target(where.device, where.threads, where.cores, self.machine, where.accelerator)
+
     def __post_init__(self) -> None:
         if self.target.threads < 1 or min(self.target.cores, default=0) < 0:
             raise ValueError(f"threads are {self.target.threads}, cores {self.target.cores}")
@@ -158,26 +169,26 @@ class Manifest:
                 raise ValueError(f"{count} {parts}, of which no more than {_MOST} are read")
 
 
-def read_artifact(directory: Path) -> Artifact:
-    """Read and check the manifest of an artifact, or of a run's answer, and every file it lists.
+def measured_elsewhere(cpu: str, info: Mapping[str, Any]) -> str:
+    """Why times of an artifact with this ``info`` are not those of its target; empty if they are."""
+    level = info.get(HELD)
+    return f"its times were not measured on such a processor, but on {cpu}" if level else ""
+
+
+def read_checked(directory: Path) -> Artifact:
+    """Read and check the manifest of the artifact in ``directory``, and every file it lists.
 
     Raises:
         InputError: it is no artifact, or of an unknown schema; a file is missing, changed, a link or outside of it;
             or the manifest contradicts itself or the borders that the pieces were built for.
         UnavailableError: it holds a type of tensors whose package is not installed.
     """
-    directory = Path(os.path.realpath(artifact_in(directory)))  # resolved, so that later loads use the same directory
+    directory = Path(os.path.realpath(directory))  # so that later loads use the same directory
     try:
         with reading(directory / MANIFEST, _MEND):
             return _read(directory)
     except CollageError as error:
         raise type(error)(shortened(error)) from error
-
-
-def artifact_in(directory: Path) -> Path:
-    """``directory`` itself, or the answer in a run's directory."""
-    answer = directory / BEST
-    return answer if answer.is_dir() and not (directory / MANIFEST).exists() else directory
 
 
 def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
@@ -187,7 +198,7 @@ def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
         InputError: it is no artifact, or of an unknown schema.
     """
     with reading(directory / MANIFEST, _MEND):
-        return tuple(profile.info for profile in _manifest(directory)[0].profiles)
+        return tuple(profile.info for profile in read_manifest(directory)[0].profiles)
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> Border:
@@ -209,14 +220,13 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
 
 
 def _read(directory: Path) -> Artifact:
-    written, known = _manifest(directory)
+    written, known = read_manifest(directory)
     checked = _check_files(directory, written.files, written.sizes, known)
     reader = _Reader(directory, checked)
     profiles = tuple(Profile(reader.program(part), part.info) for part in written.profiles)
-    where = written.target
     artifact = Artifact(
         profiles,
-        Target(where.device, where.threads, where.cores, written.machine, where.accelerator),
+        written.whole_target,
         written.model or signature_of_program(profiles[0].program),
         reader.program(written.fallback) if written.fallback else None,
     )
@@ -273,7 +283,7 @@ class _Reader:
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
         with reading(piece.directory / BORDER, _MEND):
-            border = from_plain(_json_of(piece.directory / BORDER), Border)
+            border = from_plain(json_of(piece.directory / BORDER), Border)
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
@@ -301,15 +311,16 @@ def _require_known(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"no tensor {unknown[0]}")
 
 
-def _manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
-    """The manifest, and the names of all files."""
+def read_manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
+    """The manifest of an artifact, and the names of all files in ``directory``. Raises as :func:`read_checked`, and
+    anything that a library raises over a damaged file."""
     if not directory.is_dir():
         raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
-    known = frozenset(_plain_files(directory))
+    known = frozenset(plain_files(directory))
     if MANIFEST not in known:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
-    data = _json_of(path)
+    data = json_of(path)
     schema = data["schema"]
     if isinstance(schema, bool) or schema != SCHEMA:
         raise InputError(
@@ -319,19 +330,20 @@ def _manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
     return from_plain(data, Manifest), known
 
 
-def _json_of(path: Path) -> Any:
+def json_of(path: Path) -> Any:
+    """The plain values in a file of an artifact."""
     if path.stat().st_size > _JSON_BYTES:
         raise ValueError("it is too large")
     return json.loads(path.read_bytes())
 
 
-def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
+def plain_files(directory: Path, inside: str = "") -> Iterator[str]:
     """Names of all files in the directory. Refuses links and devices, which may point anywhere."""
     with os.scandir(directory / inside) as entries:
         for entry in entries:
             name = f"{inside}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                yield from _plain_files(directory, f"{name}/")
+                yield from plain_files(directory, f"{name}/")
             elif entry.is_file(follow_symlinks=False):
                 yield name
             else:

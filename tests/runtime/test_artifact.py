@@ -203,7 +203,7 @@ def test_another_version_or_kind_of_machine_is_refused(artifact: Path, monkeypat
     change(artifact, lambda m: m["machine"].update(features=["avx9000"]))
     with pytest.raises(UnavailableError, match="a CPU with avx9000, which this one lacks"):
         collage_evo.load(artifact)
-    monkeypatch.setattr("collage_evo.runtime.artifact.this_machine", lambda: Machine("vax", "", frozenset()))
+    monkeypatch.setattr("collage_evo.runtime.fit.this_machine", lambda: Machine("vax", "", frozenset()))
     with pytest.raises(UnavailableError, match="this machine is vax"):
         collage_evo.load(artifact)
 

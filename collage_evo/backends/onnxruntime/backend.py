@@ -86,6 +86,7 @@ class OnnxRuntimeBackend(Backend):
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
     open_inputs: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     gives_reference: ClassVar[bool] = True
 
     def __init__(self, cores: Sequence[int] = ()) -> None:
