@@ -34,17 +34,26 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
 
 @app.command()
 def show(
-    run: Run,
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended, or a package.")],
     tables: Annotated[bool, typer.Option("--all", help="All tables too: times, errors, regions, memory.")] = False,
     picture: Annotated[Path | None, typer.Option(help="Write latency against error to this SVG file.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print again what a run found; with --all, everything that it measured."""
+    """Print again what a run found; with --all, everything that it measured. Of a package, its variants."""
     from collage_evo.report.html import write_picture
+    from collage_evo.report.listings import print_package
     from collage_evo.report.result import read_finished
     from collage_evo.report.terminal import print_profiles, print_summary
+    from collage_evo.runtime.package import is_package, read_package
 
+    if is_package(run):
+        package = read_package(run)
+        if as_json:
+            print(to_json(package, indent=1))
+        else:
+            print_package(package)
+        return
     finished = read_finished(run)
     if picture is not None:
         write_picture(picture, finished[0].result)
@@ -118,13 +127,24 @@ def export(
         Path | None, typer.Option("--to", metavar="DIR", help="Where to write the answer as plain files.")
     ] = None,
     onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option("--variant", metavar="NAME", help="Of a package (default: the one for this processor)."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Write the answer as files that its libraries load without this package (--to), or, for Netron and ONNX Runtime,
     as an ONNX file whose nodes carry their region and backend (--onnx)."""
+    from collage_evo.commands.pack import run_of
+    from collage_evo.runtime.package import is_package
+
     if (to is None) == (onnx is None):
         raise ConfigError("export needs what to write: --to DIR for plain files, or --onnx FILE for the model")
+    if is_package(run):
+        run = run_of(run, variant)
+    elif variant is not None:
+        raise ConfigError(f"--variant is one of a package, and {run} is none: leave it out")
     if to is not None:
         _export_plain(run, to, as_json)
     elif onnx is not None:

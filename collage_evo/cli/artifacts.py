@@ -1,4 +1,4 @@
-"""Commands about an artifact: exec, inspect."""
+"""Commands about an artifact: exec, inspect, pack."""
 
 from __future__ import annotations
 
@@ -43,10 +43,35 @@ def inspect(
     """Show what is inside an artifact, after checking every file."""
     from collage_evo.report.listings import print_artifact
     from collage_evo.runtime.artifact import read_artifact
-    from collage_evo.runtime.manifest import MANIFEST, artifact_in
+    from collage_evo.runtime.manifest import MANIFEST
+    from collage_evo.runtime.package import pick
 
-    found = read_artifact(artifact)
+    picked = pick(artifact)
+    found = read_artifact(picked.directory)
     if as_json:
-        print((artifact_in(artifact) / MANIFEST).read_text())
+        print((picked.directory / MANIFEST).read_text())
         return
-    print_artifact(found)
+    print_artifact(found, picked)
+
+
+@app.command()
+def pack(
+    artifacts: Annotated[
+        list[Path], typer.Argument(metavar="ARTIFACT...", help="Artifacts or runs of one model.")
+    ],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The package to write, as model.collage.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the package that is there.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """One package of answers for several processors; load takes the one for the processor that it is on."""
+    from collage_evo.commands.pack import pack_artifacts
+    from collage_evo.report.listings import print_package
+
+    done = pack_artifacts(artifacts, to, overwrite)
+    if as_json:
+        print(to_json(done, indent=1))
+        return
+    print_package(done.package)
+    parts = f"the artifacts by themselves have {done.nbytes_of_parts / 1e6:.3g} MB"
+    print(f"written: {to}, {done.nbytes / 1e6:.3g} MB; {parts}")

@@ -12,11 +12,12 @@ from rich.table import Table
 
 from collage_evo.backends.registry import Entry
 from collage_evo.codec import to_plain
-from collage_evo.errors import printable
+from collage_evo.errors import UnavailableError, printable
 from collage_evo.report.console import new_table
 from collage_evo.report.words import format_shapes
 from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
+from collage_evo.runtime.package import Package, Picked
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import NodeArg
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
@@ -29,8 +30,29 @@ _REASONS = 12
 first."""
 
 
-def print_artifact(found: Artifact) -> None:
+def print_package(package: Package) -> None:
+    """Each variant with its processor, and which of them this processor takes."""
+    for one in package.variants:
+        where = one.target.accelerator or one.target.machine.cpu
+        speedup = f", {one.written.speedup:.2f} times as fast as the fall-back" if one.written.speedup else ""
+        _line(f"{one.name}: {where}, {one.target.threads} thread(s){speedup}")
+        for note in filter(None, (one.elsewhere, one.difference)):
+            _line(f"    {note}")
+    if package.fallback:
+        _line(f"{package.fallback.name}: the fall-back in one library, for any other processor")
+    try:
+        picked = package.pick()
+        _line(f"load takes {picked.name} here: {picked.reason}")
+    except UnavailableError as error:
+        _line(f"load takes none here: {error}")
+
+
+def print_artifact(found: Artifact, picked: Picked | None = None) -> None:
     """The target, the model's inputs and outputs, each profile's regions, the fallback."""
+    if picked is not None and picked.name:
+        _line(f"variant {picked.name}: {picked.reason}")
+    elif found.measured_elsewhere:
+        _line(found.measured_elsewhere)
     _line(f"target {found.target.device}, {found.target.threads} thread(s)")
     for kind, args in (("input", found.signature.inputs), ("output", found.signature.outputs)):
         for arg in args:
