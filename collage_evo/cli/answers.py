@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -126,6 +126,10 @@ def export(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Where to write the answer as plain files.")
     ] = None,
+    form: Annotated[
+        Literal["plain", "onnxruntime"],
+        typer.Option("--form", help="onnxruntime: adds a model for ONNX Runtime with onnxruntime-ep-collage."),
+    ] = "plain",
     onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")] = None,
     variant: Annotated[
         str | None,
@@ -145,7 +149,9 @@ def export(
         run = run_of(run, variant)
     elif variant is not None:
         raise ConfigError(f"--variant is one of a package, and {run} is none: leave it out")
-    if to is not None:
+    if to is not None and form == "onnxruntime":
+        _export_context_model(run, to, as_json)
+    elif to is not None:
         _export_plain(run, to, as_json)
     elif onnx is not None:
         _export_onnx(run, onnx, as_json)
@@ -163,6 +169,19 @@ def _export_plain(run: Path, to: Path, as_json: bool) -> None:
     print(f"written: {done.directory}; README.md says how to load it. To check it (--cpp: in C++ too):")
     for name in done.folders:
         print(f"    {shell_python()} {shlex.quote(str(Path(done.directory, name, 'check.py')))}")
+
+
+def _export_context_model(run: Path, to: Path, as_json: bool) -> None:
+    from collage_evo.export import context_model
+
+    done = context_model.export_context_model(run, to)
+    if as_json:
+        print(to_json(done, indent=1))
+        return
+    for name, shapes in done.folders.items():
+        print(f"{name}: {shapes}; {done.checks[name]}")
+    print(f"written: {Path(done.directory, context_model.MODEL)}, for sessions of ONNX Runtime with the provider")
+    print(f"{context_model.SOURCE} of the package onnxruntime-ep-collage (plugins/onnxruntime_ep)")
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:

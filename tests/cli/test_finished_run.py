@@ -126,6 +126,9 @@ def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, h
     assert (finished / "plain" / "README.md").exists()
     refused(here("export", "run", "--to", "plain", cwd=finished), "there already")
     refused(here("export", "run", cwd=finished), "--to", "--onnx")
+    done = collage("export", "run", "--to", "model", "--form", "onnxruntime", cwd=finished)
+    assert gives_the_same(done.stdout)
+    assert [node.op_type for node in onnx.load(finished / "model" / "model.onnx").graph.node] == ["EPContext"]
 
 
 def test_a_used_run_directory_is_left_alone(finished: Path, here: Here) -> None:
