@@ -1,0 +1,428 @@
+// An answer: programs of pieces, one for each set of input shapes, as the folder beside the model describes them.
+#pragma once
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "files.hpp"
+#include "json.hpp"
+#include "pieces.hpp"
+
+inline constexpr size_t LARGEST_MANIFEST = size_t(1) << 25;
+
+inline const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>>& element_types() {
+    static const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>> known{
+        {"float32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 4}},      {"uint8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, 1}},
+        {"int8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, 1}},          {"uint16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, 2}},
+        {"int16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16, 2}},        {"int32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, 4}},
+        {"int64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, 8}},        {"bool", {ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, 1}},
+        {"float16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, 2}},    {"float64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE, 8}},
+        {"uint32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32, 4}},      {"uint64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64, 8}},
+        {"complex64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, 8}}, {"complex128", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128, 16}}};
+    return known;
+}
+
+inline std::string format_tensor(const std::string& dtype, const std::vector<int64_t>& shape) {
+    std::string text = dtype + "[";
+    for (size_t k = 0; k < shape.size(); ++k) text += (k ? ", " : "") + (shape[k] < 0 ? "?" : std::to_string(shape[k]));
+    return text + "]";
+}
+
+// The first number that is no index from low to high - 1, as text; empty if there is none. Fractions are truncated.
+template <class Number>
+std::string first_outside(const void* data, size_t count, int64_t low, int64_t high) {
+    const Number* numbers = static_cast<const Number*>(data);
+    for (size_t k = 0; k < count; ++k) {
+        const Number number = numbers[k];
+        bool inside;
+        if constexpr (std::is_floating_point_v<Number>)  // NaN compares as false
+            inside = double(low) <= std::trunc(double(number)) && std::trunc(double(number)) < double(high);
+        else if constexpr (std::is_unsigned_v<Number>)
+            inside = high > 0 && uint64_t(number) < uint64_t(high) && (low <= 0 || uint64_t(number) >= uint64_t(low));
+        else
+            inside = low <= int64_t(number) && int64_t(number) < high;
+        if (inside) continue;
+        std::ostringstream text;
+        text << +number;
+        return text.str();
+    }
+    return {};
+}
+
+inline std::string first_outside(const TensorType& type, const void* data, size_t count, int64_t low, int64_t high) {
+    switch (type.type) {
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT: return first_outside<float>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE: return first_outside<double>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8: return first_outside<int8_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16: return first_outside<int16_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32: return first_outside<int32_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64: return first_outside<int64_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8: return first_outside<uint8_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16: return first_outside<uint16_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32: return first_outside<uint32_t>(data, count, low, high);
+        case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64: return first_outside<uint64_t>(data, count, low, high);
+        default: throw std::runtime_error("input '" + type.name + "' has limits, which are not checked for " + type.dtype);
+    }
+}
+
+struct Machine {
+    std::string architecture, cpu;
+    std::set<std::string> features;
+
+    static Machine here() {
+        Machine found;
+        utsname system{};
+        if (uname(&system) == 0) found.architecture = system.machine;
+        std::ifstream file("/proc/cpuinfo");
+        for (std::string line; std::getline(file, line) && !line.empty();) {  // of the first processor
+            const size_t colon = std::min(line.find(':'), line.size());
+            const std::string key = line.substr(0, line.find_last_not_of(" \t", colon ? colon - 1 : 0) + 1);
+            std::istringstream rest(line.substr(std::min(colon + 2, line.size())));
+            if (key == "flags" || key == "Features")
+                for (std::string one; rest >> one;) found.features.insert(one);
+            if (key == "model name") std::getline(rest, found.cpu);
+        }
+        return found;
+    }
+};
+
+// What a session's options say of loading an answer.
+struct Options {
+    std::string openvino;  // the folder of its libraries, or libopenvino_c itself
+};
+
+// One program: its tensors, and its pieces in execution order.
+class Program {
+   public:
+    Program(const Json& manifest, CheckedFiles& files, const std::map<std::string, std::string>& digests,
+            const std::string& folder, const Options& options) {
+        for (const auto& [name, one] : manifest["tensors"].members) tensors_.emplace(name, tensor(name, one));
+        inputs = manifest["inputs"].strings(), outputs = manifest["outputs"].strings();
+        std::set<std::string> made(inputs.begin(), inputs.end());
+        for (const auto& name : inputs) require_tensor(name);
+        for (const auto& [name, range] : manifest["limits"].members) {
+            const auto bounds = range.integers();
+            if (bounds.size() != 2) throw std::runtime_error("the limits of '" + name + "' are no range");
+            limits[name] = {bounds[0], bounds[1]};
+        }
+        const int64_t size = manifest["arena_bytes"].integer();
+        const auto memory = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+        if (size < 0 || size > memory) throw std::runtime_error("its tensors take " + std::to_string(size) + " bytes, more than this machine has");
+        arena_ = size_t(size);
+        for (const auto& [name, type] : tensors_)
+            if (type.offset >= 0 && !type.open() && size_t(type.offset) + bytes_of(type, type.shape) > arena_)
+                throw std::runtime_error("tensor '" + name + "' lies outside the memory of its program");
+        for (const Json& one : manifest["pieces"].list()) {
+            data_.push_back(std::make_unique<PieceData>(piece(one, files, digests, folder)));
+            for (const auto& name : data_.back()->inputs)
+                if (!made.count(name)) throw std::runtime_error("nothing makes tensor '" + name + "' before it is read");
+            for (const auto& name : data_.back()->outputs)
+                require_tensor(name), made.insert(name);
+        }
+        for (const auto& name : outputs)
+            if (!made.count(name)) throw std::runtime_error("nothing makes the output '" + name + "'");
+        for (const Json& name : manifest["inputs"].list())
+            if (std::count(outputs.begin(), outputs.end(), name.string()))
+                throw std::runtime_error("'" + name.string() + "' is an input and an output");
+        environment_ = manifest["environment"].members;
+        options_ = options;
+    }
+
+    std::vector<std::string> inputs, outputs;
+    std::map<std::string, std::pair<int64_t, int64_t>> limits;
+
+    const TensorType& type(const std::string& name) const { return tensors_.at(name); }
+    const std::vector<std::unique_ptr<PieceData>>& pieces() const { return data_; }
+
+    // Loads the pieces; false where they are loaded already.
+    bool load() {
+        if (loaded_.load(std::memory_order_acquire)) return false;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (loaded_) return false;
+        for (const auto& [name, value] : environment_) setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
+        std::vector<std::unique_ptr<Piece>> loaded;
+        for (const auto& one : data_) {
+            if (one->library == "onnxruntime")
+                loaded.push_back(std::make_unique<OnnxRuntimePiece>(*one));
+            else
+                loaded.push_back(std::make_unique<OpenVinoPiece>(*one, options_.openvino));
+        }
+        pieces_ = std::move(loaded);
+        loaded_.store(true, std::memory_order_release);
+        return true;
+    }
+
+    // Memory and bound calls for one run at a time; ``take`` makes one more for each thread that runs meanwhile.
+    class Context {
+       public:
+        explicit Context(Program& program)
+            : arena_(static_cast<char*>(std::aligned_alloc(64, (program.arena_ + 127) / 64 * 64)), std::free) {
+            if (!arena_) throw std::bad_alloc();
+            for (const auto& [name, type] : program.tensors_) {
+                const bool placed = type.offset >= 0 && !type.open();
+                Value& value = values_.try_emplace(name, type, placed ? arena_.get() + type.offset : nullptr).first->second;
+                if (!placed) passing_.push_back(&value);
+            }
+            inputs = all(program.inputs), outputs = all(program.outputs);
+            passing_.insert(passing_.end(), inputs.begin(), inputs.end());
+            passing_.insert(passing_.end(), outputs.begin(), outputs.end());
+            for (size_t k = 0; k < program.pieces_.size(); ++k)
+                calls_.push_back(program.pieces_[k]->bind(all(program.data_[k]->inputs), all(program.data_[k]->outputs)));
+        }
+        Context(const Context&) = delete;
+
+        Values inputs, outputs;
+        std::map<std::string, std::vector<char>> copies;  // of inputs with limits, which the caller may still change
+
+        void run() {
+            for (const auto& call : calls_) call->run();
+        }
+        void forget() {
+            for (Value* value : passing_) value->forget();
+        }
+
+       private:
+        Values all(const std::vector<std::string>& names) {
+            Values found;
+            for (const auto& name : names) found.push_back(&values_.at(name));
+            return found;
+        }
+
+        std::unique_ptr<char, decltype(&std::free)> arena_;
+        std::map<std::string, Value> values_;
+        Values passing_;  // those whose memory changes from run to run
+        std::vector<std::unique_ptr<Call>> calls_;
+    };
+
+    std::unique_ptr<Context> take() {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            if (!idle_.empty()) {
+                std::unique_ptr<Context> context = std::move(idle_.back());
+                idle_.pop_back();
+                return context;
+            }
+        }
+        return std::make_unique<Context>(*this);
+    }
+    void give_back(std::unique_ptr<Context> context) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        idle_.push_back(std::move(context));
+    }
+
+   private:
+    static TensorType tensor(const std::string& name, const Json& one) {
+        const auto known = element_types().find(one["dtype"].string());
+        if (known == element_types().end()) throw std::runtime_error("tensor '" + name + "' is " + one["dtype"].string());
+        const auto shape = one["shape"].integers();
+        for (const int64_t length : shape)
+            if (length < -1 || length > (int64_t(1) << 40)) throw std::runtime_error("tensor '" + name + "' has a length of " + std::to_string(length));
+        const Json& offset = one["offset"];
+        return {name, known->first, known->second.first, known->second.second, shape, offset.kind == Json::NONE ? -1 : offset.integer()};
+    }
+
+    PieceData piece(const Json& one, CheckedFiles& files, const std::map<std::string, std::string>& digests, const std::string& folder) {
+        PieceData made;
+        made.library = one["library"].string(), made.version = one["version"].string();
+        if (made.library != "onnxruntime" && made.library != "openvino")
+            throw OrtFailure(ORT_NOT_IMPLEMENTED, "this build does not run pieces of " + made.library +
+                                                      ": search with -s 'backends.use=[onnxruntime, openvino]', or serve the artifact from Python");
+        for (const auto& file : one["files"].strings()) {
+            const std::string name = folder == "." ? file : folder + "/" + file;
+            CheckedFiles::require_inside(name);
+            if (!digests.count(name)) throw std::runtime_error("the manifest has no digest of " + name + ": export the answer again");
+            made.paths.push_back(files.path(name));
+        }
+        if (made.paths.empty()) throw std::runtime_error("a piece of " + made.library + " has no file");
+        made.inputs = one["inputs"].strings(), made.outputs = one["outputs"].strings();
+        for (const auto& [name, value] : one["settings"].members) made.settings[name] = value.string();
+        return made;
+    }
+
+    void require_tensor(const std::string& name) const {
+        if (!tensors_.count(name)) throw std::runtime_error("there is no tensor '" + name + "'");
+    }
+
+    std::map<std::string, TensorType> tensors_;
+    size_t arena_ = 0;
+    std::map<std::string, Json> environment_;
+    Options options_;
+    std::vector<std::unique_ptr<PieceData>> data_;
+    std::mutex mutex_;
+    std::atomic<bool> loaded_{false};
+    std::vector<std::unique_ptr<Piece>> pieces_;  // after data_ and before idle_, which stand on each other
+    std::vector<std::unique_ptr<Context>> idle_;
+};
+
+// All programs of an answer, and the place of each input and output in the kernel that runs it.
+class Answer {
+   public:
+    // folder: beside the model; digest: of its answer.json, by the model's node, or empty.
+    Answer(const std::string& folder, const std::string& digest, const Options& options) : files_(folder) {
+        try {
+            read(digest, options);
+        } catch (const OrtFailure&) {
+            throw;
+        } catch (const std::exception& failure) {
+            const std::string text = failure.what();
+            throw std::runtime_error(text.find(folder) == std::string::npos ? folder + " does not load: " + text : text);
+        }
+    }
+
+    const std::vector<std::string>& inputs() const { return programs_[0]->inputs; }
+    const std::vector<std::string>& outputs() const { return programs_[0]->outputs; }
+    const std::vector<std::string>& warnings() const { return warnings_; }
+
+    // Indices of the inputs and outputs in the kernel; -1 for an output that its graph does not use.
+    void place(std::vector<int> taken, std::vector<int> made) { taken_ = std::move(taken), made_ = std::move(made); }
+
+    void run(OrtKernelContext* kernel) {
+        std::vector<Given> given(taken_.size());
+        for (size_t k = 0; k < given.size(); ++k) {
+            const OrtValue* value = nullptr;
+            check(ort->KernelContext_GetInput(kernel, size_t(taken_[k]), &value));
+            if (!value) throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + inputs()[k] + "' is missing");
+            given[k].value = const_cast<OrtValue*>(value);  // the interface of Run takes no constant memory; it only reads
+            tensor_of(value, given[k].type, given[k].shape);
+        }
+        Program& program = choose(given);
+        std::unique_ptr<Program::Context> context = program.take();
+        feed(program, *context, given);
+        const auto output = [&](size_t k) -> OrtValue* {
+            const std::vector<int64_t>& shape = context->outputs[k]->shape;
+            OrtValue* made = nullptr;
+            if (made_[k] >= 0) check(ort->KernelContext_GetOutput(kernel, size_t(made_[k]), shape.data(), shape.size(), &made));
+            return made;
+        };
+        for (size_t k = 0; k < made_.size(); ++k)
+            if (!context->outputs[k]->type.open())
+                if (OrtValue* made = output(k)) context->outputs[k]->borrow(made, context->outputs[k]->type.shape);
+        context->run();
+        for (size_t k = 0; k < made_.size(); ++k)
+            if (const Value& value = *context->outputs[k]; value.type.open())
+                if (OrtValue* made = output(k)) std::memcpy(data_of(made), value.data, bytes_of(value.type, value.shape));
+        context->forget();
+        program.give_back(std::move(context));  // after an error it is dropped
+    }
+
+   private:
+    struct Given {
+        OrtValue* value;
+        ONNXTensorElementDataType type;
+        std::vector<int64_t> shape;
+    };
+
+    static bool fits(const TensorType& type, const Given& given) {
+        if (type.type != given.type || type.shape.size() != given.shape.size()) return false;
+        for (size_t k = 0; k < type.shape.size(); ++k)
+            if (type.shape[k] != -1 && type.shape[k] != given.shape[k]) return false;
+        return true;
+    }
+
+    // The first program that takes these types and shapes: exact ones stand before that of open shapes.
+    Program& choose(const std::vector<Given>& given) {
+        for (const auto& program : programs_) {
+            bool all = true;
+            for (size_t k = 0; k < given.size(); ++k) all = all && fits(program->type(inputs()[k]), given[k]);
+            if (!all) continue;
+            if (program->load()) files_.require_unchanged();
+            return *program;
+        }
+        std::string text;
+        for (size_t k = 0; k < given.size() && text.empty(); ++k) {
+            const TensorType& type = programs_.back()->type(inputs()[k]);
+            if (fits(type, given[k]) && k + 1 < given.size()) continue;
+            std::string dtype = "of another type";
+            for (const auto& [name, known] : element_types())
+                if (known.first == given[k].type) dtype = name;
+            text = "input '" + inputs()[k] + "' is " + format_tensor(dtype, given[k].shape) + "; this model takes ";
+            for (size_t one = 0; one < programs_.size(); ++one)
+                text += (one ? " or " : "") + format_tensor(type.dtype, programs_[one]->type(inputs()[k]).shape);
+        }
+        throw OrtFailure(ORT_INVALID_ARGUMENT, text);
+    }
+
+    static void feed(const Program& program, Program::Context& context, const std::vector<Given>& given) {
+        for (size_t k = 0; k < given.size(); ++k) {
+            Value& value = *context.inputs[k];
+            const auto limit = program.limits.find(value.type.name);
+            if (limit == program.limits.end()) {
+                value.borrow(given[k].value, given[k].shape);
+                continue;
+            }
+            const auto [low, high] = limit->second;
+            const size_t bytes = bytes_of(value.type, given[k].shape);
+            std::vector<char>& copy = context.copies[value.type.name];
+            copy.resize(bytes);
+            std::memcpy(copy.data(), data_of(given[k].value), bytes);
+            value.place(copy.data(), given[k].shape);
+            const std::string wrong = first_outside(value.type, copy.data(), bytes / value.type.size, low, high);
+            if (wrong.empty()) continue;
+            if (low == INT32_MIN && high == int64_t(INT32_MAX) + 1)
+                throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + value.type.name + "': " + wrong +
+                                                           " takes more than the 32 bits that a library here computes with: give smaller numbers");
+            throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + value.type.name + "': indices element out of data bounds, idx=" + wrong +
+                                                       " must be within the inclusive range [" + std::to_string(low) + "," +
+                                                       std::to_string(high - 1) + "]");
+        }
+    }
+
+    void read(const std::string& digest, const Options& options) {
+        const Json answer = JsonReader::read(files_.read("answer.json", digest, LARGEST_MANIFEST));
+        require_schema(answer);
+        std::map<std::string, std::string> digests;
+        for (const auto& [name, one] : answer["files"].members) digests[name] = one.string();
+        for (const std::string& folder : answer["folders"].strings()) {
+            const std::string name = folder == "." ? "pipeline.json" : folder + "/pipeline.json";
+            if (!digests.count(name)) throw std::runtime_error("the manifest has no digest of " + name);
+            const Json manifest = JsonReader::read(files_.read(name, digests[name], LARGEST_MANIFEST));
+            require_schema(manifest);
+            require_machine(manifest);
+            programs_.push_back(std::make_unique<Program>(manifest, files_, digests, folder, options));
+            if (programs_.back()->inputs != inputs() || programs_.back()->outputs != outputs())
+                throw std::runtime_error("its programs are not of one model");
+        }
+        if (programs_.empty()) throw std::runtime_error("it has no program");
+        for (const auto& [name, one] : digests) files_.check(name, one);
+        // The last of several takes any shapes and is loaded by the first request that needs it, as in Python.
+        for (size_t k = 0; k < programs_.size(); ++k)
+            if (k == 0 || k + 1 < programs_.size()) programs_[k]->load();
+        files_.require_unchanged();
+    }
+
+    static void require_schema(const Json& manifest) {
+        if (manifest["schema"].integer() != 1)
+            throw std::runtime_error("it has schema " + std::to_string(manifest["schema"].integer()) + ", this version reads 1: export the answer again");
+    }
+
+    void require_machine(const Json& manifest) {
+        static const Machine here = Machine::here();
+        const Json& machine = manifest["machine"];
+        if (machine["architecture"].string() != here.architecture)
+            throw std::runtime_error("it was made for " + machine["architecture"].string() + ", this machine is " + here.architecture +
+                                     ": run the search on this machine");
+        std::string missing;
+        for (const auto& feature : machine["features"].strings())
+            if (!here.features.count(feature)) missing += (missing.empty() ? "" : ", ") + feature;
+        if (!missing.empty())
+            throw std::runtime_error("it was made on a CPU with " + missing + ", which this one lacks: run the search on this machine");
+        const int64_t threads = manifest["threads"].integer(), cores = sysconf(_SC_NPROCESSORS_ONLN);
+        if (threads > cores)
+            throw std::runtime_error("it was made for " + std::to_string(threads) + " threads, this machine has " + std::to_string(cores) +
+                                     " cores: run the search on this machine");
+        if (machine["cpu"].string() != here.cpu && warnings_.empty())
+            warnings_.push_back("the answer was made on " + machine["cpu"].string() + "; on this processor, " + here.cpu +
+                                ", it may round otherwise and be faster or slower than measured");
+    }
+
+    CheckedFiles files_;
+    std::vector<std::unique_ptr<Program>> programs_;
+    std::vector<int> taken_, made_;
+    std::vector<std::string> warnings_;
+};
