@@ -21,7 +21,7 @@ OLDEST = 23
 """Version of the interface: that of ONNX Runtime 1.23."""
 _PACKAGE = "com.github.asus4.onnxruntime@0.4.9"
 _INSIDE = "ios-arm64/onnxruntime.framework/Headers/"
-_FILES = ("onnxruntime_c_api.h", "onnxruntime_ep_c_api.h", "onnxruntime_error_code.h")
+_FILES = ("onnxruntime_c_api.h", "onnxruntime_ep_c_api.h")
 _CACHE = HERE / "build" / "include"
 
 
@@ -60,7 +60,7 @@ def fetch_headers() -> Path:
         found.mkdir()
         with tarfile.open(archive) as files:
             for file in files:
-                if _INSIDE in file.name and file.name.endswith(_FILES) and (content := files.extractfile(file)):
+                if _INSIDE in file.name and file.name.endswith(".h") and (content := files.extractfile(file)):
                     (found / Path(file.name).name).write_bytes(content.read())
         _CACHE.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_CACHE, ignore_errors=True)
@@ -72,7 +72,7 @@ def fetch_headers() -> Path:
 
 def _version(folder: Path) -> int:
     """Version of the interface that the headers describe; 0 without the plug-in interface."""
-    if not all((folder / name).exists() for name in _FILES[:2]):
+    if not all((folder / name).exists() for name in _FILES):
         return 0
     match = re.search(r"#define ORT_API_VERSION (\d+)", (folder / _FILES[0]).read_text())
     return int(match[1]) if match else 0

@@ -85,14 +85,16 @@ def alone(folder: Path, model: onnx.ModelProto, backend: str, variant: str = "de
     return folder
 
 
-def with_fallback(folder: Path, fixed: onnx.ModelProto, model: onnx.ModelProto) -> Path:
-    """A run for the shapes of ``fixed``, whose artifact takes any other that ``model`` does."""
+def with_fallback(
+    folder: Path, fixed: onnx.ModelProto, model: onnx.ModelProto, backend: str = "onnxruntime"
+) -> Path:
+    """A run for the shapes of ``fixed`` in ``backend``, whose artifact takes any other that ``model`` does."""
     _work(folder, fixed)
     onnx.save(model, folder / "work" / "dynamic.onnx")
     compiler = Compiler(TARGET, PieceCache(folder / "cache", 10**9))
-    first, other = (compiler.whole(one, "onnxruntime", "default") for one in (fixed, model))
+    first, other = compiler.whole(fixed, backend, "default"), compiler.whole(model, "onnxruntime", "default")
     assert isinstance(other, Program)
-    _write(folder, first, model, {"baseline": "onnxruntime"}, other)
+    _write(folder, first, model, {"baseline": backend}, other)
     return folder
 
 
