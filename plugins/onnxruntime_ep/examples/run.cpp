@@ -1,4 +1,5 @@
-// Runs an exported answer: run LIBRARY MODEL INPUT OUTPUT REQUESTS, with raw files of float32; prints microseconds a request.
+// Runs an exported answer: run LIBRARY MODEL INPUT OUTPUT REQUESTS, with raw files of float32; prints microseconds a
+// request.
 #include <onnxruntime_cxx_api.h>
 
 #include <chrono>
@@ -31,7 +32,8 @@ int main(int count, char** given) try {
     const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
     std::printf("%.1f\n", taken.count() / std::stoi(given[5]));
     const size_t size = made[0].GetTensorTypeAndShapeInfo().GetElementCount() * sizeof(float);
-    std::ofstream(given[4], std::ios::binary).write(static_cast<const char*>(made[0].GetTensorRawData()), std::streamsize(size));
+    std::ofstream(given[4], std::ios::binary)
+        .write(static_cast<const char*>(made[0].GetTensorRawData()), std::streamsize(size));
     return 0;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -17,19 +17,27 @@ inline constexpr size_t LARGEST_MANIFEST = size_t(1) << 25;
 
 inline const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>>& element_types() {
     static const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>> known{
-        {"float32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 4}},      {"uint8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, 1}},
-        {"int8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, 1}},          {"uint16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, 2}},
-        {"int16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16, 2}},        {"int32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, 4}},
-        {"int64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, 8}},        {"bool", {ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, 1}},
-        {"float16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, 2}},    {"float64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE, 8}},
-        {"uint32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32, 4}},      {"uint64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64, 8}},
-        {"complex64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, 8}}, {"complex128", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128, 16}}};
+        {"float32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 4}},
+        {"uint8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, 1}},
+        {"int8", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, 1}},
+        {"uint16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, 2}},
+        {"int16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16, 2}},
+        {"int32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, 4}},
+        {"int64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, 8}},
+        {"bool", {ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, 1}},
+        {"float16", {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, 2}},
+        {"float64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE, 8}},
+        {"uint32", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32, 4}},
+        {"uint64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64, 8}},
+        {"complex64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, 8}},
+        {"complex128", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128, 16}}};
     return known;
 }
 
 inline std::string format_tensor(const std::string& dtype, const std::vector<int64_t>& shape) {
     std::string text = dtype + "[";
-    for (size_t k = 0; k < shape.size(); ++k) text += (k ? ", " : "") + (shape[k] < 0 ? "?" : std::to_string(shape[k]));
+    for (size_t k = 0; k < shape.size(); ++k)
+        text += (k ? ", " : "") + (shape[k] < 0 ? "?" : std::to_string(shape[k]));
     return text + "]";
 }
 
@@ -67,7 +75,8 @@ inline std::string first_outside(const TensorType& type, const void* data, size_
         case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16: return first_outside<uint16_t>(data, count, low, high);
         case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32: return first_outside<uint32_t>(data, count, low, high);
         case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64: return first_outside<uint64_t>(data, count, low, high);
-        default: throw std::runtime_error("input '" + type.name + "' has limits, which are not checked for " + type.dtype);
+        default:
+            throw std::runtime_error("input '" + type.name + "' has limits, which are not checked for " + type.dtype);
     }
 }
 
@@ -113,7 +122,9 @@ class Program {
         }
         const int64_t size = manifest["arena_bytes"].integer();
         const auto memory = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-        if (size < 0 || size > memory) throw std::runtime_error("its tensors take " + std::to_string(size) + " bytes, more than this machine has");
+        if (size < 0 || size > memory)
+            throw std::runtime_error("its tensors take " + std::to_string(size) +
+                                     " bytes, more than this machine has");
         arena_ = size_t(size);
         for (const auto& [name, type] : tensors_)
             if (type.offset >= 0 && !type.open() && size_t(type.offset) + bytes_of(type, type.shape) > arena_)
@@ -121,9 +132,9 @@ class Program {
         for (const Json& one : manifest["pieces"].list()) {
             data_.push_back(std::make_unique<PieceData>(piece(one, files, digests, folder)));
             for (const auto& name : data_.back()->inputs)
-                if (!made.count(name)) throw std::runtime_error("nothing makes tensor '" + name + "' before it is read");
-            for (const auto& name : data_.back()->outputs)
-                require_tensor(name), made.insert(name);
+                if (!made.count(name))
+                    throw std::runtime_error("nothing makes tensor '" + name + "' before it is read");
+            for (const auto& name : data_.back()->outputs) require_tensor(name), made.insert(name);
         }
         for (const auto& name : outputs)
             if (!made.count(name)) throw std::runtime_error("nothing makes the output '" + name + "'");
@@ -145,7 +156,8 @@ class Program {
         if (loaded_.load(std::memory_order_acquire)) return false;
         const std::lock_guard<std::mutex> lock(mutex_);
         if (loaded_) return false;
-        for (const auto& [name, value] : environment_) setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
+        for (const auto& [name, value] : environment_)
+            setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
         std::vector<std::unique_ptr<Piece>> loaded;
         for (const auto& one : data_) {
             if (one->library == "onnxruntime")
@@ -166,14 +178,16 @@ class Program {
             if (!arena_) throw std::bad_alloc();
             for (const auto& [name, type] : program.tensors_) {
                 const bool placed = type.offset >= 0 && !type.open();
-                Value& value = values_.try_emplace(name, type, placed ? arena_.get() + type.offset : nullptr).first->second;
+                Value& value =
+                    values_.try_emplace(name, type, placed ? arena_.get() + type.offset : nullptr).first->second;
                 if (!placed) passing_.push_back(&value);
             }
             inputs = all(program.inputs), outputs = all(program.outputs);
             passing_.insert(passing_.end(), inputs.begin(), inputs.end());
             passing_.insert(passing_.end(), outputs.begin(), outputs.end());
             for (size_t k = 0; k < program.pieces_.size(); ++k)
-                calls_.push_back(program.pieces_[k]->bind(all(program.data_[k]->inputs), all(program.data_[k]->outputs)));
+                calls_.push_back(
+                    program.pieces_[k]->bind(all(program.data_[k]->inputs), all(program.data_[k]->outputs)));
         }
         Context(const Context&) = delete;
 
@@ -219,24 +233,38 @@ class Program {
    private:
     static TensorType tensor(const std::string& name, const Json& one) {
         const auto known = element_types().find(one["dtype"].string());
-        if (known == element_types().end()) throw std::runtime_error("tensor '" + name + "' is " + one["dtype"].string());
+        if (known == element_types().end())
+            throw std::runtime_error("tensor '" + name + "' is " + one["dtype"].string());
         const auto shape = one["shape"].integers();
-        for (const int64_t length : shape)
-            if (length < -1 || length > (int64_t(1) << 40)) throw std::runtime_error("tensor '" + name + "' has a length of " + std::to_string(length));
+        double bytes = double(known->second.second);
+        for (const int64_t length : shape) {
+            bytes *= double(std::max<int64_t>(length, 1));
+            if (length < -1 || bytes > 1e15)
+                throw std::runtime_error("tensor '" + name + "' is " + format_tensor(known->first, shape));
+        }
         const Json& offset = one["offset"];
-        return {name, known->first, known->second.first, known->second.second, shape, offset.kind == Json::NONE ? -1 : offset.integer()};
+        return {name,
+                known->first,
+                known->second.first,
+                known->second.second,
+                shape,
+                offset.kind == Json::NONE ? -1 : offset.integer()};
     }
 
-    PieceData piece(const Json& one, CheckedFiles& files, const std::map<std::string, std::string>& digests, const std::string& folder) {
+    PieceData piece(const Json& one, CheckedFiles& files, const std::map<std::string, std::string>& digests,
+                    const std::string& folder) {
         PieceData made;
         made.library = one["library"].string(), made.version = one["version"].string();
         if (made.library != "onnxruntime" && made.library != "openvino")
-            throw OrtFailure(ORT_NOT_IMPLEMENTED, "this build does not run pieces of " + made.library +
-                                                      ": search with -s 'backends.use=[onnxruntime, openvino]', or serve the artifact from Python");
+            throw OrtFailure(
+                ORT_NOT_IMPLEMENTED,
+                "this build does not run pieces of " + made.library +
+                    ": search with -s 'backends.use=[onnxruntime, openvino]', or serve the artifact from Python");
         for (const auto& file : one["files"].strings()) {
             const std::string name = folder == "." ? file : folder + "/" + file;
             CheckedFiles::require_inside(name);
-            if (!digests.count(name)) throw std::runtime_error("the manifest has no digest of " + name + ": export the answer again");
+            if (!digests.count(name))
+                throw std::runtime_error("the manifest has no digest of " + name + ": export the answer again");
             made.paths.push_back(files.path(name));
         }
         if (made.paths.empty()) throw std::runtime_error("a piece of " + made.library + " has no file");
@@ -271,7 +299,8 @@ class Answer {
             throw;
         } catch (const std::exception& failure) {
             const std::string text = failure.what();
-            throw std::runtime_error(text.find(folder) == std::string::npos ? folder + " does not load: " + text : text);
+            throw std::runtime_error(text.find(folder) == std::string::npos ? folder + " does not load: " + text
+                                                                            : text);
         }
     }
 
@@ -288,7 +317,8 @@ class Answer {
             const OrtValue* value = nullptr;
             check(ort->KernelContext_GetInput(kernel, size_t(taken_[k]), &value));
             if (!value) throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + inputs()[k] + "' is missing");
-            given[k].value = const_cast<OrtValue*>(value);  // the interface of Run takes no constant memory; it only reads
+            given[k].value =
+                const_cast<OrtValue*>(value);  // the interface of Run takes no constant memory; it only reads
             tensor_of(value, given[k].type, given[k].shape);
         }
         Program& program = choose(given);
@@ -297,7 +327,8 @@ class Answer {
         const auto output = [&](size_t k) -> OrtValue* {
             const std::vector<int64_t>& shape = context->outputs[k]->shape;
             OrtValue* made = nullptr;
-            if (made_[k] >= 0) check(ort->KernelContext_GetOutput(kernel, size_t(made_[k]), shape.data(), shape.size(), &made));
+            if (made_[k] >= 0)
+                check(ort->KernelContext_GetOutput(kernel, size_t(made_[k]), shape.data(), shape.size(), &made));
             return made;
         };
         for (size_t k = 0; k < made_.size(); ++k)
@@ -306,7 +337,8 @@ class Answer {
         context->run();
         for (size_t k = 0; k < made_.size(); ++k)
             if (const Value& value = *context->outputs[k]; value.type.open())
-                if (OrtValue* made = output(k)) std::memcpy(data_of(made), value.data, bytes_of(value.type, value.shape));
+                if (OrtValue* made = output(k))
+                    std::memcpy(data_of(made), value.data, bytes_of(value.type, value.shape));
         context->forget();
         program.give_back(std::move(context));  // after an error it is dropped
     }
@@ -365,11 +397,14 @@ class Answer {
             const std::string wrong = first_outside(value.type, copy.data(), bytes / value.type.size, low, high);
             if (wrong.empty()) continue;
             if (low == INT32_MIN && high == int64_t(INT32_MAX) + 1)
-                throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + value.type.name + "': " + wrong +
-                                                           " takes more than the 32 bits that a library here computes with: give smaller numbers");
-            throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + value.type.name + "': indices element out of data bounds, idx=" + wrong +
-                                                       " must be within the inclusive range [" + std::to_string(low) + "," +
-                                                       std::to_string(high - 1) + "]");
+                throw OrtFailure(
+                    ORT_INVALID_ARGUMENT,
+                    "input '" + value.type.name + "': " + wrong +
+                        " takes more than the 32 bits that a library here computes with: give smaller numbers");
+            throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + value.type.name +
+                                                       "': indices element out of data bounds, idx=" + wrong +
+                                                       " must be within the inclusive range [" + std::to_string(low) +
+                                                       "," + std::to_string(high - 1) + "]");
         }
     }
 
@@ -398,27 +433,29 @@ class Answer {
 
     static void require_schema(const Json& manifest) {
         if (manifest["schema"].integer() != 1)
-            throw std::runtime_error("it has schema " + std::to_string(manifest["schema"].integer()) + ", this version reads 1: export the answer again");
+            throw std::runtime_error("it has schema " + std::to_string(manifest["schema"].integer()) +
+                                     ", this version reads 1: export the answer again");
     }
 
     void require_machine(const Json& manifest) {
         static const Machine here = Machine::here();
         const Json& machine = manifest["machine"];
         if (machine["architecture"].string() != here.architecture)
-            throw std::runtime_error("it was made for " + machine["architecture"].string() + ", this machine is " + here.architecture +
-                                     ": run the search on this machine");
+            throw std::runtime_error("it was made for " + machine["architecture"].string() + ", this machine is " +
+                                     here.architecture + ": run the search on this machine");
         std::string missing;
         for (const auto& feature : machine["features"].strings())
             if (!here.features.count(feature)) missing += (missing.empty() ? "" : ", ") + feature;
         if (!missing.empty())
-            throw std::runtime_error("it was made on a CPU with " + missing + ", which this one lacks: run the search on this machine");
+            throw std::runtime_error("it was made on a CPU with " + missing +
+                                     ", which this one lacks: run the search on this machine");
         const int64_t threads = manifest["threads"].integer(), cores = sysconf(_SC_NPROCESSORS_ONLN);
         if (threads > cores)
-            throw std::runtime_error("it was made for " + std::to_string(threads) + " threads, this machine has " + std::to_string(cores) +
-                                     " cores: run the search on this machine");
+            throw std::runtime_error("it was made for " + std::to_string(threads) + " threads, this machine has " +
+                                     std::to_string(cores) + " cores: run the search on this machine");
         if (machine["cpu"].string() != here.cpu && warnings_.empty())
-            warnings_.push_back("the answer was made on " + machine["cpu"].string() + "; on this processor, " + here.cpu +
-                                ", it may round otherwise and be faster or slower than measured");
+            warnings_.push_back("the answer was made on " + machine["cpu"].string() + "; on this processor, " +
+                                here.cpu + ", it may round otherwise and be faster or slower than measured");
     }
 
     CheckedFiles files_;

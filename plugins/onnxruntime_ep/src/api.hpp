@@ -42,11 +42,10 @@ OrtStatus* guarded(Work&& work) noexcept {
     return ort->CreateStatus(code, message.c_str());
 }
 
-
-#define OWNED(TYPE)                                                               \
-    struct Release##TYPE {                                                        \
+#define OWNED(TYPE)                                                                   \
+    struct Release##TYPE {                                                            \
         void operator()(Ort##TYPE* held) const noexcept { ort->Release##TYPE(held); } \
-    };                                                                            \
+    };                                                                                \
     using Owned##TYPE = std::unique_ptr<Ort##TYPE, Release##TYPE>;
 OWNED(Env)
 OWNED(Session)

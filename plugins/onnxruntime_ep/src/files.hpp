@@ -62,14 +62,15 @@ class Sha256 {
     void mix() {
         uint32_t w[64];
         for (int i = 0; i < 16; ++i)
-            w[i] = uint32_t(block_[4 * i]) << 24 | uint32_t(block_[4 * i + 1]) << 16 | uint32_t(block_[4 * i + 2]) << 8 |
-                   block_[4 * i + 3];
+            w[i] = uint32_t(block_[4 * i]) << 24 | uint32_t(block_[4 * i + 1]) << 16 |
+                   uint32_t(block_[4 * i + 2]) << 8 | block_[4 * i + 3];
         for (int i = 16; i < 64; ++i)
             w[i] = w[i - 16] + (turned(w[i - 15], 7) ^ turned(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
                    (turned(w[i - 2], 17) ^ turned(w[i - 2], 19) ^ w[i - 2] >> 10);
         auto [a, b, c, d, e, f, g, h] = state_;
         for (int i = 0; i < 64; ++i) {
-            const uint32_t first = h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + ((e & f) ^ (~e & g)) + rounds()[i] + w[i];
+            const uint32_t first =
+                h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + ((e & f) ^ (~e & g)) + rounds()[i] + w[i];
             const uint32_t second = (turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
             h = g, g = f, f = e, e = d + first, d = c, c = b, b = a, a = first + second;
         }
@@ -89,8 +90,8 @@ class Sha256 {
 using Stamp = std::array<int64_t, 7>;
 
 inline Stamp stamp_of(const struct stat& found) {
-    return {int64_t(found.st_dev), int64_t(found.st_ino), found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec,
-            found.st_ctim.tv_sec, found.st_ctim.tv_nsec};
+    return {int64_t(found.st_dev), int64_t(found.st_ino), found.st_size,        found.st_mtim.tv_sec,
+            found.st_mtim.tv_nsec, found.st_ctim.tv_sec,  found.st_ctim.tv_nsec};
 }
 
 // The files of one answer, by names relative to its folder.
@@ -111,7 +112,7 @@ class CheckedFiles {
     // Requires that no file has changed since its check: the bytes that were hashed are those that a library loaded.
     void require_unchanged() const {
         for (const auto& [name, stamp] : stamps_) {
-            struct stat now {};
+            struct stat now{};
             if (lstat(path(name).c_str(), &now) != 0 || stamp_of(now) != stamp)
                 throw std::runtime_error(path(name) + " was changed while it was loaded: create the session again");
         }
@@ -124,19 +125,22 @@ class CheckedFiles {
             leads_out |= name.compare(at, end - at, "..") == 0;
             at = end + 1;
         }
-        if (leads_out) throw std::runtime_error("the manifest names '" + name + "', outside the answer: do not use it");
+        if (leads_out)
+            throw std::runtime_error("the manifest names '" + name + "', outside the answer: do not use it");
     }
 
    private:
     void check(const std::string& name, const std::string& digest, std::string* content, size_t most) {
         require_inside(name);
         const int file = open(path(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (file < 0) throw std::runtime_error("cannot read " + path(name) + " (" + std::strerror(errno) + "): export the answer again");
+        if (file < 0)
+            throw std::runtime_error("cannot read " + path(name) + " (" + std::strerror(errno) +
+                                     "): export the answer again");
         struct Closed {
             int file;
             ~Closed() { close(file); }
         } closed{file};
-        struct stat found {};
+        struct stat found{};
         if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode))
             throw std::runtime_error(path(name) + " is no plain file: do not use it");
         if (size_t(found.st_size) > most) throw std::runtime_error(path(name) + " is too large: do not use it");

@@ -116,7 +116,7 @@ class JsonReader {
 
     Json number() {
         if (peek() != '-' && !std::isdigit(static_cast<unsigned char>(peek()))) fail();
-        const char *const begin = text_.c_str() + at_;
+        const char* const begin = text_.c_str() + at_;
         char *end = nullptr, *end_whole = nullptr;
         Json made;
         made.kind = Json::NUMBER;
@@ -137,8 +137,8 @@ class JsonReader {
                 made += letter;
                 continue;
             }
-            static const std::map<char, char> escapes{{'n', '\n'}, {'t', '\t'}, {'r', '\r'}, {'b', '\b'}, {'f', '\f'},
-                                                      {'"', '"'},  {'\\', '\\'}, {'/', '/'}};
+            static const std::map<char, char> escapes{{'n', '\n'}, {'t', '\t'}, {'r', '\r'},  {'b', '\b'},
+                                                      {'f', '\f'}, {'"', '"'},  {'\\', '\\'}, {'/', '/'}};
             const char code = peek();
             ++at_;
             if (code == 'u') {
@@ -163,7 +163,8 @@ class JsonReader {
         for (int k = 0; k < 4; ++k, ++at_) {
             const char digit = peek();
             if (!std::isxdigit(static_cast<unsigned char>(digit))) fail();
-            made = made * 16 + uint32_t(std::isdigit(static_cast<unsigned char>(digit)) ? digit - '0' : (digit | 32) - 'a' + 10);
+            made = made * 16 +
+                   uint32_t(std::isdigit(static_cast<unsigned char>(digit)) ? digit - '0' : (digit | 32) - 'a' + 10);
         }
         return made;
     }

@@ -56,11 +56,12 @@ class Value {
 
     OrtValue* as_ort() {
         if (!ort_) {
-            static const OrtMemoryInfo* const memory = [] {  // never released: ONNX Runtime may be gone at the process's end
-                OrtMemoryInfo* info = nullptr;
-                check(ort->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &info));
-                return info;
-            }();
+            static const OrtMemoryInfo* const memory =
+                [] {  // never released: ONNX Runtime may be gone at the process's end
+                    OrtMemoryInfo* info = nullptr;
+                    check(ort->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &info));
+                    return info;
+                }();
             check(ort->CreateTensorWithDataAsOrtValue(memory, data, bytes_of(type, shape), shape.data(), shape.size(),
                                                       type.type, &ort_));
             made_.reset(ort_);
@@ -104,20 +105,24 @@ class OnnxRuntimePiece : public Piece {
    public:
     explicit OnnxRuntimePiece(const PieceData& data) : data_(data) {
         OrtEnv* env = nullptr;
-        check(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "CollageEvo", &env));  // counts one more user of the process's own
+        check(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "CollageEvo",
+                             &env));  // counts one more user of the process's own
         env_.reset(env);
         OrtSessionOptions* made = nullptr;
         check(ort->CreateSessionOptions(&made));
         const OwnedSessionOptions options(made);
         static const std::map<std::string, GraphOptimizationLevel> levels{
-            {"ORT_DISABLE_ALL", ORT_DISABLE_ALL}, {"ORT_ENABLE_EXTENDED", ORT_ENABLE_EXTENDED}, {"ORT_ENABLE_ALL", ORT_ENABLE_ALL}};
+            {"ORT_DISABLE_ALL", ORT_DISABLE_ALL},
+            {"ORT_ENABLE_EXTENDED", ORT_ENABLE_EXTENDED},
+            {"ORT_ENABLE_ALL", ORT_ENABLE_ALL}};
         check(ort->SetIntraOpNumThreads(made, std::stoi(data.setting("intra_op_num_threads"))));
         check(ort->SetInterOpNumThreads(made, std::stoi(data.setting("inter_op_num_threads"))));
         check(ort->SetSessionExecutionMode(made, ORT_SEQUENTIAL));
         check(ort->SetSessionGraphOptimizationLevel(made, levels.at(data.setting("graph_optimization_level"))));
         check(ort->SetSessionLogSeverityLevel(made, ORT_LOGGING_LEVEL_ERROR));
         for (const auto& [name, value] : data.settings)
-            if (name.find('.') != std::string::npos) check(ort->AddSessionConfigEntry(made, name.c_str(), value.c_str()));
+            if (name.find('.') != std::string::npos)
+                check(ort->AddSessionConfigEntry(made, name.c_str(), value.c_str()));
         OrtSession* session = nullptr;
         check(ort->CreateSession(env, data.paths.at(0).c_str(), made, &session));
         session_.reset(session);
@@ -130,16 +135,19 @@ class OnnxRuntimePiece : public Piece {
    private:
     struct Bound : Call {
         Bound(OnnxRuntimePiece& piece, Values inputs, Values outputs)
-            : session(piece.session_.get()), inputs(std::move(inputs)), outputs(std::move(outputs)),
-              given(this->inputs.size()), made(this->outputs.size()) {
+            : session(piece.session_.get()),
+              inputs(std::move(inputs)),
+              outputs(std::move(outputs)),
+              given(this->inputs.size()),
+              made(this->outputs.size()) {
             for (const auto& name : piece.data_.inputs) taken_names.push_back(name.c_str());
             for (const auto& name : piece.data_.outputs) made_names.push_back(name.c_str());
         }
         void run() override {
             for (size_t k = 0; k < given.size(); ++k) given[k] = inputs[k]->as_ort();
             for (size_t k = 0; k < made.size(); ++k) made[k] = outputs[k]->data ? outputs[k]->as_ort() : nullptr;
-            check(ort->Run(session, nullptr, taken_names.data(), given.data(), given.size(), made_names.data(), made.size(),
-                           made.data()));
+            check(ort->Run(session, nullptr, taken_names.data(), given.data(), given.size(), made_names.data(),
+                           made.size(), made.data()));
             for (size_t k = 0; k < made.size(); ++k)
                 if (!outputs[k]->data) outputs[k]->adopt(made[k]);
         }
@@ -195,7 +203,8 @@ class OpenVino {
     void require(int status) const {
         if (status == 0) return;
         const char* text = last_error();
-        throw std::runtime_error("OpenVINO: " + std::string(text && *text ? text : "error " + std::to_string(status)));
+        throw std::runtime_error("OpenVINO: " +
+                                 std::string(text && *text ? text : "error " + std::to_string(status)));
     }
 
    private:
@@ -207,8 +216,9 @@ class OpenVino {
             tried.push_back(dlerror());
         }
         if (!library_)
-            throw std::runtime_error("the answer needs OpenVINO, whose libopenvino_c.so was not found (" + tried.back() +
-                                     "): pip install openvino, or set COLLAGE_EVO_OPENVINO to its folder of libraries");
+            throw std::runtime_error(
+                "the answer needs OpenVINO, whose libopenvino_c.so was not found (" + tried.back() +
+                "): pip install openvino, or set COLLAGE_EVO_OPENVINO to its folder of libraries");
         find(core_create, "ov_core_create");
         find(compile, "ov_core_compile_model_from_file");
         find(request_of, "ov_compiled_model_create_infer_request");
@@ -253,7 +263,8 @@ class OpenVino {
         DIR* directory = opendir(folder.c_str());
         if (!directory) return;
         while (const dirent* entry = readdir(directory))
-            if (std::string(entry->d_name).rfind("libopenvino_c.so", 0) == 0) to.push_back(folder + "/" + entry->d_name);
+            if (std::string(entry->d_name).rfind("libopenvino_c.so", 0) == 0)
+                to.push_back(folder + "/" + entry->d_name);
         closedir(directory);
     }
     template <class Function>
@@ -275,9 +286,10 @@ class OpenVinoPiece : public Piece {
             if (count == s.size()) throw std::runtime_error("a piece of openvino has more than 16 settings");
             s[count++] = name.c_str(), s[count++] = value.c_str();
         }
-        ov_.require(ov_.compile(ov_.core, data.paths.at(0).c_str(), "CPU", count, &model_, s[0], s[1], s[2], s[3], s[4], s[5],
-                                s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18], s[19],
-                                s[20], s[21], s[22], s[23], s[24], s[25], s[26], s[27], s[28], s[29], s[30], s[31]));
+        ov_.require(ov_.compile(ov_.core, data.paths.at(0).c_str(), "CPU", count, &model_, s[0], s[1], s[2], s[3],
+                                s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16],
+                                s[17], s[18], s[19], s[20], s[21], s[22], s[23], s[24], s[25], s[26], s[27], s[28],
+                                s[29], s[30], s[31]));
         for (size_t k = 0; k < data.inputs.size(); ++k) input_types_.push_back(type(ov_.input_port, k));
         for (size_t k = 0; k < data.outputs.size(); ++k) output_types_.push_back(type(ov_.output_port, k));
     }
@@ -307,7 +319,11 @@ class OpenVinoPiece : public Piece {
         };
 
         Bound(OpenVinoPiece& piece, Values inputs, Values outputs)
-            : piece(piece), ov(piece.ov_), inputs(std::move(inputs)), outputs(std::move(outputs)), in(this->inputs.size()),
+            : piece(piece),
+              ov(piece.ov_),
+              inputs(std::move(inputs)),
+              outputs(std::move(outputs)),
+              in(this->inputs.size()),
               out(this->outputs.size()) {
             ov.require(ov.request_of(piece.model_, &request));
         }

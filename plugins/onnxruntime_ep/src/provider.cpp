@@ -16,7 +16,8 @@ std::string attribute(const OrtNode* node, const char* name) {
     }
     if (!found) return {};
     size_t size = 0;
-    if (OrtStatus* status = ort->ReadOpAttr(found, ORT_OP_ATTR_STRING, nullptr, 0, &size)) ort->ReleaseStatus(status);  // too small
+    if (OrtStatus* status = ort->ReadOpAttr(found, ORT_OP_ATTR_STRING, nullptr, 0, &size))
+        ort->ReleaseStatus(status);  // too small
     std::string text(size, '\0');
     if (size > 0) check(ort->ReadOpAttr(found, ORT_OP_ATTR_STRING, text.data(), size, &size));
     text.resize(std::min(size, text.size()));
@@ -35,7 +36,8 @@ bool is_ours(const OrtNode* node) {
     const char *type = nullptr, *domain = nullptr;
     check(ort->Node_GetOperatorType(node, &type));
     check(ort->Node_GetDomain(node, &domain));
-    return std::string(type) == "EPContext" && std::string(domain) == "com.microsoft" && attribute(node, "source") == NAME;
+    return std::string(type) == "EPContext" && std::string(domain) == "com.microsoft" &&
+           attribute(node, "source") == NAME;
 }
 
 using Count = decltype(OrtApi::Node_GetNumInputs);
@@ -54,13 +56,19 @@ std::vector<std::string> names(const OrtNode* node, Count count_of, Values_ valu
     }
     return all;
 }
-std::vector<std::string> inputs_of(const OrtNode* node) { return names(node, ort->Node_GetNumInputs, ort->Node_GetInputs); }
-std::vector<std::string> outputs_of(const OrtNode* node) { return names(node, ort->Node_GetNumOutputs, ort->Node_GetOutputs); }
+std::vector<std::string> inputs_of(const OrtNode* node) {
+    return names(node, ort->Node_GetNumInputs, ort->Node_GetInputs);
+}
+std::vector<std::string> outputs_of(const OrtNode* node) {
+    return names(node, ort->Node_GetNumOutputs, ort->Node_GetOutputs);
+}
 
 // For each of the answer's tensors, the kernel's index of the tensor that the model's node has in its place.
 std::vector<int> indices(const std::vector<std::string>& answers, const std::vector<std::string>& nodes,
                          const std::vector<std::string>& kernels) {
-    if (answers.size() != nodes.size()) throw std::runtime_error("the EPContext node has other inputs or outputs than its answer: export the answer again");
+    if (answers.size() != nodes.size())
+        throw std::runtime_error(
+            "the EPContext node has other inputs or outputs than its answer: export the answer again");
     std::vector<int> found;
     for (const std::string& name : nodes) {
         const auto at = std::find(kernels.begin(), kernels.end(), name);
@@ -80,7 +88,8 @@ struct Kernel : OrtNodeComputeInfo {
             return nullptr;
         };
         Compute = [](OrtNodeComputeInfo*, void* state, OrtKernelContext* context) {
-            return guarded([&] { static_cast<Kernel*>(static_cast<OrtNodeComputeInfo*>(state))->answer.run(context); });
+            return guarded(
+                [&] { static_cast<Kernel*>(static_cast<OrtNodeComputeInfo*>(state))->answer.run(context); });
         };
         ReleaseState = [](OrtNodeComputeInfo*, void*) {};
     }
@@ -104,11 +113,12 @@ struct Provider : OrtEp {
                     if (is_ours(node)) check(ep_api->EpGraphSupportInfo_AddNodesToFuse(support, &node, 1, &options));
             });
         };
-        Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** fused, size_t count, OrtNodeComputeInfo** made,
-                     OrtNode**) noexcept {
+        Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** fused, size_t count,
+                     OrtNodeComputeInfo** made, OrtNode**) noexcept {
             return guarded([&] {
                 std::vector<std::unique_ptr<Kernel>> kernels;  // ONNX Runtime takes all of them or none
-                for (size_t k = 0; k < count; ++k) kernels.push_back(static_cast<Provider*>(self)->kernel(graphs[k], fused[k]));
+                for (size_t k = 0; k < count; ++k)
+                    kernels.push_back(static_cast<Provider*>(self)->kernel(graphs[k], fused[k]));
                 for (size_t k = 0; k < count; ++k) made[k] = kernels[k].release();
             });
         };
@@ -131,19 +141,23 @@ struct Provider : OrtEp {
 
     std::unique_ptr<Kernel> kernel(const OrtGraph* graph, const OrtNode* fused) const {
         const auto nodes = nodes_of(graph);
-        if (nodes.size() != 1 || !is_ours(nodes[0])) throw std::runtime_error("CollageEvo compiles one EPContext node at a time");
+        if (nodes.size() != 1 || !is_ours(nodes[0]))
+            throw std::runtime_error("CollageEvo compiles one EPContext node at a time");
         const std::string name = attribute(nodes[0], "ep_cache_context");
         CheckedFiles::require_inside(name);
         const char* path = nullptr;
         check(ort->Graph_GetModelPath(graph, &path));
         const std::string model = path && *path ? path : beside;
         if (model.empty())
-            throw std::runtime_error("a model from memory needs the session option ep.context_file_path: the path of its file, beside which the answer lies");
+            throw std::runtime_error(
+                "a model from memory needs the session option ep.context_file_path: the path of its file, beside "
+                "which the answer lies");
         const size_t slash = model.rfind('/');
         const std::string folder = (slash == std::string::npos ? "" : model.substr(0, slash + 1)) + name;
         auto made = std::make_unique<Kernel>(folder, attribute(nodes[0], "notes"), options);
         for (const std::string& text : made->answer.warnings())
-            check(ort->Logger_LogMessage(logger, ORT_LOGGING_LEVEL_WARNING, text.c_str(), __FILE__, __LINE__, "CollageEvo"));
+            check(ort->Logger_LogMessage(logger, ORT_LOGGING_LEVEL_WARNING, text.c_str(), __FILE__, __LINE__,
+                                         "CollageEvo"));
         made->answer.place(indices(made->answer.inputs(), inputs_of(nodes[0]), inputs_of(fused)),
                            indices(made->answer.outputs(), outputs_of(nodes[0]), outputs_of(fused)));
         return made;
@@ -157,8 +171,8 @@ struct Factory : OrtEpFactory {
         GetVendor = [](const OrtEpFactory*) noexcept -> const char* { return VENDOR; };
         GetVendorId = [](const OrtEpFactory*) noexcept -> uint32_t { return 0; };
         GetVersion = [](const OrtEpFactory*) noexcept -> const char* { return VERSION; };
-        GetSupportedDevices = [](OrtEpFactory* self, const OrtHardwareDevice* const* devices, size_t count, OrtEpDevice** made,
-                                 size_t most, size_t* found) noexcept {
+        GetSupportedDevices = [](OrtEpFactory* self, const OrtHardwareDevice* const* devices, size_t count,
+                                 OrtEpDevice** made, size_t most, size_t* found) noexcept {
             return guarded([&] {
                 *found = 0;
                 for (size_t k = 0; k < count && *found < most; ++k)
@@ -167,16 +181,17 @@ struct Factory : OrtEpFactory {
             });
         };
         CreateEp = [](OrtEpFactory*, const OrtHardwareDevice* const*, const OrtKeyValuePairs* const*, size_t,
-                      const OrtSessionOptions* session, const OrtLogger* logger, OrtEp** made) noexcept {
-            return guarded([&] { *made = new Provider(logger, session); });
-        };
+                      const OrtSessionOptions* session, const OrtLogger* logger,
+                      OrtEp** made) noexcept { return guarded([&] { *made = new Provider(logger, session); }); };
         ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept { delete static_cast<Provider*>(provider); };
-        ValidateCompiledModelCompatibilityInfo = [](OrtEpFactory*, const OrtHardwareDevice* const*, size_t, const char*,
+        ValidateCompiledModelCompatibilityInfo = [](OrtEpFactory*, const OrtHardwareDevice* const*, size_t,
+                                                    const char*,
                                                     OrtCompiledModelCompatibility* found) noexcept -> OrtStatus* {
             *found = OrtCompiledModelCompatibility_EP_NOT_APPLICABLE;
             return nullptr;
         };
-        CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*, OrtAllocator** made) noexcept -> OrtStatus* {
+        CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*,
+                             OrtAllocator** made) noexcept -> OrtStatus* {
             *made = nullptr;  // memory is that of the default allocator
             return nullptr;
         };
@@ -186,7 +201,8 @@ struct Factory : OrtEpFactory {
             return nullptr;
         };
         IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
-        CreateSyncStreamForDevice = [](OrtEpFactory*, const OrtMemoryDevice*, const OrtKeyValuePairs*, OrtSyncStreamImpl** made) noexcept -> OrtStatus* {
+        CreateSyncStreamForDevice = [](OrtEpFactory*, const OrtMemoryDevice*, const OrtKeyValuePairs*,
+                                       OrtSyncStreamImpl** made) noexcept -> OrtStatus* {
             *made = nullptr;
             return nullptr;
         };
