@@ -2,8 +2,8 @@
 
     python plugins/onnxruntime_ep/overhead.py RUN_DIR [ROUNDS]
 
-In turns, in one process: a request to the artifact's own session in Python, a request to a session of ONNX Runtime with
-the provider, and the pieces alone on filled buffers (``Session.execute``). Prints medians in microseconds.
+In turns, in one process: a request to the artifact's own session in Python, a request to a session of ONNX Runtime
+with the provider, and the pieces alone on filled buffers (``Session.execute``). Prints medians in microseconds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
-import onnxruntime_ep_collage as collage_ep
 
 import collage_evo
+import onnxruntime_ep_collage as collage_ep
 from collage_evo.export import export_context_model
 
 BATCH = 20

@@ -12,23 +12,23 @@ from pathlib import Path
 __all__ = ["get_ep_name", "get_ep_names", "get_library_path"]
 
 _LIBRARY = Path(__file__).resolve().parent / "libonnxruntime_ep_collage.so"
-_OPENVINO = "COLLAGE_EVO_OPENVINO"
 
 
 def get_library_path() -> str:
     """Path of the shared library, for ``register_execution_provider_library``.
 
-    If the package openvino is installed, the environment variable ``COLLAGE_EVO_OPENVINO`` names the folder of its
-    libraries afterwards, unless it is set already: the provider loads OpenVINO from there.
+    Afterwards the environment variables ``COLLAGE_EVO_OPENVINO`` and ``COLLAGE_EVO_TVM`` name the folders from which
+    the provider loads these libraries, if their packages are installed and the variables are not set already.
 
     Raises:
         FileNotFoundError: the package was installed without its library.
     """
     if not _LIBRARY.exists():
         raise FileNotFoundError(f"{_LIBRARY} is missing: pip install ./plugins/onnxruntime_ep")
-    spec = importlib.util.find_spec("openvino")
-    if spec is not None and spec.origin:
-        os.environ.setdefault(_OPENVINO, str(Path(spec.origin).parent / "libs"))
+    if package := _folder("openvino"):
+        os.environ.setdefault("COLLAGE_EVO_OPENVINO", str(package / "libs"))
+    if package := _folder("tvm_ffi"):
+        os.environ.setdefault("COLLAGE_EVO_TVM", str(package.parent))
     return str(_LIBRARY)
 
 
@@ -40,3 +40,9 @@ def get_ep_name() -> str:
 def get_ep_names() -> list[str]:
     """Names of all providers in the library."""
     return [get_ep_name()]
+
+
+def _folder(package: str) -> Path | None:
+    """Folder of an installed package, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None

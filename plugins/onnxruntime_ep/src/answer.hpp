@@ -12,6 +12,7 @@
 #include "files.hpp"
 #include "json.hpp"
 #include "pieces.hpp"
+#include "tvm.hpp"
 
 inline constexpr size_t LARGEST_MANIFEST = size_t(1) << 25;
 
@@ -104,6 +105,7 @@ struct Machine {
 // What a session's options say of loading an answer.
 struct Options {
     std::string openvino;  // the folder of its libraries, or libopenvino_c itself
+    std::string tvm;       // the folder of its libraries, or that of its packages
 };
 
 // One program: its tensors, and its pieces in execution order.
@@ -151,23 +153,25 @@ class Program {
     const TensorType& type(const std::string& name) const { return tensors_.at(name); }
     const std::vector<std::unique_ptr<PieceData>>& pieces() const { return data_; }
 
-    // Loads the pieces; false where they are loaded already.
-    bool load() {
-        if (loaded_.load(std::memory_order_acquire)) return false;
+    // Loads the pieces, unless they are loaded already, from files that nobody changes meanwhile.
+    void load(const CheckedFiles& files) {
+        if (loaded_.load(std::memory_order_acquire)) return;
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (loaded_) return false;
+        if (loaded_) return;
         for (const auto& [name, value] : environment_)
             setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
         std::vector<std::unique_ptr<Piece>> loaded;
         for (const auto& one : data_) {
             if (one->library == "onnxruntime")
                 loaded.push_back(std::make_unique<OnnxRuntimePiece>(*one));
-            else
+            else if (one->library == "openvino")
                 loaded.push_back(std::make_unique<OpenVinoPiece>(*one, options_.openvino));
+            else
+                loaded.push_back(std::make_unique<TvmPiece>(*one, options_.tvm));
         }
+        files.require_unchanged();
         pieces_ = std::move(loaded);
         loaded_.store(true, std::memory_order_release);
-        return true;
     }
 
     // Memory and bound calls for one run at a time; ``take`` makes one more for each thread that runs meanwhile.
@@ -255,11 +259,10 @@ class Program {
                     const std::string& folder) {
         PieceData made;
         made.library = one["library"].string(), made.version = one["version"].string();
-        if (made.library != "onnxruntime" && made.library != "openvino")
-            throw OrtFailure(
-                ORT_NOT_IMPLEMENTED,
-                "this build does not run pieces of " + made.library +
-                    ": search with -s 'backends.use=[onnxruntime, openvino]', or serve the artifact from Python");
+        if (made.library != "onnxruntime" && made.library != "openvino" && made.library != "tvm")
+            throw OrtFailure(ORT_NOT_IMPLEMENTED, "this build does not run pieces of " + made.library +
+                                                      ": search with -s 'backends.use=[onnxruntime, openvino, tvm]', "
+                                                      "or serve the artifact from Python");
         for (const auto& file : one["files"].strings()) {
             const std::string name = folder == "." ? file : folder + "/" + file;
             CheckedFiles::require_inside(name);
@@ -363,7 +366,7 @@ class Answer {
             bool all = true;
             for (size_t k = 0; k < given.size(); ++k) all = all && fits(program->type(inputs()[k]), given[k]);
             if (!all) continue;
-            if (program->load()) files_.require_unchanged();
+            program->load(files_);
             return *program;
         }
         std::string text;
@@ -424,11 +427,19 @@ class Answer {
                 throw std::runtime_error("its programs are not of one model");
         }
         if (programs_.empty()) throw std::runtime_error("it has no program");
-        for (const auto& [name, one] : digests) files_.check(name, one);
+        for (const auto& piece : programs_[0]->pieces())
+            if (piece->library == "onnxruntime" && piece->version != ort_version) {
+                warnings_.push_back("the answer was measured with ONNX Runtime " + piece->version + ", here is " +
+                                    ort_version + ": it may round otherwise");
+                break;
+            }
+        for (const auto& [name, one] : digests) {
+            if (one.size() != 64) throw std::runtime_error("the digest of " + name + " is none of SHA-256");
+            files_.check(name, one);
+        }
         // The last of several takes any shapes and is loaded by the first request that needs it, as in Python.
         for (size_t k = 0; k < programs_.size(); ++k)
-            if (k == 0 || k + 1 < programs_.size()) programs_[k]->load();
-        files_.require_unchanged();
+            if (k == 0 || k + 1 < programs_.size()) programs_[k]->load(files_);
     }
 
     static void require_schema(const Json& manifest) {

@@ -9,6 +9,7 @@
 
 inline constexpr uint32_t API = 23;
 inline const OrtApi* ort = nullptr;
+inline std::string ort_version;
 
 struct OrtFailure : std::runtime_error {
     OrtErrorCode code;

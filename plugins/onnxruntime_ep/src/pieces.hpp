@@ -163,6 +163,14 @@ class OnnxRuntimePiece : public Piece {
     OwnedSession session_;
 };
 
+// The folder of this library, with a slash at its end.
+inline std::string library_folder() {
+    Dl_info here{};
+    if (!dladdr(reinterpret_cast<void*>(&library_folder), &here) || !here.dli_fname) return "./";
+    const std::string file = here.dli_fname;
+    return file.substr(0, file.rfind('/') + 1);
+}
+
 // The functions of libopenvino_c that a piece needs, with the types of its headers spelled out.
 class OpenVino {
    public:
@@ -251,11 +259,7 @@ class OpenVino {
         }
         const char* variable = std::getenv("COLLAGE_EVO_OPENVINO");
         if (variable && *variable) return places(variable);
-        Dl_info here{};
-        if (dladdr(reinterpret_cast<void*>(&OpenVino::get), &here) && here.dli_fname) {
-            const std::string file = here.dli_fname;
-            add(found, file.substr(0, file.rfind('/') + 1) + "../openvino/libs");
-        }
+        add(found, library_folder() + "../openvino/libs");
         found.push_back("libopenvino_c.so");
         return found;
     }

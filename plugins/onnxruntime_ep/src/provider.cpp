@@ -102,6 +102,7 @@ struct Provider : OrtEp {
 
     Provider(const OrtLogger* logger, const OrtSessionOptions* session) : OrtEp{}, logger(logger) {
         options.openvino = entry(session, "ep.collageevo.openvino");
+        options.tvm = entry(session, "ep.collageevo.tvm");
         beside = entry(session, "ep.context_file_path");
         ort_version_supported = API;
         GetName = [](const OrtEp*) noexcept -> const char* { return NAME; };
@@ -215,7 +216,7 @@ EXPORTED OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const
                                       size_t most, size_t* count) {
     ort = base->GetApi(API);
     if (!ort) return base->GetApi(1)->CreateStatus(ORT_FAIL, "CollageEvo needs ONNX Runtime 1.23 or later");
-    ep_api = ort->GetEpApi();
+    ep_api = ort->GetEpApi(), ort_version = base->GetVersionString();
     return guarded([&] {
         if (most < 1) throw std::runtime_error("ONNX Runtime has no place for the factory of CollageEvo");
         factories[0] = new Factory;

@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import importlib
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-PLUGIN = Path(__file__).resolve().parents[1]
-
-
-def module_at(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def compiled(source: Path, to: Path, *options: str) -> Path:
-    """``source`` compiled by gcc; skips where gcc or ONNX Runtime's headers are missing."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    include = module_at(PLUGIN / "headers.py").find_headers()
-    if compiler is None or include is None:
-        missing = "no C++ compiler" if compiler is None else f"no headers: python {PLUGIN / 'headers.py'} brings them"
-        pytest.skip(missing)
-    command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I", str(include), str(source), "-o", str(to)]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return to
+from ep_build import PLUGIN, compiled
 
 
 @pytest.fixture(scope="session")
