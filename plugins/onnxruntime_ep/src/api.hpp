@@ -26,7 +26,7 @@ inline void check(OrtStatus* status) {
 // What ``work`` throws, as a status of one line: no exception may cross the C interface.
 template <class Work>
 OrtStatus* guarded(Work&& work) noexcept {
-    OrtErrorCode code = ORT_EP_FAIL;
+    OrtErrorCode code = ORT_FAIL;
     std::string message;
     try {
         work();
