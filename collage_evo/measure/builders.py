@@ -159,10 +159,14 @@ class CompileAhead:
     """Pulls ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
 
     Use as a context manager: after it exits, it pulls no more. Up to ``width`` placements are handed out at a time.
+    ``in_turns``: it compiles one placement at a time, and none while others hold ``compiling``.
     """
 
-    def __init__(self, builders: Builders, placements: Iterable[Placement], width: int) -> None:
+    def __init__(
+        self, builders: Builders, placements: Iterable[Placement], width: int, in_turns: bool = False
+    ) -> None:
         self._builders, self._placements, self._width = builders, iter(placements), width
+        self._in_turns, self.compiling = in_turns, threading.Lock()
         # No SimpleQueue: if another thread takes what one was woken for, and it gets the interpreter back after its
         # deadline only, CPython 3.11 goes on to wait for a negative time, without end.
         self._ready: queue.Queue[CompiledPlacement] = queue.Queue()
@@ -231,14 +235,21 @@ class CompileAhead:
 
     def _hand_on(self, number: int, placement: Placement) -> None:
         """Compile ``placement``, and queue it for :meth:`ready` once all of it is compiled."""
+        while self._in_turns and not self.compiling.acquire(timeout=LOOK_S):
+            if self._closing:
+                return
         begun = [self._builders.begin(build_job(region)) for region in placement.regions]
         left = set(begun)
 
         def ended(future: Future[Any]) -> None:
             with self._counting:
                 left.discard(future)
-                if left or any(future.cancelled() for future in begun):
+                if left:
                     return
+            if self._in_turns:
+                self.compiling.release()
+            if any(future.cancelled() for future in begun):
+                return
             try:
                 answers = [future.result() for future in begun]
             except BaseException as error:  # a full disk affects all other placements too

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -62,7 +62,8 @@ class MeasuredEvaluator:
         count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.workers.local else 1
         threads = ThreadPoolExecutor(count)
         waiting = 1 if self.pool.workers.local else MOST_AT_ONCE
-        with CompileAhead(self.builders, placements, waiting) as compile_ahead:
+        in_turns = self.pool.setting.in_turns
+        with CompileAhead(self.builders, placements, waiting, in_turns) as compile_ahead:
             try:
                 begun = [threads.submit(self._measure_ready, compile_ahead, outcomes, until) for _ in range(count)]
                 for thread in as_completed(begun):
@@ -76,7 +77,7 @@ class MeasuredEvaluator:
         while ready := compile_ahead.ready(lambda: self.best_ms < math.inf, lambda: self.clock() >= until):
             able = [one for one in ready if one.failure is None]
             outcomes.update({one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None})
-            with compile_ahead.making if self._fills_machine else nullcontext():
+            with self._nothing_made(compile_ahead):
                 replies = self.pool.map([self._job(one.placement) for one in able])
                 for one, reply in zip(able, replies, strict=True):
                     if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
@@ -84,10 +85,16 @@ class MeasuredEvaluator:
                         self._race(outcome)
                         self.on_measured(one.placement, outcome)
 
-    @property
-    def _fills_machine(self) -> bool:
+    @contextmanager
+    def _nothing_made(self, compile_ahead: CompileAhead) -> Iterator[None]:
+        """Context in which no placement is chosen if cores lack for it, and none compiled if memory does."""
         setting = self.pool.setting
-        return setting.target.threads * setting.sessions >= len(self.pool.cores)
+        fills_machine = setting.target.threads * setting.sessions >= len(self.pool.cores)
+        with (
+            compile_ahead.making if fills_machine else nullcontext(),
+            compile_ahead.compiling if setting.in_turns else nullcontext(),
+        ):
+            yield
 
     def _job(self, placement: Placement) -> PlacementJob:
         job = placement_job(placement, self.timing, self.give_up_ms, self.best_ms)

@@ -76,6 +76,8 @@ class Setting:
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. With several, the
     latency is the machine's time for a run: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed
     standalone."""
+    in_turns: bool = False
+    """Whether a placement is never compiled while another is measured."""
 
     @property
     def files(self) -> WorkFiles:

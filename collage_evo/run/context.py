@@ -28,6 +28,9 @@ from collage_evo.target.target import CPU, Target
 GIB = 2**30
 MEMORY_SHARE = 0.75
 """Of all memory, for one measuring process: the rest is the run's. Where all is taken, the system kills either."""
+WEIGHTS_IN_MEMORY = 6
+"""Most memory of a measuring process as a multiple of the model's weights. OpenVINO took 2.9 times them to compile
+and export a model of 3.4 GB; a process may have two models, and cached pieces of others."""
 DETAILS = "details.log"
 """File of a run directory with the original messages of libraries about failures."""
 
@@ -35,20 +38,22 @@ DETAILS = "details.log"
 @dataclass(frozen=True)
 class Room:
     """Memory in GiB and silence in seconds of a measuring process, and GB of the cache: as configured, or by the
-    model's size."""
+    model's size. ``in_turns``: memory lacks for compiling one placement while another is measured."""
 
     memory_gb: float
     timeout_s: float
     cache_gb: float
+    in_turns: bool = False
 
     @classmethod
     def of(cls, config: Config, weight_bytes: int, memory_bytes: float = math.inf) -> Room:
         """The room for a model with so many bytes of weights, where all processes together have so much memory."""
         fitness, weights_gb = config.fitness, weight_bytes / 1e9
         return cls(
-            fitness.memory_gb or min(max(8.0, 6 * weights_gb), MEMORY_SHARE * memory_bytes / GIB),
+            fitness.memory_gb or min(max(8.0, WEIGHTS_IN_MEMORY * weights_gb), MEMORY_SHARE * memory_bytes / GIB),
             fitness.timeout_s or 120.0 + 60 * weights_gb,
             config.cache.max_gb or max(6.0, 4 * weights_gb),
+            2 * WEIGHTS_IN_MEMORY * weight_bytes > memory_bytes,
         )
 
 
@@ -141,6 +146,7 @@ class RunContext(Workplace):
             over=config.accuracy.over,
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,
+            in_turns=room.in_turns,
         )
         pool = WorkerPool(
             setting,

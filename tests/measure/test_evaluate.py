@@ -35,7 +35,7 @@ class Pool:
     slots: tuple[tuple[int, ...], ...] = ((0,),)
     cores = (0, 1)
     workers = SimpleNamespace(local=True)
-    setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1)
+    setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1, in_turns=False)
 
     def __init__(self) -> None:
         self.jobs: list[PlacementJob] = []
@@ -200,6 +200,36 @@ def test_a_wait_ends_where_another_hand_takes_what_it_waited_for(monkeypatch: py
         sys.setswitchinterval(usual)
         waiting.join(10.0)
     assert sorted(found) == [0, 1]
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_where_memory_lacks_nothing_is_compiled_while_a_placement_is_measured(in_turns: bool) -> None:
+    at_work: list[str] = []
+    together: list[tuple[str, ...]] = []
+
+    def works(what: str) -> None:
+        at_work.append(what)
+        time.sleep(0.05)
+        together.append(tuple(sorted(at_work)))
+        at_work.remove(what)
+
+    class Measuring(Pool):
+        setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1, in_turns=in_turns)
+
+        def map(self, jobs: Sequence[PlacementJob], over: Any = None) -> Iterator[Reply[Measured | Failure]]:
+            works("measures")
+            return super().map(jobs)
+
+    class Compiling(AtOnce):
+        def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+            future: Future[Compiled | Failure] = Future()
+            threading.Thread(target=lambda: (works("compiles"), future.set_result(Compiled()))).start()
+            return future
+
+    placements = [Placement((Region(1 << k, "any", "default"),)) for k in range(6)]
+    outcomes = evaluator(Measuring(), Compiling()).evaluate(placements)
+    assert outcomes[0] is not None
+    assert (max(map(len, together)) == 1) is in_turns
 
 
 def test_what_making_a_placement_raises_is_raised() -> None:

@@ -229,3 +229,4 @@ def test_limits_follow_the_model_s_size_unless_they_are_given(
     assert Room.of(config, int(weights_gb * 1e9)) == room
     in_4_gib = Room.of(config, int(weights_gb * 1e9), memory_bytes=4 * 2**30)
     assert in_4_gib.memory_gb == (2.0 if given else 3.0)
+    assert in_4_gib.in_turns == (weights_gb > 1)
