@@ -15,14 +15,13 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
 from collage_evo.costs.database import CostDatabase
-from collage_evo.errors import InputError
 from collage_evo.measure.jobs import Setting, WorkFiles
 from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.report.progress import Reporter
+from collage_evo.run.machine import usable
 from collage_evo.run.store import Store
 from collage_evo.target.memory import usable_memory
 from collage_evo.target.private import own_directory
-from collage_evo.target.slots import describe_quota, usable_cores
 from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
@@ -210,22 +209,3 @@ class RunContext(Workplace):
     def whole(self) -> WorkerPool:
         """The pool that times whole models by the objective of the search."""
         return self.full if self.config.search.objective == "throughput" else self.pool
-
-
-def usable(config: Config) -> tuple[int, ...]:
-    """The cores that a run measures on.
-
-    Raises:
-        InputError: cores or threads that the configuration asks for are not there.
-    """
-    here, allowed, target = usable_cores(), os.sched_getaffinity(0), config.target
-    if missing := set(target.cores) - allowed:
-        raise InputError(f"target.cores: core {min(missing)} is not usable here; usable are {sorted(allowed)}")
-    cores, quota = tuple(target.cores) or here, f" ({text})" if (text := describe_quota()) else ""
-    if len(cores) > len(here):
-        raise InputError(f"target.cores: {len(cores)} cores; name at most {len(here)}{quota}")
-    if target.threads > len(cores):
-        raise InputError(
-            f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many{quota}"
-        )
-    return cores

@@ -18,6 +18,7 @@ from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import require_idle
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
+from collage_evo.run.machine import require_machine
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
 from collage_evo.search.evolution import checkpoint
@@ -117,7 +118,8 @@ def _require_overwritable(directory: Path, config: Config, source: str, in_memor
     """Require that ``directory`` is a run's and contains nothing that the new run reads, which must exist.
 
     Raises:
-        InputError: it is not, it does, or the model or the data cannot be read; nothing was removed.
+        CollageError: it is not, it does, the model or the data cannot be read, or this machine lacks what the new
+            run asks for; nothing was removed.
     """
     choose = "choose another --out"
     if not directory.is_dir() or not (directory / RUN).is_file():
@@ -133,6 +135,7 @@ def _require_overwritable(directory: Path, config: Config, source: str, in_memor
         require_outside(directory, file)
         if read == config.data.source and not file.exists():
             raise InputError(f"no data at {read}: give a file or a folder that exists")
+    require_machine(config)
     if config.model.source not in in_memory:
         _ = ModelFile(config.model.source, config.model.seed).declared  # raises if it cannot be read
 

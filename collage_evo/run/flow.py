@@ -34,7 +34,8 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
-from collage_evo.run.open import chosen_backends, open_run
+from collage_evo.run.machine import chosen_backends
+from collage_evo.run.open import open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import NotSearched, Searched, SearchRecord, recorded_search

@@ -11,42 +11,25 @@ from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
-from collage_evo.backends.base import Backend
-from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config, SearchConfig
-from collage_evo.errors import ConfigError, InputError
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
-from collage_evo.run.context import RunContext, Workplace, usable
+from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.directory import require_records
+from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.target.held import hold
-from collage_evo.target.levels import SWITCH
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.processor import level
 from collage_evo.target.slots import describe_quota
-from collage_evo.target.target import CPU
 
 LIMITS = "limits"
 """Store key of the error limits, which a run decides once."""
-
-
-def chosen_backends(config: Config) -> tuple[Backend, ...]:
-    """The backends that take part. Raises as :func:`open_run` does."""
-    if config.search.objective == "throughput" and config.target.device != CPU:
-        raise ConfigError(
-            f"search.objective: throughput is of the processor's cores, not of {config.target.device}: leave it at "
-            "latency, or set target.device=cpu"
-        )
-    require_device(config.target.device)
-    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    require_tuners(backends, config.backends.trials)
-    return backends
 
 
 @contextlib.contextmanager
@@ -60,8 +43,7 @@ def open_run(
     Raises:
         CollageError: the model cannot be used, or the configuration asks for something that is not there.
     """
-    usable(config)
-    _require_held(config.target.processor)
+    require_machine(config)
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
@@ -75,19 +57,6 @@ def open_run(
             yield run, model
         finally:
             run.pool.close()
-
-
-def _require_held(processor: str | None) -> None:
-    """Require that this process is held to ``processor``, if that is set.
-
-    Raises:
-        InputError: it is not: libraries may have been imported, which use all instructions.
-    """
-    if processor not in (None, level()):
-        raise InputError(
-            f"target.processor is {processor}, and this process is not held to it: use the command line, or set "
-            f"{SWITCH}={processor} before collage_evo is imported"
-        )
 
 
 def _known_seconds(search: SearchConfig) -> dict[str, float]:

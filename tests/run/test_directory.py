@@ -198,6 +198,8 @@ def test_overwriting_removes_all_that_a_run_made_and_nothing_else(tmp_path: Path
         ({"data": {"source": "missing.npz"}}, "no data at"),
         ({"data": {"source": "run/feeds.py:samples"}}, "contains"),
         ({"search": {"like": "run"}}, "contains"),
+        ({"target": {"threads": 64}}, "64 threads on"),
+        ({"backends": {"use": ["missing"]}}, "missing"),
     ],
 )
 def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
@@ -210,7 +212,7 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
     for name in ("given/model.onnx", "feeds.py", "result.json"):
         (run / name).write_text("{}")
     wanted = parse_config({"model": {"source": "builtin:squeezenet"}, **changes}, (), "test")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(CollageError, match=message):
         start_run(run, wanted, overwrite=True)
     with pytest.raises(InputError, match="contains"):
         start_run(run, config(), overwrite=True, source="run/config.yaml")

@@ -10,7 +10,8 @@ import pytest
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.flow import Flow
-from collage_evo.run.open import chosen_backends, open_run
+from collage_evo.run.machine import chosen_backends
+from collage_evo.run.open import open_run
 from tests.support.quick import QUICK, nested
 
 IMAGE = "(float[1, 3, 8, 8] x) => (float[1, 2, h, w] y)"

@@ -40,7 +40,7 @@ from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.flow import Flow
-from collage_evo.run.open import chosen_backends
+from collage_evo.run.machine import chosen_backends
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.runtime.crowd import Crowd
