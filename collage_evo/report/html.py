@@ -4,6 +4,7 @@ rest."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -108,19 +109,21 @@ def write_html(path: Path, result: Result) -> None:
 
 
 def write_picture(path: Path, result: Result) -> None:
-    """Write latency against error as an SVG file of its own, in light or dark colours as the viewer prefers.
+    """Write latency against error as an SVG file of its own, in the page's light colours.
 
     Raises:
         InputError: nothing ran in a lower precision than float32, so that there is no such picture.
     """
     if not has_front(result):
         raise InputError("nothing ran in a lower precision than float32: there is no latency against error to draw")
-    colours = _environment().get_template("picture.css.j2").render()
+    page = _environment().get_template("picture.css.j2").render()
+    light, rules = page.partition("@media")[0], page[page.index("svg.front") :]
+    colours = dict(re.findall(r"--(\w+): (#\w+)", light))
     own = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint { display: none; }"
-    drawn = front_svg(result.front, result.accuracy)
-    head, title, rest = drawn.partition("<title")
+    head, title, rest = front_svg(result.front, result.accuracy).partition("<title")
     named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    write_whole(path, f"{named}<style>{colours}{own}</style>{title}{rest}\n")
+    drawn = f"{named}<style>{rules}{own}</style>{title}{rest}\n"
+    write_whole(path, re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], drawn))  # not all viewers know var()
 
 
 def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path) -> None:
