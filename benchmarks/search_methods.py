@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102, 103, 104])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--targets", nargs="+", default=[target.name for target in TARGETS])
+    parser.add_argument("--targets", nargs="+", default=[target.name for target in PUBLISHED])
     parser.add_argument("--noise", type=float, default=0.0, help="relative noise of a measurement")
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
