@@ -12,7 +12,8 @@ NO_CODE = ("*.pyc", "__pycache__")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, timeout=250, check=False)
+    command = (sys.executable, *command)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
