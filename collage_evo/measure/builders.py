@@ -159,14 +159,14 @@ class CompileAhead:
     """Pulls ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
 
     Use as a context manager: after it exits, it pulls no more. Up to ``width`` placements are handed out at a time.
-    ``in_turns``: it compiles one placement at a time, and none while others hold ``compiling``.
+    ``turn``: if given, it is held while a placement is compiled, one at a time.
     """
 
     def __init__(
-        self, builders: Builders, placements: Iterable[Placement], width: int, in_turns: bool = False
+        self, builders: Builders, placements: Iterable[Placement], width: int, turn: threading.Lock | None = None
     ) -> None:
         self._builders, self._placements, self._width = builders, iter(placements), width
-        self._in_turns, self.compiling = in_turns, threading.Lock()
+        self._turn = turn
         # No SimpleQueue: if another thread takes what one was woken for, and it gets the interpreter back after its
         # deadline only, CPython 3.11 goes on to wait for a negative time, without end.
         self._ready: queue.Queue[CompiledPlacement] = queue.Queue()
@@ -235,10 +235,15 @@ class CompileAhead:
 
     def _hand_on(self, number: int, placement: Placement) -> None:
         """Compile ``placement``, and queue it for :meth:`ready` once all of it is compiled."""
-        while self._in_turns and not self.compiling.acquire(timeout=LOOK_S):
+        while self._turn is not None and not self._turn.acquire(timeout=LOOK_S):
             if self._closing:
                 return
-        begun = [self._builders.begin(build_job(region)) for region in placement.regions]
+        try:
+            begun = [self._builders.begin(build_job(region)) for region in placement.regions]
+        except BaseException:  # raised again: whoever waits for its turn to measure must not wait for ever
+            if self._turn is not None:
+                self._turn.release()
+            raise
         left = set(begun)
 
         def ended(future: Future[Any]) -> None:
@@ -246,8 +251,8 @@ class CompileAhead:
                 left.discard(future)
                 if left:
                     return
-            if self._in_turns:
-                self.compiling.release()
+            if self._turn is not None:
+                self._turn.release()
             if any(future.cancelled() for future in begun):
                 return
             try:

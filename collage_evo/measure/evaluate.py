@@ -49,6 +49,7 @@ class MeasuredEvaluator:
     """Called with each placement that was measured, in the thread that measured it."""
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Check and time ``placements``, compiled a few ahead of the timing.
@@ -62,8 +63,7 @@ class MeasuredEvaluator:
         count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.workers.local else 1
         threads = ThreadPoolExecutor(count)
         waiting = 1 if self.pool.workers.local else MOST_AT_ONCE
-        in_turns = self.pool.setting.in_turns
-        with CompileAhead(self.builders, placements, waiting, in_turns) as compile_ahead:
+        with CompileAhead(self.builders, placements, waiting, self._turn_to_compile) as compile_ahead:
             try:
                 begun = [threads.submit(self._measure_ready, compile_ahead, outcomes, until) for _ in range(count)]
                 for thread in as_completed(begun):
@@ -90,11 +90,14 @@ class MeasuredEvaluator:
         """Context in which no placement is chosen if cores lack for it, and none compiled if memory does."""
         setting = self.pool.setting
         fills_machine = setting.target.threads * setting.sessions >= len(self.pool.cores)
-        with (
-            compile_ahead.making if fills_machine else nullcontext(),
-            compile_ahead.compiling if setting.in_turns else nullcontext(),
-        ):
+        with compile_ahead.making if fills_machine else nullcontext(), self._turn_to_compile or nullcontext():
             yield
+
+    @property
+    def _turn_to_compile(self) -> threading.Lock | None:
+        """If memory lacks for compiling while another placement is measured: the lock that keeps both apart, also
+        where the search goes on while the last placement of a generation is still compiled."""
+        return self._turn if self.pool.setting.in_turns else None
 
     def _job(self, placement: Placement) -> PlacementJob:
         job = placement_job(placement, self.timing, self.give_up_ms, self.best_ms)

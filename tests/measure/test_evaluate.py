@@ -232,6 +232,17 @@ def test_where_memory_lacks_nothing_is_compiled_while_a_placement_is_measured(in
     assert (max(map(len, together)) == 1) is in_turns
 
 
+def test_a_compilation_keeps_its_turn_until_it_ends_whoever_left() -> None:
+    turn, end = threading.Lock(), threading.Event()
+    compiling = cast("Builders", AtOnce({SLOW: end}))
+    with CompileAhead(compiling, [SLOW], 1, turn):
+        while not turn.locked():
+            time.sleep(0.001)
+    assert turn.locked(), "the next generation would measure beside it"
+    end.set()
+    assert turn.acquire(timeout=LONG_S)
+
+
 def test_what_making_a_placement_raises_is_raised() -> None:
     def made() -> Iterator[Placement]:
         yield FAST
@@ -250,6 +261,19 @@ def test_what_the_system_refuses_to_compile_any_more_is_raised() -> None:
 
     with pytest.raises(InputError, match="no space left"):
         evaluator(Pool(), FullDisk()).evaluate([FAST, SLOW])
+
+
+def test_a_refusal_to_compile_leaves_nobody_waiting_for_a_turn() -> None:
+    def refuse(job: BuildJob) -> Future[Compiled | Failure]:
+        raise InputError("no more processes")
+
+    turn = threading.Lock()
+    with (
+        pytest.raises(InputError, match="no more processes"),
+        CompileAhead(cast("Builders", SimpleNamespace(begin=refuse)), [FAST], 1, turn) as ahead,
+    ):
+        ahead.ready(lambda: False, lambda: False)
+    assert not turn.locked()
 
 
 def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
