@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 import threading
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
-MAPPED_BYTES = 2**26
-"""A compiled model of so many bytes is mapped into memory."""
+SHARED_BYTES = 2**26
+"""The library shares the memory of the file's content with the session from so many bytes on."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _LEVELS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_bf16": "AVX512_CORE_BF16"}
@@ -166,30 +167,32 @@ class OpenVinoBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
-        compiled, mapped = _imported(workdir / _FILES[variant.name], _config(target, variant))
+        compiled, shared = _imported(workdir / _FILES[variant.name], _config(target, variant))
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
-        return _Loaded(compiled, mapped)
+        return _Loaded(compiled, shared)
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
         config = {**_config(target, variant), "PERF_COUNT": "YES"}
-        compiled, _mapped = _imported(workdir / _FILES[variant.name], config)
+        compiled, _shared = _imported(workdir / _FILES[variant.name], config)
         return profile_kernels(compiled, inputs, seconds)
 
 
 def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | None]:
-    """The compiled model of the file at ``path``, and the file's mapping, which has to outlive it, if it has one."""
-    if path.stat().st_size < MAPPED_BYTES:
-        # Bytes, not a shared tensor, which the library would go on reading after the import.
+    """The compiled model of the file at ``path``, and the memory that it shares and that has to outlive it."""
+    if path.stat().st_size < SHARED_BYTES:
         return _core().import_model(path.read_bytes(), "CPU", config), None
     from openvino import Tensor as SharedTensor
 
-    # From bytes the library makes two copies of all weights: a model of 3.4 GB loads in 10.4 s into 6.7 GB, mapped in
-    # 2.9 s into 3.3 GB (EPYC, Zen 4).
-    mapped = np.memmap(path, np.uint8, "r")
-    return _core().import_model(SharedTensor(mapped, shape=[mapped.size]), "CPU", config), mapped
+    # From bytes the library makes two more copies of all weights. The file is not mapped, because the library goes on
+    # reading: a file that is overwritten while the session is open would change its results.
+    with path.open("rb") as file:
+        memory = mmap.mmap(-1, path.stat().st_size)  # aligned to pages, unlike an array
+        file.readinto(memory)
+    shared = np.frombuffer(memory, np.uint8)
+    return _core().import_model(SharedTensor(shared, shape=[shared.size]), "CPU", config), shared
 
 
 def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
@@ -242,14 +245,14 @@ def _composite(graph: Graph, node: Node) -> Support:
 
 
 class _Loaded:
-    def __init__(self, compiled: Any, mapped: np.ndarray | None) -> None:
-        self._compiled, self._mapped = compiled, mapped
+    def __init__(self, compiled: Any, shared: np.ndarray | None) -> None:
+        self._compiled, self._shared = compiled, shared
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         from openvino import Tensor as SharedTensor
 
         request = self._compiled.create_infer_request()
-        request.mapped = self._mapped  # the function that is returned may outlive this object
+        request.shared = self._shared  # the function that is returned may outlive this object
         ports = (self._compiled.inputs, self._compiled.outputs)
         setters = (request.set_input_tensor, request.set_output_tensor)
         for port_list, setter, arrays in zip(ports, setters, (inputs, outputs), strict=True):
