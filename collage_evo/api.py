@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from collage_evo.answer.so_far import read_so_far
 from collage_evo.arguments import (
@@ -30,7 +30,7 @@ from collage_evo.arguments import (
 from collage_evo.config import Config
 from collage_evo.effort import Effort
 from collage_evo.errors import CollageError, InputError, describing_system_errors
-from collage_evo.export import Exported, export_context_model, export_plain
+from collage_evo.export import FORMS, Exported, Form
 from collage_evo.graph.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
@@ -90,9 +90,7 @@ class Result:
         shutil.copytree(self.artifact, target)
         return target
 
-    def export(
-        self, path: str | os.PathLike[str], form: Literal["plain", "onnxruntime"] = "plain"
-    ) -> Exported:
+    def export(self, path: str | os.PathLike[str], form: Form = "plain") -> Exported:
         """Write the answer to the folder ``path``, which may not exist yet, as files that its libraries load without
         this package.
 
@@ -103,8 +101,7 @@ class Result:
         Raises:
             InputError: ``path`` exists, or a part of the answer has no such form.
         """
-        write = export_context_model if form == "onnxruntime" else export_plain
-        return write(self.directory, Path(path))
+        return FORMS[form](self.directory, Path(path))
 
     def table(self, width: int = 80) -> str:
         """All tables of measurements and of the answer as text, ``width`` characters wide."""

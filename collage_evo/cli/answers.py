@@ -17,6 +17,7 @@ from collage_evo.modules import shell_python
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
+    from collage_evo.export import Form
     from collage_evo.report.result import Finished
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
@@ -36,7 +37,10 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended, or a package.")],
     tables: Annotated[bool, typer.Option("--all", help="All tables too: times, errors, regions, memory.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="Write latency against error to this SVG file.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write latency against error, of the first profile, to this SVG file."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -48,6 +52,8 @@ def show(
     from collage_evo.runtime.package import is_package, read_package
 
     if is_package(run):
+        if tables or picture is not None:
+            raise ConfigError(f"{run} is a package, without tables and picture: give the run that made a variant")
         package = read_package(run)
         if as_json:
             print(to_json(package, indent=1))
@@ -128,7 +134,7 @@ def export(
     ] = None,
     form: Annotated[
         Literal["plain", "onnxruntime"],
-        typer.Option("--form", help="onnxruntime: adds a model for ONNX Runtime with onnxruntime-ep-collage."),
+        typer.Option("--form", help="Of --to; onnxruntime adds a model for onnxruntime-ep-collage."),
     ] = "plain",
     onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")] = None,
     variant: Annotated[
@@ -145,43 +151,35 @@ def export(
 
     if (to is None) == (onnx is None):
         raise ConfigError("export needs what to write: --to DIR for plain files, or --onnx FILE for the model")
+    if onnx is not None and form != "plain":
+        raise ConfigError(f"--form {form} goes with --to DIR, not with --onnx")
     if is_package(run):
         run = run_of(run, variant)
     elif variant is not None:
         raise ConfigError(f"--variant is one of a package, and {run} is none: leave it out")
-    if to is not None and form == "onnxruntime":
-        _export_context_model(run, to, as_json)
-    elif to is not None:
-        _export_plain(run, to, as_json)
+    if to is not None:
+        _export_files(run, to, form, as_json)
     elif onnx is not None:
         _export_onnx(run, onnx, as_json)
 
 
-def _export_plain(run: Path, to: Path, as_json: bool) -> None:
-    from collage_evo.export import export_plain
+def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
+    from collage_evo.export import FORMS
+    from collage_evo.export.context_model import MODEL, SOURCE
 
-    done = export_plain(run, to)
+    done = FORMS[form](run, to)
     if as_json:
         print(to_json(done, indent=1))
         return
     for name, shapes in done.folders.items():
         print(f"{name}: {shapes}; {done.checks[name]}")
+    if form == "onnxruntime":
+        print(f"written: {Path(done.directory, MODEL)}, for sessions of ONNX Runtime with the provider")
+        print(f"{SOURCE} of the package onnxruntime-ep-collage (plugins/onnxruntime_ep)")
+        return
     print(f"written: {done.directory}; README.md says how to load it. To check it (--cpp: in C++ too):")
     for name in done.folders:
         print(f"    {shell_python()} {shlex.quote(str(Path(done.directory, name, 'check.py')))}")
-
-
-def _export_context_model(run: Path, to: Path, as_json: bool) -> None:
-    from collage_evo.export import context_model
-
-    done = context_model.export_context_model(run, to)
-    if as_json:
-        print(to_json(done, indent=1))
-        return
-    for name, shapes in done.folders.items():
-        print(f"{name}: {shapes}; {done.checks[name]}")
-    print(f"written: {Path(done.directory, context_model.MODEL)}, for sessions of ONNX Runtime with the provider")
-    print(f"{context_model.SOURCE} of the package onnxruntime-ep-collage (plugins/onnxruntime_ep)")
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:

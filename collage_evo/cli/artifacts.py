@@ -44,14 +44,14 @@ def inspect(
     from collage_evo.report.listings import print_artifact
     from collage_evo.runtime.artifact import read_artifact
     from collage_evo.runtime.manifest import MANIFEST
-    from collage_evo.runtime.package import pick
+    from collage_evo.runtime.package import select_variant
 
-    picked = pick(artifact)
-    found = read_artifact(picked.directory)
+    selected = select_variant(artifact)
+    found = read_artifact(selected.directory)
     if as_json:
-        print((picked.directory / MANIFEST).read_text())
+        print((selected.directory / MANIFEST).read_text())
         return
-    print_artifact(found, picked)
+    print_artifact(found, selected)
 
 
 @app.command()

@@ -23,7 +23,7 @@ from collage_evo.run.samples import read_samples as read_own
 from collage_evo.run.trusted import require_noted
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
-from collage_evo.runtime.package import pick
+from collage_evo.runtime.package import select_variant
 from collage_evo.runtime.program import Program
 
 Shapes = dict[str, list[int]]
@@ -89,7 +89,7 @@ def subjects(
     artifact = place / BEST if inside == place else place
     if not artifact.is_dir():
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
-    artifact = pick(artifact).directory
+    artifact = select_variant(artifact).directory
     made_by = read_artifact(artifact)
     runs = read_runs(directory) if known else ()
     made = []

@@ -28,8 +28,8 @@ from collage_evo.runtime.package import (
     WrittenPackage,
     WrittenVariant,
     is_package,
-    pick,
     read_package,
+    select_variant,
 )
 from collage_evo.runtime.program import Shapes
 from collage_evo.target.processor import Machine
@@ -50,8 +50,8 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class _Given:
-    """An artifact that was given as ``place``, and its run, where it lies in one that has ended."""
+class _Source:
+    """An artifact to pack, the path that named it, and its run, where it lies in one that has ended."""
 
     place: Path
     directory: Path
@@ -79,13 +79,13 @@ def pack_artifacts(places: Sequence[Path], to: Path, overwrite: bool = False) ->
         raise InputError(f"{to} is there already: choose --overwrite to replace it, or another --to")
     if os.path.lexists(to) and not is_package(to):
         raise InputError(f"{to} is not a package (no {PACKAGE}), so it is not overwritten: choose another --to")
-    given = [_given(place) for place in places]
-    for one, other in itertools.combinations(given, 2):
+    sources = [_source(place) for place in places]
+    for one, other in itertools.combinations(sources, 2):
         _require_fit(one, other)
     with whole_or_nothing(to) as work, tempfile.TemporaryDirectory() as scratch:
         store, variants = Store(work), dict[str, WrittenVariant]()
-        fallback = _write_fallback(given, Path(scratch) / FLOAT32)
-        for one in given:
+        fallback = _write_fallback(sources, Path(scratch) / FLOAT32)
+        for one in sources:
             name = f"{one.name}-{len(variants) + 1}" if one.name in variants else one.name
             run = os.path.relpath(os.path.realpath(one.run), os.path.realpath(to)) if one.run else ""
             digest = _add(store, one.directory, name)
@@ -95,7 +95,7 @@ def pack_artifacts(places: Sequence[Path], to: Path, overwrite: bool = False) ->
         written = WrittenPackage(SCHEMA, variants, FLOAT32 if fallback else "")
         (work / PACKAGE).write_text(to_json(written, indent=1))
     package = read_package(to)
-    return Packed(package, _nbytes(to), sum(_nbytes(one.directory) for one in given))
+    return Packed(package, _nbytes(to), sum(_nbytes(one.directory) for one in sources))
 
 
 def run_of(place: Path, name: str | None) -> Path:
@@ -106,7 +106,7 @@ def run_of(place: Path, name: str | None) -> Path:
         InputError: there is no such variant, or the run is not here, or has another answer now.
     """
     package = read_package(place)
-    variant = package.variant(name or package.pick().name)
+    variant = package.variant(name or package.select().name)
     run = Path(os.path.normpath(package.directory / variant.written.run))
     manifest = run / BEST / MANIFEST
     if not variant.written.run or not manifest.is_file() or check_file(manifest).digest != variant.written.manifest:
@@ -114,15 +114,15 @@ def run_of(place: Path, name: str | None) -> Path:
     return run
 
 
-def _given(place: Path) -> _Given:
+def _source(place: Path) -> _Source:
     if is_package(place):
         raise InputError(f"{place} is a package: give its variants, as {place}/NAME")
-    directory = pick(place).directory
+    directory = select_variant(place).directory
     run = directory.parent if directory.name == BEST and (directory.parent / RESULT).is_file() else None
-    return _Given(place, directory, read_checked(directory), run)
+    return _Source(place, directory, read_checked(directory), run)
 
 
-def _require_fit(one: _Given, other: _Given) -> None:
+def _require_fit(one: _Source, other: _Source) -> None:
     """Require that both are of one model, and for different processors."""
     both = f"{one.place} and {other.place} are"
     first, second = one.artifact, other.artifact
@@ -139,11 +139,11 @@ def _require_fit(one: _Given, other: _Given) -> None:
         raise InputError(f"{both} for the same processor, {one.name} ({cpu}): give one of the two")
 
 
-def _hashes(given: _Given) -> dict[Shapes, str]:
+def _hashes(source: _Source) -> dict[Shapes, str]:
     """The hash of the model for each profile of shapes."""
-    found = {p.program.shapes: str(p.info.get(MODEL, {}).get("sha256", "")) for p in given.artifact.profiles}
+    found = {p.program.shapes: str(p.info.get(MODEL, {}).get("sha256", "")) for p in source.artifact.profiles}
     if not all(found.values()):
-        raise InputError(f"{given.place} does not say what model it was made of: let its run end, and pack that")
+        raise InputError(f"{source.place} does not say what model it was made of: let its run end, and pack that")
     return found
 
 
@@ -160,10 +160,10 @@ def _nbytes(directory: Path) -> int:
     return sum({one.st_ino: one.st_size for one in found}.values())
 
 
-def _write_fallback(given: Sequence[_Given], directory: Path) -> str:
+def _write_fallback(sources: Sequence[_Source], directory: Path) -> str:
     """Write the first run's answer of one library in float32 that any processor runs: a baseline for each profile,
     and the fallback for other shapes. Returns its backend; empty if no run has one."""
-    for one in (one for one in given if one.run is not None):
+    for one in (one for one in sources if one.run is not None):
         home, count = home_of(one.run or one.directory), len(one.artifact.profiles)
         runs = [home] if count == 1 else [home / FOLDER / str(index) for index in range(count)]
         baselines, open_form = [_portable(run / "baselines") for run in runs], _portable(runs[0] / "fallbacks")
@@ -185,10 +185,10 @@ def _portable(directory: Path) -> Artifact | None:
     return None
 
 
-def _speedup(given: _Given, backend: str) -> float | None:
+def _speedup(source: _Source, backend: str) -> float | None:
     """The measured speed-up of an artifact over the fall-back's library; None if its run does not know it."""
-    if given.run is None or not backend:
+    if source.run is None or not backend:
         return None
-    libraries = [one for finished in read_finished(given.run) for one in finished.result.libraries]
+    libraries = [one for finished in read_finished(source.run) for one in finished.result.libraries]
     ratios = [one.speedup.estimate for one in libraries if one.backend == backend]
-    return geometric_mean(ratios) if len(ratios) == len(given.artifact.profiles) else None
+    return geometric_mean(ratios) if len(ratios) == len(source.artifact.profiles) else None

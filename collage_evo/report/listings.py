@@ -17,7 +17,7 @@ from collage_evo.report.console import new_table
 from collage_evo.report.words import format_shapes
 from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
-from collage_evo.runtime.package import Package, Picked
+from collage_evo.runtime.package import Package, Selected
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import NodeArg
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
@@ -41,16 +41,16 @@ def print_package(package: Package) -> None:
     if package.fallback:
         _line(f"{package.fallback.name}: the fall-back in one library, for any other processor")
     try:
-        picked = package.pick()
-        _line(f"load takes {picked.name} here: {picked.reason}")
+        selected = package.select()
+        _line(f"load takes {selected.name} here: {selected.reason}")
     except UnavailableError as error:
         _line(f"load takes none here: {error}")
 
 
-def print_artifact(found: Artifact, picked: Picked | None = None) -> None:
+def print_artifact(found: Artifact, selected: Selected | None = None) -> None:
     """The target, the model's inputs and outputs, each profile's regions, the fallback."""
-    if picked is not None and picked.name:
-        _line(f"variant {picked.name}: {picked.reason}")
+    if selected is not None and selected.name:
+        _line(f"variant {selected.name}: {selected.reason}")
     elif found.measured_elsewhere:
         _line(found.measured_elsewhere)
     _line(f"target {found.target.device}, {found.target.threads} thread(s)")

@@ -22,10 +22,9 @@ from collage_evo.run.directory import require_records
 from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
-from collage_evo.target.held import hold
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
-from collage_evo.target.processor import level
+from collage_evo.target.processor import level, this_machine
 from collage_evo.target.slots import describe_quota
 
 LIMITS = "limits"
@@ -88,7 +87,4 @@ def _decided(place: Workplace, model: PreparedModel) -> Limits:
 
 def _describe_hold() -> str:
     """What a run that is held to a lesser processor measures; empty if it is not held."""
-    if not (held := level()):
-        return ""
-    unheld = "" if hold() else ", which cannot hide instructions from ONNX Runtime and ncnn"
-    return f"held to {held}: times are of this processor{unheld}; confirm them on one of that kind"
+    return f"times are of {this_machine().cpu}: confirm them on a processor of that kind" if level() else ""

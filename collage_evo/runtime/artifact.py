@@ -33,7 +33,7 @@ from collage_evo.runtime.manifest import (
     border_of,
     read_checked,
 )
-from collage_evo.runtime.package import Picked, pick
+from collage_evo.runtime.package import Selected, select_variant
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
@@ -152,13 +152,13 @@ class Store:
 
 def read_artifact(directory: Path) -> Artifact:
     """Read and check an artifact: that in ``directory``, a run's answer, or the one that this processor takes of a
-    package. Raises as :func:`read_checked` and :func:`pick`."""
-    return read_checked(pick(directory).directory)
+    package. Raises as :func:`read_checked` and :func:`select_variant`."""
+    return read_checked(select_variant(directory).directory)
 
 
 
 def load_artifact(directory: Path, strict: bool = False) -> Session:
-    """Open an artifact for inference; of a package, the one that :func:`pick` takes.
+    """Open an artifact for inference; of a package, the one that :func:`select_variant` takes.
 
     Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have,
     where its times were measured on a processor that was held to fewer instructions, and where a package has nothing
@@ -174,12 +174,12 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
         UnavailableError: this machine lacks instructions of the artifact's, or the device; or one of its backends is
             not installed, or in another version; or with ``strict``, it would warn.
     """
-    picked = pick(directory)
-    directory, artifact = picked.directory, read_checked(picked.directory)
+    selected = select_variant(directory)
+    directory, artifact = selected.directory, read_checked(selected.directory)
     require_fit_for(directory, artifact.target)
     _require_memory(directory, artifact)
     messages = []
-    if text := _doubt(picked, artifact):
+    if text := _doubt(selected, artifact):
         messages.append(f"{directory} may round otherwise and be faster or slower than measured: {text}; {_CHECK}")
     if (quota := describe_quota()) and artifact.target.threads > len(usable_cores()):
         messages.append(f"{directory} has {artifact.target.threads} threads and may be slower than measured. {quota}")
@@ -205,15 +205,15 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
             )
     programs = [profile.program for profile in artifact.profiles]
     session = Session(programs, artifact.target, artifact.signature, artifact.fallback)
-    session.picked = picked if picked.name else None
+    session.selected = selected if selected.name else None
     return session
 
 
-def _doubt(picked: Picked, artifact: Artifact) -> str:
+def _doubt(selected: Selected, artifact: Artifact) -> str:
     """Why the figures of an artifact may not hold here; empty if they do."""
     here, made_on = this_machine(), artifact.target.machine
-    if picked.is_fallback:
-        return picked.reason
+    if selected.is_fallback:
+        return selected.reason
     return here.other_than(made_on) or ("" if here.cpu == made_on.cpu else artifact.measured_elsewhere)
 
 

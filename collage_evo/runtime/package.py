@@ -97,26 +97,26 @@ class Package:
             raise InputError(f"{self.directory} has no variant {name}: take one of {', '.join(every)}")
         return every[name]
 
-    def pick(self) -> Picked:
-        """The variant for this processor; see :func:`pick`."""
+    def select(self) -> Selected:
+        """The variant for this processor; see :func:`select_variant`."""
         able = [one for one in self.variants if not one.unfit]
         why = "; ".join(f"{one.name}: {one.difference}" for one in self.variants)
         none_like = f"no variant was made for a processor like this one ({why})"
         if like := [one for one in able if not one.other]:
             best = max(like, key=_specific)
             more = f"; {best.elsewhere}" if best.elsewhere else ""
-            return Picked(best.directory, best.name, f"it was made for a processor like this one{more}")
+            return Selected(best.directory, best.name, f"it was made for a processor like this one{more}")
         if self.fallback is not None:
             reason = f"it runs in float32 in one library, on any processor; {none_like}"
-            return Picked(self.fallback.directory, self.fallback.name, reason, is_fallback=True)
+            return Selected(self.fallback.directory, self.fallback.name, reason, is_fallback=True)
         if not able:
             raise UnavailableError(f"{self.directory} has no float32 fall-back, and {none_like}: pack one with it")
         best = max(able, key=_specific)
-        return Picked(best.directory, best.name, f"it uses the most instructions of this processor; {none_like}")
+        return Selected(best.directory, best.name, f"it uses the most instructions of this processor; {none_like}")
 
 
 @dataclass(frozen=True)
-class Picked:
+class Selected:
     """An artifact, and for one of a package its name there, and why it is the one that this processor takes."""
 
     directory: Path
@@ -125,7 +125,7 @@ class Picked:
     is_fallback: bool = False
 
 
-def pick(place: Path) -> Picked:
+def select_variant(place: Path) -> Selected:
     """The artifact at ``place``: that itself, a run's answer, or one of a package.
 
     Of a package it is the variant with the most instructions that was made for a processor like this one, the one of
@@ -139,10 +139,10 @@ def pick(place: Path) -> Picked:
     answer = place / BEST
     directory = answer if answer.is_dir() and not (place / MANIFEST).exists() else place
     if not is_package(directory):
-        return Picked(directory)
-    picked = read_package(directory).pick()
-    _log.info("%s: picked %s: %s", directory, picked.name, picked.reason)
-    return picked
+        return Selected(directory)
+    selected = read_package(directory).select()
+    _log.info("%s: selected %s: %s", directory, selected.name, selected.reason)
+    return selected
 
 
 def is_package(directory: Path) -> bool:

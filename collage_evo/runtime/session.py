@@ -21,7 +21,7 @@ from collage_evo.runtime.binding import IOBinding, as_ort_value
 from collage_evo.runtime.device_arrays import as_device_array
 from collage_evo.runtime.device_work import exclusive
 from collage_evo.runtime.forks import LINEAGE
-from collage_evo.runtime.package import Picked
+from collage_evo.runtime.package import Selected
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, Runner, as_value, closed, written
@@ -70,7 +70,7 @@ class Session:
         self._tensors = {name: first.tensors[name] for name in first.inputs}
         self._signature = signature or signature_of_program(first)
         self._target = target
-        self.picked: Picked | None = None
+        self.selected: Selected | None = None
         """Which artifact of a package this is, and why; None where the artifact is no part of one."""
         self._lock = threading.Lock()
         self._runs_in: int | None = None

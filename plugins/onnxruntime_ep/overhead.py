@@ -3,7 +3,7 @@
     python plugins/onnxruntime_ep/overhead.py RUN_DIR [ROUNDS]
 
 In turns, in one process: a request to the artifact's own session in Python, a request to a session of ONNX Runtime
-with the provider, and the pieces alone on filled buffers (``Session.execute``). Prints medians in microseconds.
+with the provider, and the pieces by themselves on filled buffers (``Session.execute``). Prints medians in us.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(run: Path, rounds: int) -> None:
             assert np.array_equal(ours, theirs)
         artifact.feed(feeds)
         sides: dict[str, Callable[[], object]] = {
-            "pieces alone": artifact.execute,
+            "pieces by themselves": artifact.execute,
             "session in Python": lambda: artifact.run(None, feeds),
             "ONNX Runtime with the provider": lambda: session.run(None, feeds),
         }
@@ -55,10 +55,10 @@ def main(run: Path, rounds: int) -> None:
                     start = time.perf_counter_ns()
                     call()
                     times[side].append((time.perf_counter_ns() - start) / 1e3)
-        alone = statistics.median(times["pieces alone"])
+        pieces = statistics.median(times["pieces by themselves"])
         for side, values in times.items():
             median = statistics.median(values)
-            print(f"{side}: {median:.1f} us, {median - alone:+.1f}")
+            print(f"{side}: {median:.1f} us, {median - pieces:+.1f}")
 
 
 if __name__ == "__main__":

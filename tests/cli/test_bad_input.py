@@ -67,6 +67,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("run", "tiny.onnx", "--for", "avx9"), ("no processor avx9", "avx2, avx512, avx512_bf16")),
         (("pack", "--to", "a.collage"), ("ARTIFACT...", "--help")),
         (("pack", "runs"), ("--to", "--help")),
+        (("export", "runs", "--onnx", "a.onnx", "--form", "onnxruntime"), ("--form onnxruntime goes with --to",)),
         (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
         (("run", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
         (("sweep", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),

@@ -52,6 +52,9 @@ def test_a_package_says_what_it_holds_and_what_is_taken_here(folder: Path, here:
     assert f"{LESSER.kind}: a lesser one, 1 thread(s), 2.85 times as fast as the fall-back" in shown
     assert f"load takes {HERE.kind} here" in shown
     assert "float32: the fall-back" in shown
+    refused = here("show", "m.collage", "--picture", "front.svg", cwd=folder)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "is a package, without tables and picture" in refused.stderr
     assert f"variant {HERE.kind}: it was made" in here("inspect", "m.collage", cwd=folder).stdout
     assert len(json.loads(here("show", "m.collage", "--json", cwd=folder).stdout)["variants"]) == 2
     assert here("exec", "m.collage", cwd=folder).returncode == 0
@@ -89,7 +92,7 @@ def test_only_a_package_is_overwritten_and_only_on_request(folder: Path, here: H
     assert here("pack", "lesser", inside, "--to", "m.collage", "--overwrite", cwd=folder).returncode == 0
     assert len(json.loads((folder / "m.collage" / PACKAGE).read_text())["variants"]) == 3
     with load_artifact(folder / "m.collage") as session:
-        assert getattr(session.picked, "name", "") == HERE.kind
+        assert getattr(session.selected, "name", "") == HERE.kind
 
 
 def test_an_export_of_a_package_is_one_of_its_variant_s_run(folder: Path, here: Here) -> None:
@@ -138,7 +141,7 @@ def test_a_run_for_a_lesser_processor_is_held_to_it_and_says_so(tmp_path: Path, 
     quick = options({**QUICK, "accuracy.budget": 0.5, "accuracy.metric": "q.py:score", "data.source": "d.npz"})
     done = collage("run", "tiny.onnx", "--for", "avx2", "--out", "run", *quick, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "held to avx2: times are of this processor" in done.stderr
+    assert "confirm them on a processor of that kind" in done.stderr
     asked = [line.split() for line in (tmp_path / "asked.txt").read_text().splitlines()]
     assert {processor for _, processor in asked} == {"avx2"}
     assert len({process for process, _ in asked}) > 1, "measuring processes have asked too"

@@ -36,10 +36,10 @@ def test_the_model_has_the_tensors_of_the_users_file_and_one_node_that_names_the
     onnx.checker.check_model(model)
     assert list(model.graph.input) == list(tiny_convnet().graph.input)
     assert list(model.graph.output) == list(tiny_convnet().graph.output)
-    told = attributes(model)
-    assert (told["source"], told["embed_mode"], told["ep_cache_context"]) == (b"CollageEvo", 0, b"pieces")
+    values = attributes(model)
+    assert (values["source"], values["embed_mode"], values["ep_cache_context"]) == (b"CollageEvo", 0, b"pieces")
     index = (tmp_path / "out" / "pieces" / "answer.json").read_bytes()
-    assert told["notes"] == hashlib.sha256(index).hexdigest().encode()
+    assert values["notes"] == hashlib.sha256(index).hexdigest().encode()
     files = json.loads(index)["files"]
     names = ["pipeline.json", "00_onnxruntime.onnx", "01_openvino.xml", "01_openvino.bin"]
     assert sorted(files) == sorted(names)

@@ -44,22 +44,22 @@ def both(tmp_path: Path, programs: Programs) -> Path:
     return package(tmp_path, ended(tmp_path / "lesser", LESSER, onnxruntime), here)
 
 
-def picked(directory: Path) -> tuple[str, str]:
+def selected(directory: Path) -> tuple[str, str]:
     with collage_evo.load(directory) as session:
-        assert session.picked is not None
+        assert session.selected is not None
         assert_expected(session.run(None, image(3))[0], 3)
-        return session.picked.name, session.picked.reason
+        return session.selected.name, session.selected.reason
 
 
 def test_a_processor_takes_what_was_made_for_one_like_it(both: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "collage_evo")
     with warnings.catch_warnings():
         warnings.simplefilter("error", OtherProcessor)
-        assert picked(both) == (HERE.kind, "it was made for a processor like this one")
-    assert f"picked {HERE.kind}" in caplog.text
+        assert selected(both) == (HERE.kind, "it was made for a processor like this one")
+    assert f"selected {HERE.kind}" in caplog.text
     assert read_artifact(both).program.pieces[0].backend == "openvino"
     with collage_evo.load(both / HERE.kind) as session:
-        assert session.picked is None, "a variant by its own path is an artifact like any other"
+        assert session.selected is None, "a variant by its own path is an artifact like any other"
 
 
 @pytest.mark.skipif(not {"bmi1", "bmi2"} <= HERE.features, reason="no two processors of this kind to tell apart")
@@ -67,7 +67,7 @@ def test_the_most_specific_is_taken_and_of_equals_the_fastest(tmp_path: Path, pr
     without = [replace(HERE, features=HERE.features - {one}) for one in ("bmi1", "bmi2")]
     runs = [ended(tmp_path / f"run{number}", machine, programs[1]) for number, machine in enumerate((*without, HERE))]
     made = package(tmp_path, *runs)
-    assert picked(made)[0] == read_package(made).variants[2].name
+    assert selected(made)[0] == read_package(made).variants[2].name
     shutil.rmtree(made)
     made = package(tmp_path, *runs[:2])
     for speedups in ((1.5, 2.0), (2.0, 1.5)):
@@ -75,7 +75,7 @@ def test_the_most_specific_is_taken_and_of_equals_the_fastest(tmp_path: Path, pr
         for one, speedup in zip(content["variants"].values(), speedups, strict=True):
             one["speedup"] = speedup
         (made / PACKAGE).write_text(json.dumps(content))
-        assert picked(made)[0] == list(content["variants"])[speedups.index(2.0)]
+        assert selected(made)[0] == list(content["variants"])[speedups.index(2.0)]
 
 
 def test_another_processor_takes_the_fall_back_and_is_told_so(tmp_path: Path, programs: Programs) -> None:
@@ -86,7 +86,7 @@ def test_another_processor_takes_the_fall_back_and_is_told_so(tmp_path: Path, pr
         ended(tmp_path / "greater", GREATER, openvino),
     )
     with pytest.warns(OtherProcessor, match="runs in float32 in one library"):
-        name, reason = picked(made)
+        name, reason = selected(made)
     assert name == FLOAT32
     for words in ("avx9000, which this one lacks", "this processor has", "besides"):
         assert words in reason
@@ -102,7 +102,7 @@ def test_without_a_fall_back_it_takes_what_runs_and_warns(tmp_path: Path, progra
     greater = ended(tmp_path / "greater", GREATER, programs[0])
     made = package(tmp_path, lesser, greater)
     with pytest.warns(OtherProcessor, match="a lesser one"):
-        assert picked(made)[0] == LESSER.kind
+        assert selected(made)[0] == LESSER.kind
     shutil.rmtree(made)
     with pytest.raises(UnavailableError, match=r"has no float32 fall-back, and no variant .*avx9000"):
         collage_evo.load(package(tmp_path, greater))
@@ -112,15 +112,15 @@ def test_times_of_a_held_processor_are_doubted_elsewhere(tmp_path: Path, program
     elsewhere = replace(HERE, cpu="another, held to avx2")
     made = package(tmp_path, ended(tmp_path / "held", elsewhere, programs[1], held="avx2"))
     with pytest.warns(OtherProcessor, match="its times were not measured on such a processor, but on another, held"):
-        assert picked(made)[0] == "avx2"
+        assert selected(made)[0] == "avx2"
     shutil.rmtree(made)
     made = package(tmp_path, ended(tmp_path / "same", HERE, programs[1], held="avx2"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", OtherProcessor)
-        assert picked(made)[0] == "avx2", "the processor that measured them, held as it was then"
+        assert selected(made)[0] == "avx2", "the processor that measured them, held as it was then"
 
 
-LOAD = "import collage_evo, sys; s = collage_evo.load(sys.argv[1]); print(s.picked.name, s.get_providers()[0])"
+LOAD = "import collage_evo, sys; s = collage_evo.load(sys.argv[1]); print(s.selected.name, s.get_providers()[0])"
 
 
 @pytest.mark.skipif(bool(level()), reason="the tests are held to a level")

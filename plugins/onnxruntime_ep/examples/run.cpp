@@ -7,18 +7,18 @@
 #include <fstream>
 #include <iterator>
 
-int main(int count, char** given) try {
+int main(int count, char** arguments) try {
     if (count != 6) throw std::runtime_error("give LIBRARY MODEL INPUT OUTPUT REQUESTS");
     Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "run");
-    env.RegisterExecutionProviderLibrary("CollageEvo", given[1]);
+    env.RegisterExecutionProviderLibrary("CollageEvo", arguments[1]);
     std::vector<Ort::ConstEpDevice> devices;
     for (const Ort::ConstEpDevice& device : env.GetEpDevices())
         if (std::string(device.EpName()) == "CollageEvo") devices.push_back(device);
     Ort::SessionOptions options;
     options.AppendExecutionProvider_V2(env, devices, std::unordered_map<std::string, std::string>{});
-    Ort::Session session(env, given[2], options);
+    Ort::Session session(env, arguments[2], options);
 
-    std::ifstream file(given[3], std::ios::binary);
+    std::ifstream file(arguments[3], std::ios::binary);
     std::string bytes((std::istreambuf_iterator<char>(file)), {});
     const auto shape = session.GetInputTypeInfo(0).GetTensorTypeAndShapeInfo().GetShape();
     const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
@@ -28,11 +28,11 @@ int main(int count, char** given) try {
     const char *name = names[0].c_str(), *made_name = made_names[0].c_str();
     std::vector<Ort::Value> made;
     const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < std::stoi(given[5]); ++k) made = session.Run({}, &name, &input, 1, &made_name, 1);
+    for (int k = 0; k < std::stoi(arguments[5]); ++k) made = session.Run({}, &name, &input, 1, &made_name, 1);
     const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
-    std::printf("%.1f\n", taken.count() / std::stoi(given[5]));
+    std::printf("%.1f\n", taken.count() / std::stoi(arguments[5]));
     const size_t size = made[0].GetTensorTypeAndShapeInfo().GetElementCount() * sizeof(float);
-    std::ofstream(given[4], std::ios::binary)
+    std::ofstream(arguments[4], std::ios::binary)
         .write(static_cast<const char*>(made[0].GetTensorRawData()), std::streamsize(size));
     return 0;
 } catch (const std::exception& error) {

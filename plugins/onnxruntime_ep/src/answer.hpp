@@ -315,18 +315,18 @@ class Answer {
     void place(std::vector<int> taken, std::vector<int> made) { taken_ = std::move(taken), made_ = std::move(made); }
 
     void run(OrtKernelContext* kernel) {
-        std::vector<Given> given(taken_.size());
-        for (size_t k = 0; k < given.size(); ++k) {
+        std::vector<FedInput> fed(taken_.size());
+        for (size_t k = 0; k < fed.size(); ++k) {
             const OrtValue* value = nullptr;
             check(ort->KernelContext_GetInput(kernel, size_t(taken_[k]), &value));
             if (!value) throw OrtFailure(ORT_INVALID_ARGUMENT, "input '" + inputs()[k] + "' is missing");
-            given[k].value =
+            fed[k].value =
                 const_cast<OrtValue*>(value);  // the interface of Run takes no constant memory; it only reads
-            tensor_of(value, given[k].type, given[k].shape);
+            tensor_of(value, fed[k].type, fed[k].shape);
         }
-        Program& program = choose(given);
+        Program& program = choose(fed);
         std::unique_ptr<Program::Context> context = program.take();
-        feed(program, *context, given);
+        feed(program, *context, fed);
         const auto output = [&](size_t k) -> OrtValue* {
             const std::vector<int64_t>& shape = context->outputs[k]->shape;
             OrtValue* made = nullptr;
@@ -347,56 +347,56 @@ class Answer {
     }
 
    private:
-    struct Given {
+    struct FedInput {
         OrtValue* value;
         ONNXTensorElementDataType type;
         std::vector<int64_t> shape;
     };
 
-    static bool fits(const TensorType& type, const Given& given) {
-        if (type.type != given.type || type.shape.size() != given.shape.size()) return false;
+    static bool fits(const TensorType& type, const FedInput& fed) {
+        if (type.type != fed.type || type.shape.size() != fed.shape.size()) return false;
         for (size_t k = 0; k < type.shape.size(); ++k)
-            if (type.shape[k] != -1 && type.shape[k] != given.shape[k]) return false;
+            if (type.shape[k] != -1 && type.shape[k] != fed.shape[k]) return false;
         return true;
     }
 
     // The first program that takes these types and shapes: exact ones stand before that of open shapes.
-    Program& choose(const std::vector<Given>& given) {
+    Program& choose(const std::vector<FedInput>& fed) {
         for (const auto& program : programs_) {
             bool all = true;
-            for (size_t k = 0; k < given.size(); ++k) all = all && fits(program->type(inputs()[k]), given[k]);
+            for (size_t k = 0; k < fed.size(); ++k) all = all && fits(program->type(inputs()[k]), fed[k]);
             if (!all) continue;
             program->load(files_);
             return *program;
         }
         std::string text;
-        for (size_t k = 0; k < given.size() && text.empty(); ++k) {
+        for (size_t k = 0; k < fed.size() && text.empty(); ++k) {
             const TensorType& type = programs_.back()->type(inputs()[k]);
-            if (fits(type, given[k]) && k + 1 < given.size()) continue;
+            if (fits(type, fed[k]) && k + 1 < fed.size()) continue;
             std::string dtype = "of another type";
             for (const auto& [name, known] : element_types())
-                if (known.first == given[k].type) dtype = name;
-            text = "input '" + inputs()[k] + "' is " + format_tensor(dtype, given[k].shape) + "; this model takes ";
+                if (known.first == fed[k].type) dtype = name;
+            text = "input '" + inputs()[k] + "' is " + format_tensor(dtype, fed[k].shape) + "; this model takes ";
             for (size_t one = 0; one < programs_.size(); ++one)
                 text += (one ? " or " : "") + format_tensor(type.dtype, programs_[one]->type(inputs()[k]).shape);
         }
         throw OrtFailure(ORT_INVALID_ARGUMENT, text);
     }
 
-    static void feed(const Program& program, Program::Context& context, const std::vector<Given>& given) {
-        for (size_t k = 0; k < given.size(); ++k) {
+    static void feed(const Program& program, Program::Context& context, const std::vector<FedInput>& fed) {
+        for (size_t k = 0; k < fed.size(); ++k) {
             Value& value = *context.inputs[k];
             const auto limit = program.limits.find(value.type.name);
             if (limit == program.limits.end()) {
-                value.borrow(given[k].value, given[k].shape);
+                value.borrow(fed[k].value, fed[k].shape);
                 continue;
             }
             const auto [low, high] = limit->second;
-            const size_t bytes = bytes_of(value.type, given[k].shape);
+            const size_t bytes = bytes_of(value.type, fed[k].shape);
             std::vector<char>& copy = context.copies[value.type.name];
             copy.resize(bytes);
-            std::memcpy(copy.data(), data_of(given[k].value), bytes);
-            value.place(copy.data(), given[k].shape);
+            std::memcpy(copy.data(), data_of(fed[k].value), bytes);
+            value.place(copy.data(), fed[k].shape);
             const std::string wrong = first_outside(value.type, copy.data(), bytes / value.type.size, low, high);
             if (wrong.empty()) continue;
             if (low == INT32_MIN && high == int64_t(INT32_MAX) + 1)

@@ -138,15 +138,15 @@ class OnnxRuntimePiece : public Piece {
             : session(piece.session_.get()),
               inputs(std::move(inputs)),
               outputs(std::move(outputs)),
-              given(this->inputs.size()),
+              fed(this->inputs.size()),
               made(this->outputs.size()) {
             for (const auto& name : piece.data_.inputs) taken_names.push_back(name.c_str());
             for (const auto& name : piece.data_.outputs) made_names.push_back(name.c_str());
         }
         void run() override {
-            for (size_t k = 0; k < given.size(); ++k) given[k] = inputs[k]->as_ort();
+            for (size_t k = 0; k < fed.size(); ++k) fed[k] = inputs[k]->as_ort();
             for (size_t k = 0; k < made.size(); ++k) made[k] = outputs[k]->data ? outputs[k]->as_ort() : nullptr;
-            check(ort->Run(session, nullptr, taken_names.data(), given.data(), given.size(), made_names.data(),
+            check(ort->Run(session, nullptr, taken_names.data(), fed.data(), fed.size(), made_names.data(),
                            made.size(), made.data()));
             for (size_t k = 0; k < made.size(); ++k)
                 if (!outputs[k]->data) outputs[k]->adopt(made[k]);
@@ -154,7 +154,7 @@ class OnnxRuntimePiece : public Piece {
         OrtSession* session;
         Values inputs, outputs;
         std::vector<const char*> taken_names, made_names;
-        std::vector<const OrtValue*> given;
+        std::vector<const OrtValue*> fed;
         std::vector<OrtValue*> made;
     };
 
@@ -179,11 +179,11 @@ class OpenVino {
         int64_t* sizes;
     };
 
-    static const OpenVino& get(const std::string& given) {
+    static const OpenVino& get(const std::string& option) {
         static std::mutex mutex;
         static std::unique_ptr<OpenVino> loaded;
         const std::lock_guard<std::mutex> lock(mutex);
-        if (!loaded) loaded.reset(new OpenVino(given));
+        if (!loaded) loaded.reset(new OpenVino(option));
         return *loaded;
     }
 
@@ -216,9 +216,9 @@ class OpenVino {
     }
 
    private:
-    explicit OpenVino(const std::string& given) {
+    explicit OpenVino(const std::string& option) {
         std::vector<std::string> tried;
-        for (const std::string& place : places(given)) {
+        for (const std::string& place : places(option)) {
             library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
             if (library_) break;
             tried.push_back(dlerror());
@@ -250,11 +250,11 @@ class OpenVino {
     }
 
     // Where the option or the variable says; beside this library, as pip installs it; and where the system looks.
-    static std::vector<std::string> places(const std::string& given) {
+    static std::vector<std::string> places(const std::string& option) {
         std::vector<std::string> found;
-        if (!given.empty()) {
-            add(found, given);
-            if (found.empty()) found.push_back(given);  // a file, or a folder that lacks it: its error is clear
+        if (!option.empty()) {
+            add(found, option);
+            if (found.empty()) found.push_back(option);  // a file, or a folder that lacks it: its error is clear
             return found;
         }
         const char* variable = std::getenv("COLLAGE_EVO_OPENVINO");

@@ -62,11 +62,11 @@ class Tvm {
         uint64_t offset;
     };
 
-    static const Tvm& get(const std::string& given) {
+    static const Tvm& get(const std::string& option) {
         static std::mutex mutex;
         static std::unique_ptr<Tvm> loaded;
         const std::lock_guard<std::mutex> lock(mutex);
-        if (!loaded) loaded.reset(new Tvm(given));
+        if (!loaded) loaded.reset(new Tvm(option));
         return *loaded;
     }
 
@@ -115,9 +115,9 @@ class Tvm {
         size_t size;
     };
 
-    explicit Tvm(const std::string& given) {
+    explicit Tvm(const std::string& option) {
         const char* variable = std::getenv("COLLAGE_EVO_TVM");
-        const std::string place = !given.empty() ? given : variable && *variable ? variable : library_folder() + "..";
+        const std::string place = !option.empty() ? option : variable && *variable ? variable : library_folder() + "..";
         void* const ffi = opened(place, "tvm_ffi/lib/", "libtvm_ffi.so");
         opened(place, "tvm/lib/", "libtvm_runtime.so");
         find(ffi, call_, "TVMFFIFunctionCall");
