@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
+from collage_evo.graph.ir import Graph
 from collage_evo.graph.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.placement.cost_model import Border, CostModel
@@ -26,12 +27,14 @@ from collage_evo.search.evolution.greedy import (
     rewritten_placement,
 )
 from collage_evo.search.evolution.seeds import make_seeds
+from collage_evo.search.evolution.settings import MUTATION_WEIGHTS, GaSettings
 from collage_evo.search.evolution.variation import (
     MUTATIONS,
     change_copies,
     change_engine,
     crossover,
     mutate,
+    mutation_weights,
     random_genome,
 )
 from tests.support.numerics import in_int8
@@ -251,6 +254,17 @@ def test_all_copies_of_a_part_move_to_one_engine() -> None:
             together += len({engine[node] for node, other in enumerate(kinds) if other == kind}) == 1
     assert together > 0.95 * 30 * len(set(kinds))
     assert decode(moved, space).key != decode(start, space).key
+
+
+def test_copies_change_together_only_where_blocks_repeat() -> None:
+    def weight(graph: Graph, settings: GaSettings) -> float:
+        space = make_space(graph, random.Random(2), engines=2)
+        return mutation_weights(settings, space)[MUTATIONS.index(change_copies)]
+
+    assert weight(encoder_like(3), GaSettings()) == 1.0
+    assert weight(resnet_like(2), GaSettings()) == 0.0
+    only = GaSettings(**{name: float(name == "change_copies") for name in MUTATION_WEIGHTS})
+    assert weight(resnet_like(2), only) == 1.0
 
 
 def test_a_region_tells_what_is_rewritten_in_one_order() -> None:

@@ -186,8 +186,8 @@ def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | 
         return _core().import_model(path.read_bytes(), "CPU", config), None
     from openvino import Tensor as SharedTensor
 
-    # From bytes the library copies all weights once more (docs/results.md has times and memory). The file is not mapped, because the library goes on
-    # reading: a file that is overwritten while the session is open would change its results.
+    # From bytes the library copies all weights once more (docs/results.md has times and memory). The file is not
+    # mapped, because the library goes on reading: one that is overwritten meanwhile would change the results.
     with path.open("rb") as file:
         memory = mmap.mmap(-1, path.stat().st_size)  # aligned to pages, unlike an array
         file.readinto(memory)

@@ -24,7 +24,7 @@ from collage_evo.search.evolution.acquisition import Acquisition, Term
 from collage_evo.search.evolution.selection import Individual, drawing_from, select_parents
 from collage_evo.search.evolution.settings import GaSettings
 from collage_evo.search.evolution.state import SEED, Pending
-from collage_evo.search.evolution.variation import MUTATIONS, crossover, mutate, random_genome
+from collage_evo.search.evolution.variation import crossover, mutate, mutation_weights, random_genome
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate
@@ -76,7 +76,7 @@ class Breeder:
         self._seen = set(known)
         self.toolbox = base.Toolbox()
         self.toolbox.register("mate", crossover, space=self.space, rng=rng)
-        weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
+        weights = mutation_weights(settings, self.space)
         varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
         self.toolbox.register("select", select_parents, tournament=settings.tournament, bounds=bounds)

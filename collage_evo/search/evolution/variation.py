@@ -16,6 +16,7 @@ from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.settings import GaSettings
 
 Mutation = Callable[[Genome, SearchSpace, Random], Genome]
 
@@ -155,6 +156,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     resample_node,
     change_copies,
 )
+
+
+def mutation_weights(settings: GaSettings, space: SearchSpace) -> list[float]:
+    """The weight of each of ``MUTATIONS``."""
+    weights = {mutation: float(getattr(settings, mutation.__name__)) for mutation in MUTATIONS}
+    kinds = kinds_of(space.graph)
+    if len(set(kinds)) == len(kinds) and any(weights[one] for one in MUTATIONS if one is not change_copies):
+        weights[change_copies] = 0.0  # without copies it would be one more change_engine
+    return list(weights.values())
 
 
 def mutate(
