@@ -92,7 +92,7 @@ BESIDES: Mapping[str, set[str]] = {
     # ONNX Runtime is the reference, most people's library, and the reader of two forms of an export.
     "onnxruntime": {
         *("graph/reference.py", "graph/ort_values.py", "report/summary.py", "export/annotated.py"),
-        *("api.py", "cli/answers.py"),
+        *("export/__init__.py", "cli/answers.py"),
     }
 }
 """Modules outside of backends/ that name a library."""

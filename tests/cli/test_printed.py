@@ -70,15 +70,15 @@ def test_the_check_of_each_exported_folder_is_named_where_it_lies(
 ) -> None:
     place = tmp_path / "my files"
     told = {"1x4": "x [1, 4]", "open": "x [?, 4]"}
-    monkeypatch.setattr(
-        collage_evo.export, "export_plain", lambda run, to: Exported(str(to), told, dict.fromkeys(told, "equal"))
+    monkeypatch.setitem(
+        collage_evo.export.FORMS, "plain", lambda run, to: Exported(str(to), told, dict.fromkeys(told, "equal"))
     )
     export(Path("run"), to=place)
     lines = capsys.readouterr().out.splitlines()
     expected = [f"    {shell_python()} {shlex.quote(str(place / name / 'check.py'))}" for name in told]
     assert [line for line in lines if "check.py" in line] == expected
-    monkeypatch.setattr(
-        collage_evo.export, "export_plain", lambda run, to: Exported(str(to), {".": "x [1]"}, {".": "equal"})
+    monkeypatch.setitem(
+        collage_evo.export.FORMS, "plain", lambda run, to: Exported(str(to), {".": "x [1]"}, {".": "equal"})
     )
     export(Path("run"), to=place)
     assert f"    {shell_python()} {shlex.quote(str(place / 'check.py'))}" in capsys.readouterr().out.splitlines()
