@@ -77,7 +77,8 @@ class Policy:
     race_worth: float = _decides(
         0.005, 0, 1, "Who is not likely to be faster by more than this share leaves the final comparison")
     race_near: float = _decides(
-        1.15, 1, 1000, "Single libraries take part that take at most this many times as long as the best")
+        1.15, 1, 1000, "Single libraries and placements take part that take at most this many times as long as the "
+        "best single library")
     race_share_ms: float = _decides(
         300.0, 0, 1e6, "What each has of a round, ms, or as long as all took to load where that is longer")
     # fmt: on

@@ -15,6 +15,7 @@ from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
@@ -216,15 +217,18 @@ def racing_baselines(
     less reliable still.
     """
     runnable = [b for b in baselines if b.outcome.latency_ms is not None]
-    best = min(runnable, key=_latency_ms)
-
-    def worth(one: Baseline) -> bool:
-        contended = best.outcome.contended or one.outcome.contended
-        bound = NEAR_CONTENDED if contended else policy.race_near
-        return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
-
-    near = sorted(filter(worth, runnable), key=_latency_ms)
+    best = min(runnable, key=_latency_ms).outcome
+    near = [b for b in runnable if b.name == incumbent or may_win(b.outcome, best, policy)]
+    near.sort(key=_latency_ms)
     return {b.name: b.artifact for k, b in enumerate(near) if k < MOST_BASELINES or b.name == incumbent}
+
+
+def may_win(one: Outcome, best: Outcome, policy: Policy) -> bool:
+    """Whether the latency of ``one`` is near enough to that of the ``best`` single backend to race against it."""
+    if one.latency_ms is None or best.latency_ms is None:
+        return False
+    bound = NEAR_CONTENDED if one.contended or best.contended else policy.race_near
+    return one.latency_ms <= bound * best.latency_ms
 
 
 def _why(failed: Mapping[str, Failure]) -> str:

@@ -56,15 +56,21 @@ PROBES_TOGETHER = 4
 
 OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
-Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[Profiled]]
-"""Profiles regions, in order, until the callback returns that the time is over."""
+Profiler = Callable[[Sequence[ProfileRequest], int, Callable[[], bool]], Iterable[Profiled]]
+"""Profiles regions, in order, so many at least, until the callback returns that the time is over."""
+MOST_NEEDED = 3
+"""Profiles that are made whatever time they take. Chosen."""
 MeasureWholeModels = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
 
 def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_done: OnDone) -> KnownCosts:
     """Profile the kernels of libraries: the fastest engines first, then rewritten models, and then engines that are
-    far behind, whose rewritten models come last."""
+    far behind, whose rewritten models come last.
+
+    The fastest are profiled whatever time it takes. The others have the time of the whole model, apportioned, where
+    one of their profiles takes as long as all costs may: a large model.
+    """
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms
     far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
@@ -76,7 +82,9 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}
     late = {one.engine for one in asked if not one.sites and one.engine in families} - ran_ms.keys()
-    for one, answer in profiler(sorted(asked, key=turn), lambda: meter.over(PROFILE_SHARE)):
+    in_turn = sorted(asked, key=turn)
+    near = sum(turn(one)[:2] == (False, False) for one in in_turn)
+    for one, answer in profiler(in_turn, min(max(1, near), MOST_NEEDED), lambda: meter.over(PROFILE_SHARE)):
         late.discard(one.engine)
         if isinstance(answer, KernelTimes):
             pieces = () if one.sites else (one.region.nodes,)

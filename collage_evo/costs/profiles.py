@@ -158,16 +158,17 @@ def profile_regions(
     builders: Builders,
     timing: TimingSettings,
     asked: Sequence[ProfileRequest],
+    needed: int,
     over: Callable[[], bool],
 ) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
     """Compile regions, some at a time, and profile each, in order, until the time is ``over``.
 
-    The first ones are always profiled: otherwise the costs of the model's parts would be unknown.
+    The first ``needed`` are always profiled.
     """
-    for first in range(0, len(asked), PROFILED_TOGETHER):
-        some = asked[first : first + PROFILED_TOGETHER]
-        if first and over():
-            return
+    first, then = 0, needed
+    while first < len(asked) and not (first and over()):
+        some = asked[first:then]
+        first, then = then, then + PROFILED_TOGETHER
         failed = builders.build(build_job(one.region) for one in some)
         able = [one for one in some if build_job(one.region) not in failed]
         yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)

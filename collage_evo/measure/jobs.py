@@ -334,7 +334,7 @@ class ArtifactJob(Asks[Written]):
 
 @dataclass(frozen=True)
 class OpenJob(Asks[Opened]):
-    """Load an artifact, check it against every reference input, and leave it open for ``TimeJob``.
+    """Load an artifact, check it against every reference input, and leave it open.
 
     The answer contains the cost of loading in a process that loaded no backend before.
     """

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import measure_uncontended
 from collage_evo.target.memory import PeakMemory
 
@@ -47,7 +48,7 @@ def ballast(order: random.Random) -> list[bytearray]:
 
 
 class OpenArtifact:
-    """An open artifact. ``session`` is loaded at once: a process's first session shows the cost of loading.
+    """An open artifact, whose sessions are loaded when they are needed.
 
     Args:
         artifact: its directory.
@@ -57,7 +58,11 @@ class OpenArtifact:
     def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
         self._load, self._shares = partial(load_artifact, artifact), shares
         self._at_work: SingleSession | Crowd | None = None
-        self.session = self._load()
+
+    @cached_property
+    def session(self) -> Session:
+        """A session for checks and profiles, and for timing where it is the only one."""
+        return self._load()
 
     def at_work(self, feeds: Mapping[str, Any]) -> SingleSession | Crowd:
         """The timed sessions, ready to run on ``feeds``, reused by later calls."""
@@ -71,7 +76,8 @@ class OpenArtifact:
         """Close all sessions."""
         if isinstance(self._at_work, Crowd):
             self._at_work.close()
-        self.session.close()
+        if "session" in vars(self):
+            self.session.close()
 
 
 class OpenArtifacts:
@@ -88,7 +94,8 @@ class OpenArtifacts:
         self._close_all()
         peak, began = PeakMemory(), time.perf_counter()
         opened = self._opened[job.artifact] = OpenArtifact(artifact, self._context.shares)
-        load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
+        session = opened.session
+        load_ms = (time.perf_counter() - began) * 1e3
         session.run(None, references[0][0])
         peak_bytes = peak.bytes
         exact = computes_exactly(artifact)
@@ -101,14 +108,14 @@ class OpenArtifacts:
 
     def time(self, job: TimeJob) -> Timed:
         """Time the artifact that was opened last."""
-        artifact, at_work = self._last.session, self._last.at_work(self._context.feeds)
+        at_work = self._last.at_work(self._context.feeds)
         self._context.exclusive.acquire_exclusive()
         timing = measure_uncontended(
             partial(at_work.measure, job.timing),
             attempts=job.attempts,
             pause_s=0.05,
             timeout_s=LONG_TURN_S,
-            throttled=partial(throttled, artifact),
+            throttled=partial(throttled, at_work.sessions[0]),
         )
         return Timed(timing.times_ms, timing.contended)
 

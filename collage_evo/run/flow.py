@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
+from collage_evo.answer.answer import may_win
 from collage_evo.answer.baselines import Baseline, best_single, latencies, near_defaults
 from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
@@ -246,7 +247,9 @@ class Flow:
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
-        compiled = CompiledCandidates(run, searched, partial(self.with_budget_levels, run), delivery.answered)
+        best, levels = best_single(self.baselines, run.limits.budget), partial(self.with_budget_levels, run)
+        near = partial(may_win, best=best.outcome, policy=run.config.policy)
+        compiled = CompiledCandidates(run, searched, levels, near, delivery.answered)
         keys = compiled.searched.keys
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)

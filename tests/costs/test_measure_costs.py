@@ -71,7 +71,7 @@ def node_ms(backend: str, node: int) -> float:
     return size * 1e-5 * (0.5 if backend == "narrow" and size < 8_000 else SLOWNESS[backend])
 
 
-def profile(asked: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
+def profile(asked: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
     """A library tells a tenth less of each kernel than the whole model takes; a rewritten site takes a quarter."""
     for one in asked:
         nodes = list(members(one.region.nodes))
@@ -230,9 +230,10 @@ def test_a_profile_tells_what_is_rewritten_too() -> None:
 def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behind() -> None:
     asked: list[tuple[str, bool]] = []
 
-    def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
+    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
         asked.extend((one.engine[0], bool(one.sites)) for one in requests)
-        return profile(requests, over)
+        assert needed == 2, "the near ones, not rewritten"
+        return profile(requests, needed, over)
 
     baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
     matches = (*MATCHES, *rewritten(SLOWNESS))
@@ -247,8 +248,8 @@ def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_ha
     late = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
     late += [Match(BOTH, "quick", "tiny~r", base="default", edits=(("r", BOTH),))]
 
-    def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
-        return profile([one for one in requests if one.engine[1] != "tiny"], over)
+    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+        return profile([one for one in requests if one.engine[1] != "tiny"], needed, over)
 
     meter: Any = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
     matches = (*MATCHES, *late)

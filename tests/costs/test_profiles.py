@@ -129,12 +129,12 @@ def test_a_rewritten_sites_product_is_in_the_kernel_that_it_was_fused_into(
     assert [nodes for nodes, _ in kernels] == found
 
 
-def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:
-    asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(PROFILED_TOGETHER + 1)]
+def test_the_needed_regions_are_profiled_however_little_time_there_is() -> None:
+    asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(PROFILED_TOGETHER + 3)]
     builders: Any = SimpleNamespace(build=lambda jobs: {})
     pool: Any = SimpleNamespace(map=lambda jobs: [SimpleNamespace(answer=job) for job in jobs])
-    for over, count in ((True, PROFILED_TOGETHER), (False, PROFILED_TOGETHER + 1)):
-        found = profile_regions(pool, builders, QUICK, asked, lambda over=over: over)
+    for over, count in ((True, 2), (False, PROFILED_TOGETHER + 3)):
+        found = profile_regions(pool, builders, QUICK, asked, 2, lambda over=over: over)
         assert [one for one, _ in found] == asked[:count]
 
 

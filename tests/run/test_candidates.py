@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,10 +12,12 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
 from collage_evo.run.stages import compile as stage
 from collage_evo.run.stages.compile import CompiledCandidates
@@ -92,7 +95,10 @@ class Compiling:
 
 
 def candidates(
-    limits: Limits, count: int, levels: Callable[[Searched, float], Searched] = lambda found, budget: found
+    limits: Limits,
+    count: int,
+    levels: Callable[[Searched, float], Searched] = lambda found, budget: found,
+    near: Callable[[Outcome], bool] = lambda outcome: True,
 ) -> tuple[CompiledCandidates, dict[str, str]]:
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
@@ -102,7 +108,7 @@ def candidates(
     config = SimpleNamespace(final=SimpleNamespace(candidates=count))
     run: Any = SimpleNamespace(limits=limits, config=config)
     told = {placement.key: name for name, placement in placements.items()}
-    return CompiledCandidates(run, searched, levels), told
+    return CompiledCandidates(run, searched, levels, near), told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +148,16 @@ def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatc
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
         candidates(LIMIT, 1)
+
+
+def test_only_placements_near_the_best_single_backend_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling = Compiling(monkeypatch)
+    tried, placements = two_nodes()
+    outcome = tried.evaluated[placements["first"].key].outcome
+    for best_ms, asked in ((outcome.latency_ms, True), (cast(float, outcome.latency_ms) / 1.2, False)):
+        near = partial(may_win, best=replace(outcome, latency_ms=best_ms), policy=DEFAULT_POLICY)
+        assert near(outcome) == asked
+    none, _ = candidates(Limits(1e-3, 0.022), 2, near=lambda outcome: False)
+    assert none.artifacts == {} == dict(cast(Searched, none.searched).keys)
+    assert compiling.asked == []
+    assert none.safer({"openvino/bf16": 0.9}), "the best single backend is out, and with it the bound"

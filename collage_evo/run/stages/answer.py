@@ -14,7 +14,7 @@ from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import OpenJob, ProfileJob, TimeJob
+from collage_evo.measure.jobs import OpenJob, ProfileJob, ReloadJob, TimeJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import Speeds
@@ -82,7 +82,7 @@ def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
         pool.uncontended() as cores,
         Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox,
     ):
-        opened = sandbox.call(OpenJob(str(artifact)), pool.timeout_s)
+        opened = sandbox.call(ReloadJob((str(artifact),), 0), pool.timeout_s)  # it was checked before
         if isinstance(opened, Failure):
             return opened
         timed = sandbox.call(TimeJob(timing, attempts=ATTEMPTS), pool.timeout_s)

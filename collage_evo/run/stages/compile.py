@@ -13,6 +13,7 @@ from collage_evo.measure.jobs import ArtifactJob, regions_of
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import NotSearched, Searched, named
@@ -29,6 +30,7 @@ class CompiledCandidates:
         run: its limits apply.
         searched: the measured placements.
         levels: adds budget levels for a budget to these, which it measures.
+        near: whether a placement of an outcome may be faster than the best single backend; others do not race.
         answered: the key of the answer before, if it was a placement.
 
     Raises:
@@ -40,14 +42,20 @@ class CompiledCandidates:
         run: RunContext,
         searched: Searched | NotSearched,
         levels: Callable[[Searched, float], Searched],
+        near: Callable[[Outcome], bool] = lambda outcome: True,
         answered: str = "",
     ) -> None:
         self._run, self._all, self._levels = run, searched, levels
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
-            count = run.config.final.candidates
-            first = race_candidates(searched.tried, searched.record.ranked, run.limits, count, answered)
+            count, tried = run.config.final.candidates, searched.tried
+            racing = [
+                placement
+                for placement in searched.record.ranked
+                if placement.key == answered or near(tried.evaluated[placement.key].outcome)
+            ]
+            first = race_candidates(tried, racing, run.limits, count, answered)
             self.searched = searched.ranking(first)
             if self.searched.keys and not self._compile(self.searched):
                 raise InputError("no placement could be compiled; run again with --debug")
