@@ -119,7 +119,7 @@ def write_picture(path: Path, result: Result) -> None:
     page = _environment().get_template("picture.css.j2").render()
     light, rules = page.partition("@media")[0], page[page.index("svg.front") :]
     colours = dict(re.findall(r"--(\w+): (#\w+)", light))
-    own = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint { display: none; }"
+    own = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint:not(.legend) { display: none; }"
     head, title, rest = front_svg(result.front, result.accuracy).partition("<title")
     named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     drawn = f"{named}<style>{rules}{own}</style>{title}{rest}\n"

@@ -25,6 +25,7 @@ WIDE, NARROW = 900, 380
 LEFT, RIGHT = 46, 12
 """Room for labels beside the axes."""
 HINT = "Point at a mark, or tap it, to read what it is."
+LEGEND = "Blue: libraries; green and grey: placements; hollow: not in the final comparison. Both scales are logarithmic."
 LETTER, LINE = 6.4, 14
 """Approximate size of a letter and of a line of text, in pixels."""
 INK, DIM, GRID, CARD, MARK, LIMIT = (f"#00000{k}" for k in range(1, 7))
@@ -83,7 +84,9 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     for point in sorted(drawn, key=lambda point: (point.answer, bool(point.single), point.pareto)):
         x, y = axes.transData.transform(place(point))
         above.append(_mark(point, f'cx="{x:.1f}" cy="{height - y:.1f}"', point in front, height, width, lines))
-    above.append(f'<text class="hint" x="{LEFT}" y="{height}">{HINT}</text>')
+    legend = [("hint legend", row) for row in _wrapped(LEGEND, width)]
+    for k, (kind, row) in enumerate([*legend, ("hint", HINT)]):
+        above.append(f'<text class="{kind}" x="{LEFT}" y="{height + k * LINE}">{row}</text>')
     title, described = f"Latency against error, {budget}", _description(drawn, front)
     return _svg(axes, "front", height + lines * LINE, title, described, above)
 
@@ -127,7 +130,7 @@ def _label(axes: Any, low: float, exact: float, narrow: bool) -> None:
     """Round numbers at both axes, and the band for float32, whose middle is ``exact`` and whose end is ``low``."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(lambda value, _: format_tick(value))
     left, high = axes.get_xlim()
@@ -190,7 +193,7 @@ def _mark(point: FrontPoint, where: str, on_line: bool, below: float, width: flo
     kind = "answer" if point.answer else "single" if point.single else "pareto" if fastest else "placement"
     words = f"{format_ms(point.latency_ms)} ms, error {format_number(point.error)}, timed {timing_of(point)}"
     words += f": {describe_point(point)}"
-    shown = textwrap.wrap(words, int((width - LEFT - RIGHT) / LETTER), break_long_words=False)[:lines]
+    shown = _wrapped(words, width)[:lines]
     tip = "".join(f'<text x="{LEFT}" y="{below + k * LINE}">{escape(one)}</text>' for k, one in enumerate(shown))
     brief = "" if point.raced else " brief"
     return (
@@ -198,6 +201,11 @@ def _mark(point: FrontPoint, where: str, on_line: bool, below: float, width: flo
         f'<circle class="{kind}{brief}" {where} r="{_RADII[kind]}"><title>{escape(words)}</title></circle>'
         f'<g class="tip">{tip}</g></g>'
     )
+
+
+def _wrapped(words: str, width: float) -> list[str]:
+    """``words`` in lines that fit into a picture of ``width``."""
+    return textwrap.wrap(words, int((width - LEFT - RIGHT) / LETTER), break_long_words=False)
 
 
 def _description(points: Sequence[FrontPoint], front: Sequence[FrontPoint]) -> str:
