@@ -25,7 +25,7 @@ WIDE, NARROW = 900, 380
 LEFT, RIGHT = 46, 12
 """Room for labels beside the axes."""
 HINT = "Point at a mark, or tap it, to read what it is."
-LEGEND = "Blue: libraries; green and grey: placements; hollow: not in the final comparison. Both scales are logarithmic."
+LEGEND = "Blue: libraries; green, grey: placements; hollow: not in the final comparison. Both scales are logarithmic."
 LETTER, LINE = 6.4, 14
 """Approximate size of a letter and of a line of text, in pixels."""
 INK, DIM, GRID, CARD, MARK, LIMIT = (f"#00000{k}" for k in range(1, 7))
