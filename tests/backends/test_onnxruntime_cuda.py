@@ -69,7 +69,7 @@ class Options:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A library with both providers; ``made`` are the sessions."""
+    """A library with the CUDA provider; ``made`` are the sessions."""
     made: list[Session] = []
 
     def session(*given: Any, **named: Any) -> Session:
@@ -81,7 +81,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         SessionOptions=Options,
         RunOptions=Options,
         GraphOptimizationLevel=SimpleNamespace(ORT_ENABLE_ALL="all"),
-        get_available_providers=lambda: [cuda.TENSORRT, cuda.CUDA, "CPUExecutionProvider"],
+        get_available_providers=lambda: [cuda.CUDA, "CPUExecutionProvider"],
         preload_dlls=lambda: None,
         made=made,
     )
@@ -97,12 +97,9 @@ def device(fake_cuda: FakeCuda) -> Iterator[Device]:
         yield open_device("cuda")
 
 
-@pytest.mark.parametrize(
-    ("variant", "providers", "tf32"),
-    [("cuda", [cuda.CUDA], "0"), ("cuda-tf32", [cuda.CUDA], "1"), ("tensorrt", [cuda.TENSORRT, cuda.CUDA], "1")],
-)
+@pytest.mark.parametrize(("variant", "tf32"), [("cuda", "0"), ("cuda-tf32", "1")])
 def test_sessions_are_on_the_device_alone(
-    variant: str, providers: list[str], tf32: str, library: Any, device: Device, tmp_path: Path
+    variant: str, tf32: str, library: Any, device: Device, tmp_path: Path
 ) -> None:
     chosen = BACKEND.variant(variant)
     assert BACKEND.build(CASES["conv_1x1"](), Target("cuda"), chosen, tmp_path) == Built(("model.onnx",))
@@ -110,7 +107,7 @@ def test_sessions_are_on_the_device_alone(
     for session, stream in zip(library.made, (None, str(device.stream)), strict=True):
         assert session.enable_fallback == 0
         assert session.options.entries["session.disable_cpu_ep_fallback"] == "1"
-        assert [name for name, _ in session.providers] == providers
+        assert [name for name, _ in session.providers] == [cuda.CUDA]
         assert {options.get("user_compute_stream") for _, options in session.providers} == {stream}
         assert dict(session.providers)[cuda.CUDA]["use_tf32"] == tf32
         assert all(isinstance(value, str) for _, options in session.providers for value in options.values())
@@ -138,18 +135,6 @@ def test_a_provider_that_did_not_load_is_a_failed_build(
     assert "CUDAExecutionProvider could not be loaded" in built.reason
 
 
-def test_tensorrt_is_loaded_before_its_provider_where_pip_has_put_it(
-    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    loaded: list[tuple[str, int]] = []
-    monkeypatch.setattr(cuda, "import_module", lambda name: loaded.append((name, len(library.made))))
-    for name in ("cuda", "tensorrt"):
-        (tmp_path / name).mkdir()
-        BACKEND.build(CASES["conv_1x1"](), Target("cuda"), BACKEND.variant(name), tmp_path / name)
-    assert loaded == [("tensorrt", 1)]
-    assert len(library.made) == 2
-
-
 def test_open_shapes_have_no_arrays_on_the_device(library: Any, tmp_path: Path) -> None:
     b = Builder("open")
     model = b.model(b.op("Relu", b.input("x", ("n", 4))))
@@ -172,7 +157,6 @@ def test_what_is_missing_is_said(library: Any, fake_cuda: FakeCuda) -> None:
         library.get_available_providers = lambda: ["CPUExecutionProvider"]
         cuda.available_providers.cache_clear()
         assert "without CUDAExecutionProvider: pip install onnxruntime-gpu" in BACKEND.declines(variant("cuda"))
-        assert "install TensorRT" in BACKEND.declines(variant("tensorrt"))
     with fake_cuda.used(cuda_capability="7.5"):
         assert "tf32 arithmetic needs compute capability 8.0" in BACKEND.declines(variant("cuda-tf32"))
     with fake_cuda.used(cuda_devices=0):

@@ -1,4 +1,4 @@
-"""ONNX Runtime on a GPU: sessions of its execution providers, bound to the device's arrays.
+"""ONNX Runtime on a GPU: sessions of its CUDA provider, bound to the device's arrays.
 
 No node may fall back to the CPU: sessions in which the library would do so are refused.
 """
@@ -6,9 +6,7 @@ No node may fall back to the CPU: sessions in which the library would do so are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,19 +25,17 @@ from collage_evo.graph.ir import Graph, NodeSet, Tensor
 if TYPE_CHECKING:
     import onnx
 
-CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
+CUDA = "CUDAExecutionProvider"
 _LEAST = (6, 0)
 
 
 class OnnxRuntimeCudaBackend(OnnxRuntimeBackend):
-    """Sessions of the CUDA provider, or of the one for TensorRT, which compiles its nodes."""
+    """Sessions of the CUDA provider."""
 
     execution_providers: ClassVar[Mapping[str, str]] = {"cuda": CUDA}
     variants: ClassVar[tuple[Variant, ...]] = (
         Variant("cuda", device="cuda"),
         Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
-        # This provider has no switch for TF32, and TensorRT rounds to it by default.
-        Variant("tensorrt", Arithmetic.TF32, "cuda"),
     )
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
@@ -49,7 +45,7 @@ class OnnxRuntimeCudaBackend(OnnxRuntimeBackend):
         return False
 
     def runs_any_model(self, variant: Variant) -> bool:
-        return not compiles(variant)
+        return True
 
     def declines(self, variant: Variant) -> str:
         return reason_against(variant)
@@ -80,11 +76,9 @@ def reason_against(variant: Variant) -> str:
     """Why a variant for the GPU cannot be used here; empty if it can."""
     if reason := lacks_gpu(_LEAST, "ONNX Runtime's CUDA provider") or lacks_arithmetic(variant.arithmetic):
         return reason
-    wanted = _wanted(variant)
-    if wanted in available_providers():
+    if CUDA in available_providers():
         return ""
-    mend = "pip install onnxruntime-gpu in place of onnxruntime"
-    return f"ONNX Runtime is here without {wanted}: {mend}" + (" and install TensorRT" if wanted == TENSORRT else "")
+    return f"ONNX Runtime is here without {CUDA}: pip install onnxruntime-gpu in place of onnxruntime"
 
 
 @cache
@@ -93,15 +87,6 @@ def available_providers() -> tuple[str, ...]:
     import onnxruntime
 
     return tuple(onnxruntime.get_available_providers())
-
-
-def _wanted(variant: Variant) -> str:
-    return TENSORRT if variant.name == "tensorrt" else CUDA
-
-
-def compiles(variant: Variant) -> bool:
-    """Whether the provider compiles its nodes, which takes long."""
-    return _wanted(variant) == TENSORRT
 
 
 def open_sizes(model: onnx.ModelProto) -> str:
@@ -117,42 +102,30 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
     """A session whose work goes to ``stream``, or to its own where it is None.
 
     Raises:
-        InputError: the library did not take the provider, or a part of the model would run on the CPU.
+        InputError: the library did not load the provider, or a part of the model would run on the CPU.
     """
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # loads CUDA's libraries from pip's folders
-    if compiles(variant):
-        with suppress(ImportError, OSError):
-            import_module("tensorrt")  # loads TensorRT's from pip's folder
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    providers = providers_of(variant, path.parent, stream)
-    session = onnxruntime.InferenceSession(str(path), options, providers=providers, enable_fallback=0)
-    if _wanted(variant) not in session.get_providers():
-        raise InputError(f"onnxruntime: {_wanted(variant)} could not be loaded; are CUDA and cuDNN for it installed?")
-    return session
-
-
-def providers_of(variant: Variant, folder: Path, stream: int | None) -> list[tuple[str, Mapping[str, str]]]:
-    """The providers in order of preference with their options; CUDA gets the nodes that TensorRT does not take."""
-    common = {"device_id": "0", **({} if stream is None else {"user_compute_stream": str(stream)})}
     cuda = {
-        **common,
+        "device_id": "0",
         "use_tf32": str(int(variant.arithmetic is Arithmetic.TF32)),
         # Shapes are static: each convolution tries its algorithms once, in its first run, and then uses the best.
         "cudnn_conv_algo_search": "EXHAUSTIVE",
         "cudnn_conv_use_max_workspace": "1",
     }
-    if _wanted(variant) == CUDA:
-        return [(CUDA, cuda)]
-    # TensorRT's engine is cached in the model's folder, so that loading does not compile again.
-    engine = {**common, "trt_engine_cache_enable": "True", "trt_engine_cache_path": str(folder)}
-    return [(TENSORRT, engine), (CUDA, cuda)]
+    if stream is not None:
+        cuda["user_compute_stream"] = str(stream)
+    session = onnxruntime.InferenceSession(str(path), options, providers=[(CUDA, cuda)], enable_fallback=0)
+    if CUDA not in session.get_providers():
+        raise InputError(f"onnxruntime: {CUDA} could not be loaded; are CUDA and cuDNN for it installed?")
+    return session
 
 
 class LoadedOnDevice:
