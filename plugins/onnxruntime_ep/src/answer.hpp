@@ -35,13 +35,6 @@ inline const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>>
     return known;
 }
 
-inline std::string format_tensor(const std::string& dtype, const std::vector<int64_t>& shape) {
-    std::string text = dtype + "[";
-    for (size_t k = 0; k < shape.size(); ++k)
-        text += (k ? ", " : "") + (shape[k] < 0 ? "?" : std::to_string(shape[k]));
-    return text + "]";
-}
-
 // The first number that is no index from low to high - 1, as text; empty if there is none. Fractions are truncated.
 template <class Number>
 std::string first_outside(const void* data, size_t count, int64_t low, int64_t high) {
@@ -102,17 +95,28 @@ struct Machine {
     }
 };
 
-// What a session's options say of loading an answer.
-struct Options {
-    std::string openvino;  // the folder of its libraries, or libopenvino_c itself
-    std::string tvm;       // the folder of its libraries, or that of its packages
-};
+// For each library the place that a session's option or the environment names, if any.
+using Places = std::map<std::string, std::string>;
+
+template <class Kind>
+std::unique_ptr<Piece> loaded(const PieceData& data, const std::string& place) {
+    return std::make_unique<Kind>(data, place);
+}
+
+// How a piece of each library is loaded.
+inline const std::map<std::string, decltype(&loaded<TvmPiece>)>& loaders() {
+    static const std::map<std::string, decltype(&loaded<TvmPiece>)> known{
+        {"onnxruntime", loaded<OnnxRuntimePiece>},
+        {"openvino", loaded<OpenVinoPiece>},
+        {"tvm", loaded<TvmPiece>}};
+    return known;
+}
 
 // One program: its tensors, and its pieces in execution order.
 class Program {
    public:
     Program(const Json& manifest, CheckedFiles& files, const std::map<std::string, std::string>& digests,
-            const std::string& folder, const Options& options) {
+            const std::string& folder, const Places& places) {
         for (const auto& [name, one] : manifest["tensors"].members) tensors_.emplace(name, tensor(name, one));
         inputs = manifest["inputs"].strings(), outputs = manifest["outputs"].strings();
         std::set<std::string> made(inputs.begin(), inputs.end());
@@ -144,7 +148,7 @@ class Program {
             if (std::count(outputs.begin(), outputs.end(), name.string()))
                 throw std::runtime_error("'" + name.string() + "' is an input and an output");
         environment_ = manifest["environment"].members;
-        options_ = options;
+        places_ = places;
     }
 
     std::vector<std::string> inputs, outputs;
@@ -161,14 +165,7 @@ class Program {
         for (const auto& [name, value] : environment_)
             setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
         std::vector<std::unique_ptr<Piece>> loaded;
-        for (const auto& one : data_) {
-            if (one->library == "onnxruntime")
-                loaded.push_back(std::make_unique<OnnxRuntimePiece>(*one));
-            else if (one->library == "openvino")
-                loaded.push_back(std::make_unique<OpenVinoPiece>(*one, options_.openvino));
-            else
-                loaded.push_back(std::make_unique<TvmPiece>(*one, options_.tvm));
-        }
+        for (const auto& one : data_) loaded.push_back(loaders().at(one->library)(*one, places_[one->library]));
         files.require_unchanged();
         pieces_ = std::move(loaded);
         loaded_.store(true, std::memory_order_release);
@@ -259,7 +256,7 @@ class Program {
                     const std::string& folder) {
         PieceData made;
         made.library = one["library"].string(), made.version = one["version"].string();
-        if (made.library != "onnxruntime" && made.library != "openvino" && made.library != "tvm")
+        if (!loaders().count(made.library))
             throw OrtFailure(ORT_NOT_IMPLEMENTED, "this build does not run pieces of " + made.library +
                                                       ": search with -s 'backends.use=[onnxruntime, openvino, tvm]', "
                                                       "or serve the artifact from Python");
@@ -283,7 +280,7 @@ class Program {
     std::map<std::string, TensorType> tensors_;
     size_t arena_ = 0;
     std::map<std::string, Json> environment_;
-    Options options_;
+    Places places_;
     std::vector<std::unique_ptr<PieceData>> data_;
     std::mutex mutex_;
     std::atomic<bool> loaded_{false};
@@ -295,9 +292,9 @@ class Program {
 class Answer {
    public:
     // folder: beside the model; digest: of its answer.json, by the model's node, or empty.
-    Answer(const std::string& folder, const std::string& digest, const Options& options) : files_(folder) {
+    Answer(const std::string& folder, const std::string& digest, const Places& places) : files_(folder) {
         try {
-            read(digest, options);
+            read(digest, places);
         } catch (const OrtFailure&) {
             throw;
         } catch (const std::exception& failure) {
@@ -411,7 +408,7 @@ class Answer {
         }
     }
 
-    void read(const std::string& digest, const Options& options) {
+    void read(const std::string& digest, const Places& places) {
         const Json answer = JsonReader::read(files_.read("answer.json", digest, LARGEST_MANIFEST));
         require_schema(answer);
         std::map<std::string, std::string> digests;
@@ -422,7 +419,7 @@ class Answer {
             const Json manifest = JsonReader::read(files_.read(name, digests[name], LARGEST_MANIFEST));
             require_schema(manifest);
             require_machine(manifest);
-            programs_.push_back(std::make_unique<Program>(manifest, files_, digests, folder, options));
+            programs_.push_back(std::make_unique<Program>(manifest, files_, digests, folder, places));
             if (programs_.back()->inputs != inputs() || programs_.back()->outputs != outputs())
                 throw std::runtime_error("its programs are not of one model");
         }

@@ -1,14 +1,11 @@
 // Tensors between the pieces of an answer, and pieces of ONNX Runtime and OpenVINO.
 #pragma once
-#include <dirent.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 
 #include "api.hpp"
+#include "library.hpp"
 
 struct TensorType {
     std::string name, dtype;
@@ -25,6 +22,16 @@ inline size_t bytes_of(const TensorType& type, const std::vector<int64_t>& shape
     for (const int64_t length : shape) count *= size_t(length);
     return count;
 }
+
+inline std::string format_tensor(const std::string& dtype, const std::vector<int64_t>& shape) {
+    std::string text = dtype + "[";
+    for (size_t k = 0; k < shape.size(); ++k)
+        text += (k ? ", " : "") + (shape[k] < 0 ? "?" : std::to_string(shape[k]));
+    return text + "]";
+}
+
+// Whether memory begins where kernels expect it: a caller's may not.
+inline bool aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 64 == 0; }
 
 inline char NOTHING[64];  // the address of tensors without elements, for which libraries have none
 
@@ -103,7 +110,7 @@ struct Piece {  // loaded once, for all threads
 
 class OnnxRuntimePiece : public Piece {
    public:
-    explicit OnnxRuntimePiece(const PieceData& data) : data_(data) {
+    OnnxRuntimePiece(const PieceData& data, const std::string&) : data_(data) {
         OrtEnv* env = nullptr;
         check(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "CollageEvo",
                              &env));  // counts one more user of the process's own
@@ -163,29 +170,13 @@ class OnnxRuntimePiece : public Piece {
     OwnedSession session_;
 };
 
-// The folder of this library, with a slash at its end.
-inline std::string library_folder() {
-    Dl_info here{};
-    if (!dladdr(reinterpret_cast<void*>(&library_folder), &here) || !here.dli_fname) return "./";
-    const std::string file = here.dli_fname;
-    return file.substr(0, file.rfind('/') + 1);
-}
-
 // The functions of libopenvino_c that a piece needs, with the types of its headers spelled out.
-class OpenVino {
+class OpenVino : public Library {
    public:
     struct Shape {
         int64_t rank;
         int64_t* sizes;
     };
-
-    static const OpenVino& get(const std::string& option) {
-        static std::mutex mutex;
-        static std::unique_ptr<OpenVino> loaded;
-        const std::lock_guard<std::mutex> lock(mutex);
-        if (!loaded) loaded.reset(new OpenVino(option));
-        return *loaded;
-    }
 
     void* core = nullptr;
     int (*core_create)(void**);
@@ -216,17 +207,10 @@ class OpenVino {
     }
 
    private:
-    explicit OpenVino(const std::string& option) {
-        std::vector<std::string> tried;
-        for (const std::string& place : places(option)) {
-            library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-            if (library_) break;
-            tried.push_back(dlerror());
-        }
-        if (!library_)
-            throw std::runtime_error(
-                "the answer needs OpenVINO, whose libopenvino_c.so was not found (" + tried.back() +
-                "): pip install openvino, or set COLLAGE_EVO_OPENVINO to its folder of libraries");
+    friend class Library;
+    explicit OpenVino(const std::string& place)
+        : Library("OpenVINO", "libopenvino_c.so", "openvino/libs", place, RTLD_LOCAL,
+                  "pip install openvino, or set COLLAGE_EVO_OPENVINO to its folder of libraries") {
         find(core_create, "ov_core_create");
         find(compile, "ov_core_compile_model_from_file");
         find(request_of, "ov_compiled_model_create_infer_request");
@@ -248,41 +232,11 @@ class OpenVino {
         find(last_error, "ov_get_last_err_msg");
         require(core_create(&core));
     }
-
-    // Where the option or the variable says; beside this library, as pip installs it; and where the system looks.
-    static std::vector<std::string> places(const std::string& option) {
-        std::vector<std::string> found;
-        if (!option.empty()) {
-            add(found, option);
-            if (found.empty()) found.push_back(option);  // a file, or a folder that lacks it: its error is clear
-            return found;
-        }
-        const char* variable = std::getenv("COLLAGE_EVO_OPENVINO");
-        if (variable && *variable) return places(variable);
-        add(found, library_folder() + "../openvino/libs");
-        found.push_back("libopenvino_c.so");
-        return found;
-    }
-    static void add(std::vector<std::string>& to, const std::string& folder) {
-        DIR* directory = opendir(folder.c_str());
-        if (!directory) return;
-        while (const dirent* entry = readdir(directory))
-            if (std::string(entry->d_name).rfind("libopenvino_c.so", 0) == 0)
-                to.push_back(folder + "/" + entry->d_name);
-        closedir(directory);
-    }
-    template <class Function>
-    void find(Function& function, const char* name) {
-        function = reinterpret_cast<Function>(dlsym(library_, name));
-        if (!function) throw std::runtime_error(std::string("this OpenVINO lacks ") + name + ": install a later one");
-    }
-
-    void* library_ = nullptr;
 };
 
 class OpenVinoPiece : public Piece {
    public:
-    OpenVinoPiece(const PieceData& data, const std::string& place) : ov_(OpenVino::get(place)) {
+    OpenVinoPiece(const PieceData& data, const std::string& place) : ov_(Library::get<OpenVino>(place)) {
         // Variadic, and the number of settings is known only here: those beyond the given number are not read.
         std::array<const char*, 32> s{};
         size_t count = 0;

@@ -6,6 +6,8 @@
 namespace {
 
 constexpr char NAME[] = "CollageEvo", VENDOR[] = "collage_evo", VERSION[] = "0.1.0";
+constexpr std::pair<const char*, const char*> VARIABLES[] = {{"openvino", "COLLAGE_EVO_OPENVINO"},
+                                                             {"tvm", "COLLAGE_EVO_TVM"}};
 const OrtEpApi* ep_api = nullptr;
 
 std::string attribute(const OrtNode* node, const char* name) {
@@ -80,8 +82,8 @@ std::vector<int> indices(const std::vector<std::string>& answers, const std::vec
 struct Kernel : OrtNodeComputeInfo {
     Answer answer;
 
-    Kernel(const std::string& folder, const std::string& digest, const Options& options)
-        : OrtNodeComputeInfo{}, answer(folder, digest, options) {
+    Kernel(const std::string& folder, const std::string& digest, const Places& places)
+        : OrtNodeComputeInfo{}, answer(folder, digest, places) {
         ort_version_supported = API;
         CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*, void** state) -> OrtStatus* {
             *state = self;
@@ -97,12 +99,14 @@ struct Kernel : OrtNodeComputeInfo {
 
 struct Provider : OrtEp {
     const OrtLogger* logger;
-    Options options;
+    Places places;
     std::string beside;  // the model's path, where the session has it from memory
 
     Provider(const OrtLogger* logger, const OrtSessionOptions* session) : OrtEp{}, logger(logger) {
-        options.openvino = entry(session, "ep.collageevo.openvino");
-        options.tvm = entry(session, "ep.collageevo.tvm");
+        for (const auto& [library, variable] : VARIABLES) {
+            places[library] = entry(session, std::string("ep.collageevo.") + library);
+            if (const char* place = std::getenv(variable); place && places[library].empty()) places[library] = place;
+        }
         beside = entry(session, "ep.context_file_path");
         ort_version_supported = API;
         GetName = [](const OrtEp*) noexcept -> const char* { return NAME; };
@@ -129,14 +133,14 @@ struct Provider : OrtEp {
     }
 
    private:
-    static std::string entry(const OrtSessionOptions* session, const char* name) {
+    static std::string entry(const OrtSessionOptions* session, const std::string& name) {
         int has = 0;
-        check(ort->HasSessionConfigEntry(session, name, &has));
+        check(ort->HasSessionConfigEntry(session, name.c_str(), &has));
         if (!has) return {};
         size_t size = 0;
-        check(ort->GetSessionConfigEntry(session, name, nullptr, &size));
+        check(ort->GetSessionConfigEntry(session, name.c_str(), nullptr, &size));
         std::string text(size, '\0');
-        check(ort->GetSessionConfigEntry(session, name, text.data(), &size));
+        check(ort->GetSessionConfigEntry(session, name.c_str(), text.data(), &size));
         return text.c_str();
     }
 
@@ -155,7 +159,7 @@ struct Provider : OrtEp {
                 "which the answer lies");
         const size_t slash = model.rfind('/');
         const std::string folder = (slash == std::string::npos ? "" : model.substr(0, slash + 1)) + name;
-        auto made = std::make_unique<Kernel>(folder, attribute(nodes[0], "notes"), options);
+        auto made = std::make_unique<Kernel>(folder, attribute(nodes[0], "notes"), places);
         for (const std::string& text : made->answer.warnings())
             check(ort->Logger_LogMessage(logger, ORT_LOGGING_LEVEL_WARNING, text.c_str(), __FILE__, __LINE__,
                                          "CollageEvo"));

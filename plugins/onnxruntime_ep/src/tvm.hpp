@@ -6,7 +6,7 @@
 #include "pieces.hpp"
 
 // The functions of libtvm_ffi that a piece needs, with the types of its headers spelled out.
-class Tvm {
+class Tvm : Library {
    public:
     enum Type : int32_t { NONE = 0, INT = 1, BOOL = 2, TEXT = 8, TENSOR = 70, ARRAY = 71 };
 
@@ -62,14 +62,6 @@ class Tvm {
         uint64_t offset;
     };
 
-    static const Tvm& get(const std::string& option) {
-        static std::mutex mutex;
-        static std::unique_ptr<Tvm> loaded;
-        const std::lock_guard<std::mutex> lock(mutex);
-        if (!loaded) loaded.reset(new Tvm(option));
-        return *loaded;
-    }
-
     Owned call(const Any& function, std::vector<Any> arguments) const {
         Any made;
         require(call_(function.object, arguments.data(), int32_t(arguments.size()), &made));
@@ -109,41 +101,27 @@ class Tvm {
     }
 
    private:
+    static constexpr char REMEDY[] = "pip install apache-tvm, or set COLLAGE_EVO_TVM to the folder of its libraries";
     static constexpr size_t HEADER = 24;  // bytes of an object before its content
     struct Bytes {
         const char* data;
         size_t size;
     };
 
-    explicit Tvm(const std::string& option) {
-        const char* variable = std::getenv("COLLAGE_EVO_TVM");
-        const std::string place = !option.empty() ? option : variable && *variable ? variable : library_folder() + "..";
-        void* const ffi = opened(place, "tvm_ffi/lib/", "libtvm_ffi.so");
-        opened(place, "tvm/lib/", "libtvm_runtime.so");
-        find(ffi, call_, "TVMFFIFunctionCall");
-        find(ffi, global_, "TVMFFIFunctionGetGlobal");
-        find(ffi, release_, "TVMFFIObjectDecRef");
-        find(ffi, raised_, "TVMFFIErrorMoveFromRaised");
-        find(ffi, wrap_, "TVMFFITensorFromDLPack");
+    friend class Library;
+    explicit Tvm(const std::string& place)
+        : Library("TVM", "libtvm_ffi.so", "tvm_ffi/lib", place, RTLD_GLOBAL, REMEDY),  // pieces have its symbols
+          runtime_("TVM", "libtvm_runtime.so", "tvm/lib", place, RTLD_GLOBAL, REMEDY) {
+        find(call_, "TVMFFIFunctionCall");
+        find(global_, "TVMFFIFunctionGetGlobal");
+        find(release_, "TVMFFIObjectDecRef");
+        find(raised_, "TVMFFIErrorMoveFromRaised");
+        find(wrap_, "TVMFFITensorFromDLPack");
         load_ = global("ffi.ModuleLoadFromFile");
         get_function_ = global("ffi.ModuleGetFunction");
         item_ = global("ffi.ArrayGetItem");
     }
 
-    // In the folder itself, in the packages of a folder as pip installs them, or where the system looks.
-    static void* opened(const std::string& place, const char* inside, const std::string& name) {
-        for (const std::string& path : {place + "/" + name, place + "/" + inside + name, name})
-            if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL))
-                return library;  // pieces have its symbols
-        throw std::runtime_error("the answer needs TVM, whose " + name + " was not found (" + dlerror() +
-                                 "): pip install apache-tvm, or set COLLAGE_EVO_TVM to the folder of its libraries");
-    }
-    template <class Function>
-    static void find(void* library, Function& function, const char* name) {
-        function = reinterpret_cast<Function>(dlsym(library, name));
-        if (!function)
-            throw std::runtime_error(std::string("this TVM lacks ") + name + ": install the answer's version");
-    }
     void require(int status) const {
         if (status == 0) return;
         Any error = Any::with(67, 0);
@@ -154,6 +132,7 @@ class Tvm {
                                  (error.object ? std::string(texts[1].data, texts[1].size) : "unknown error"));
     }
 
+    Library runtime_;
     int (*call_)(void*, Any*, int32_t, Any*);
     int (*global_)(const Bytes*, void**);
     int (*release_)(void*);
@@ -164,7 +143,7 @@ class Tvm {
 
 class TvmPiece : public Piece {
    public:
-    TvmPiece(const PieceData& data, const std::string& place) : tvm_(Tvm::get(place)) {
+    TvmPiece(const PieceData& data, const std::string& place) : tvm_(Library::get<Tvm>(place)) {
         if (const int threads = std::stoi(data.setting("threads")); threads > 1) {
             std::vector<std::string> cores;
             for (int core = 0; core < threads; ++core) cores.push_back(std::to_string(core));
@@ -234,7 +213,7 @@ class TvmPiece : public Piece {
         // Compiled code assumes that memory begins at a multiple of 64 bytes, as a caller's may not.
         static Tvm::Tensor tensor(Value& value, std::vector<char>& copy) {
             void* data = value.data;
-            if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+            if (!aligned(data)) {
                 const size_t bytes = bytes_of(value.type, value.shape);
                 copy.resize(bytes + 64);
                 data = copy.data() + (64 - reinterpret_cast<uintptr_t>(copy.data()) % 64);
