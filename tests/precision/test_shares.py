@@ -110,14 +110,15 @@ def test_what_is_moved_was_rounded_by_who_made_it() -> None:
     assert all(error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
 
 
+@pytest.mark.parametrize("each", [1, FIRST_OF_A_KIND])
 def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_to_be_alike(
-    monkeypatch: pytest.MonkeyPatch,
+    each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = build_graph(normalise(chain(40)))
     now = iter(range(10_000))
     clock = SimpleNamespace(monotonic=lambda: next(now))
     monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
-    tried = 3 * FIRST_OF_A_KIND  # convolutions in int8 and bfloat16, Relus in bfloat16
+    tried = 3 * each  # convolutions in int8 and bfloat16, Relus in bfloat16
     shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
     assert shares.estimated == 120 - tried
     assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
