@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -57,12 +58,13 @@ def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelPro
     """
     try:
         graph = ir.from_proto(model)
-        ir.external_data.set_base_dir(graph.graph, weight_files().directory)
+        _read_placed(graph.graph)
         through = passed_through(model.graph)
         _leave_out_outputs(graph, through)
         _simplify(graph, rules)
         _name_outputs(graph, [value.name for value in model.graph.output if value.name not in through])
         plain = ir.to_proto(graph)
+        _place_again(plain.graph)
     except InputError:
         raise
     except Exception as error:
@@ -73,6 +75,26 @@ def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelPro
             plain.graph.output.insert(position, value)
     _leave_out_empty_inputs(plain.graph)
     return light(plain)
+
+
+def _read_placed(graph: ir.Graph) -> None:
+    """Give weights in files of this process their full paths: in a base directory onnx_ir reads no file with several
+    hard links, as those of a run have."""
+    for value in graph.initializers.values():
+        placed = value.const_value
+        if isinstance(placed, ir.ExternalTensor):
+            path = weight_files().directory / placed.location
+            value.const_value = ir.ExternalTensor(
+                path, placed.offset, placed.length, placed.dtype, shape=placed.shape, name=placed.name
+            )
+
+
+def _place_again(graph: onnx.GraphProto) -> None:
+    """Undo :func:`_read_placed`."""
+    for tensor in graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = Path(entry.value).name
 
 
 def _simplify(model: ir.Model, rules: Rules) -> None:

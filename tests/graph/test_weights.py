@@ -19,6 +19,7 @@ from collage_evo.graph import weights
 from collage_evo.graph.files import digest, read_model, save_linked, save_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.load import ModelFile
+from collage_evo.graph.normalise import normalise
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.graph.weights import (
     array_of,
@@ -181,3 +182,14 @@ def test_a_run_on_such_a_model_is_right_and_leaves_no_files(
         made = session.run(None, feeds)[0]
     expected = reference_outputs(model, feeds)[0]
     assert float(np.linalg.norm(made - expected) / np.linalg.norm(expected)) < 0.02
+
+
+def test_a_light_model_whose_files_have_several_links_is_normalised_as_any(tmp_path: Path) -> None:
+    model = tiny_transformer()
+    plain_nodes = [node.op_type for node in normalise(model).graph.node]
+    save_linked(light(model), tmp_path / "model.onnx")
+    linked = read_model(tmp_path / "model.onnx")
+    assert all(path.stat().st_nlink > 1 for path in (tmp_path / "model.onnx.data").iterdir())
+    found = normalise(linked)
+    assert placed(found)
+    assert [node.op_type for node in found.graph.node] == plain_nodes
