@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from collage_evo.answer.answer import may_win
-from collage_evo.answer.baselines import Baseline, best_single, latencies, near_defaults
+from collage_evo.answer.baselines import Baseline, best_single, near_defaults
 from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
@@ -179,7 +179,7 @@ class Flow:
         """The space of the search: the cost of each match, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
-        baseline_ms = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
+        baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
         known = self.transferred.costs(run, matches, precision) if self.transferred else None
         costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms, known)
         space = replace(costs.space, policy=run.config.policy)

@@ -337,3 +337,18 @@ def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_o
     known = time_kernels(KnownCosts(scope), Costs(meter, matches, 4.0), lambda _: None)
     assert known.node_ms(QUICK)[0] == pytest.approx(9.0)
     assert known.node_ms(SLOW)[0] == pytest.approx(1.0)
+
+
+def test_what_never_ran_the_whole_model_is_profiled_in_turn_with_the_best_of_its_library() -> None:
+    asked: list[str] = []
+
+    def profiler(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+        asked.extend(one.engine[1] for one in requests[:needed])
+        return iter(())
+
+    tiny = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
+    baseline_ms = {("quick", "default"): 9.0, ("quick", "half"): 4.0, ("slow", "default"): 9.0}
+    meter: Any = meter_of()
+    scope = CostScope(GRAPH, (*MATCHES, *tiny), PROFILED, {}, baseline_ms=baseline_ms)
+    profile_engines(scope, meter, profiler, lambda _: None)
+    assert asked == ["tiny"]
