@@ -52,6 +52,11 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def named_line(error: BaseException) -> str:
+    """The error's type, and the first line of its text."""
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
 def printable(text: str) -> str:
     """``text`` with escapes for characters that a terminal would obey or not show: names in a file may contain
     these."""

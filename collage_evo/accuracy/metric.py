@@ -12,7 +12,7 @@ import numpy as np
 
 from collage_evo.accuracy.losses import Losses, Pairs, relative_losses
 from collage_evo.accuracy.samples import Sample
-from collage_evo.errors import InputError, one_line
+from collage_evo.errors import InputError, named_line
 from collage_evo.graph.functions import load_function
 
 Values = Mapping[str, Any]
@@ -133,7 +133,7 @@ class FunctionMetric(Metric):
             made = self._function(list(outputs), [sample.item for sample in samples])
             found = float(np.asarray(made).item())  # a batch of one returns an array
         except (Exception, SystemExit) as error:
-            problem = f"raised {type(error).__name__}: {one_line(error)}"
+            problem = f"raised {named_line(error)}"
             raise InputError(f"accuracy.metric {self.name} {problem}") from error
         if not math.isfinite(found):
             raise InputError(f"accuracy.metric {self.name} gave {found}: it has to give a finite number")

@@ -6,15 +6,16 @@ import csv
 import functools
 import importlib.metadata
 import re
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from collage_evo.backends.base import YES, Probe, Support, no
+from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import InputError, UnavailableError
+from collage_evo.errors import InputError, UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.precision.quantise.rules import Ranges
@@ -130,13 +131,48 @@ def _next_to(graph: Graph, node: Node, makers: Collection[str], reader: str) -> 
     return maker is not None and graph.nodes[maker].op_type in makers
 
 
-def fails_to_pass_through(model: onnx.ModelProto) -> str:
+_Build = TypeVar("_Build", bound=Callable[..., Built | BuildFailure])
+
+
+def returns_failures(describe: Callable[[Exception], str] = one_line) -> Callable[[_Build], _Build]:
+    """Decorate ``Backend.build``: an exception of the library becomes a ``BuildFailure`` with ``describe`` of it.
+
+    ``build`` does not get a model with an output that no node computes.
+    """
+
+    def decorate(build: _Build) -> _Build:
+        @functools.wraps(build)
+        def guarded(backend: Backend, model: onnx.ModelProto, *arguments: Any) -> Built | BuildFailure:
+            if reason := _fails_to_pass_through(model):
+                return BuildFailure(reason)
+            try:
+                return build(backend, model, *arguments)
+            except Exception as error:
+                # Every failure of the library is one kind of outcome here: this piece cannot be built.
+                return BuildFailure(f"{backend.name}: {describe(error)}")
+
+        return cast(_Build, guarded)
+
+    return decorate
+
+
+def _fails_to_pass_through(model: onnx.ModelProto) -> str:
     """Why ``model`` cannot be a compiled piece: an output that no node computes. Empty if there is none."""
     made = {name for node in model.graph.node for name in node.output}
     for value in model.graph.output:
         if value.name not in made:
             return f"output {value.name} is an input or a constant of the region"
     return ""
+
+
+def normalised_graph(model: onnx.ModelProto) -> Graph:
+    """The graph of ``model``, normalised as pieces are already: a user's whole model is not."""
+    from collage_evo.graph.normalise import normalise  # serving needs neither
+    from collage_evo.graph.read import build_graph
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return build_graph(normalise(model))
 
 
 def lacks_instructions(*arithmetics: Arithmetic) -> str:

@@ -18,7 +18,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
-from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
+from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
 from collage_evo.graph.ort_values import from_ort_value
@@ -285,7 +285,7 @@ class Runner:
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything for a corrupt file
-            text = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
+            text = f"cannot load a region ({named_line(error)})"
             raise CannotLoad(f"{piece.backend} {text}: run the search again") from error
 
     def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> BoundPiece:

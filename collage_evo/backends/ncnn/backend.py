@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
-from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
+from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.ncnn.plain import NcnnPlain
 from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
@@ -21,7 +21,6 @@ from collage_evo.backends.ncnn.rules import MAX_RANK, judge, known_wrong
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.codec import to_json
-from collage_evo.errors import one_line
 from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
@@ -89,13 +88,13 @@ class NcnnBackend(Backend):
     def plain_files(self) -> PlainFiles:
         return NcnnPlain(_PARAM, _BIN, _plan)
 
+    @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
-        reason = fails_to_pass_through(model) or _not_read(model)
-        if reason:
-            return BuildFailure(reason)
         import ncnn
         import onnx
 
+        if reason := _not_read(model):
+            return BuildFailure(reason)
         try:
             onnx.save(model, workdir / f"{_STEM}.onnx")
             _convert(workdir)
@@ -107,8 +106,6 @@ class NcnnBackend(Backend):
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
             (workdir / _PLAN).write_text(to_json(plan))
-        except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-            return BuildFailure(f"ncnn: {one_line(error)}")
         finally:
             for path in workdir.glob(f"{_STEM}*"):
                 if path.name not in _FILES:

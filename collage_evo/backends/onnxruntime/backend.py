@@ -23,11 +23,11 @@ from collage_evo.backends.base import (
     no,
 )
 from collage_evo.backends.checks import (
-    fails_to_pass_through,
     lacks_instructions,
     probe_distribution,
     repeatable,
     require_borders,
+    returns_failures,
     written_variants,
 )
 from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
@@ -38,7 +38,6 @@ from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
-from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import all_numpy, run_session
@@ -157,23 +156,17 @@ class OnnxRuntimeBackend(Backend):
     def plain_files(self) -> PlainFiles:
         return OnnxRuntimePlain(FILES)
 
+    @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.graph.files import save_model
 
         if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
             return BuildFailure("without convolutions, nchw is no other than default", needless=True)
-        reason = fails_to_pass_through(model)
-        if reason:
-            return BuildFailure(reason)
         path = workdir / FILES.get(variant.name, FILES["default"])
-        try:
-            save_model(model, path)
-            if heavy_in_int8(model) and not _integer_operators(path, target, variant):
-                return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
-            self.open_session(path, target, variant)
-        except Exception as error:
-            # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"onnxruntime: {one_line(error)}")
+        save_model(model, path)
+        if heavy_in_int8(model) and not _integer_operators(path, target, variant):
+            return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
+        self.open_session(path, target, variant)
         return Built(tuple(sorted(file.name for file in workdir.iterdir())))
 
     def load(

@@ -20,7 +20,7 @@ from collage_evo.backends.base import (
     Support,
     Target,
 )
-from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
+from collage_evo.backends.checks import normalised_graph, probe_distribution, returns_failures
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.operators import OPERATORS
@@ -28,7 +28,7 @@ from collage_evo.backends.torch.plain import TorchPlain
 from collage_evo.backends.torch.plain.piece import bound
 from collage_evo.backends.torch.rules import judge
 from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.errors import one_line
+from collage_evo.errors import named_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.target.cores import gnu_openmp
@@ -88,26 +88,13 @@ class TorchBackend(Backend):
     def plain_files(self) -> PlainFiles:
         return TorchPlain(lambda variant: (self._file(variant), not self.is_eager(variant)))
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
-        reason = fails_to_pass_through(model)
-        if reason:
-            return BuildFailure(reason)
-        from collage_evo.graph.normalise import normalise
-        from collage_evo.graph.read import build_graph
-
+    @returns_failures(named_line)
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         name = self._file(variant)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                # Pieces are normalised, the user's own model is not.
-                graph = build_graph(normalise(model))
-                self.write_region(graph, variant, workdir / name, target.threads)
-                return Built((name,))
-        except Exception as error:
-            # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"torch: {type(error).__name__}: {one_line(error)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.write_region(normalised_graph(model), variant, workdir / name, target.threads)
+            return Built((name,))
 
     def load(
         self,

@@ -22,7 +22,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
+from collage_evo.backends.checks import plain, probe_distribution, returns_failures
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.compile import WEIGHTS, compile_module, cpu_target, lower_model, set_threads
@@ -32,7 +32,7 @@ from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name
-from collage_evo.errors import one_line
+from collage_evo.errors import named_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
 if TYPE_CHECKING:
@@ -111,21 +111,13 @@ class TvmBackend(Backend):
     def plain_files(self) -> PlainFiles:
         return TvmPlain(_FILE)
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
-        reason = fails_to_pass_through(model)
-        if reason:
-            return BuildFailure(reason)
-        try:
-            compiled_for = self.compiled_for(target)
-            module = lower_model(model, compiled_for, variant.arithmetic is Arithmetic.FLOAT16, self.weights)
-            if variant not in self.variants:
-                module = apply_records(module, compiled_for, Path(target.records) / self.name)
-            return Built(self.write_files(module, compiled_for, workdir))
-        except Exception as error:
-            # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
+    @returns_failures(named_line)
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+        compiled_for = self.compiled_for(target)
+        module = lower_model(model, compiled_for, variant.arithmetic is Arithmetic.FLOAT16, self.weights)
+        if variant not in self.variants:
+            module = apply_records(module, compiled_for, Path(target.records) / self.name)
+        return Built(self.write_files(module, compiled_for, workdir))
 
     def compiled_for(self, target: Target) -> Any:
         """``target`` as TVM's."""

@@ -20,7 +20,7 @@ from collage_evo.backends.base import (
     no,
 )
 from collage_evo.backends.capabilities import KeepsToCores
-from collage_evo.backends.checks import fails_to_pass_through, require_borders
+from collage_evo.backends.checks import require_borders, returns_failures
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.codec import from_json, to_json
@@ -169,18 +169,12 @@ class LanesBackend(Backend):
 
         return cut_branches(graph, lanes, way.width)
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    @returns_failures()
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.graph.read import build_graph
 
-        if reason := fails_to_pass_through(model):
-            return BuildFailure(reason)
         way = self._way(variant)
-        try:
-            plan, models = self.cut(build_graph(model), way, target.threads // way.width)
-        except (InputError, ValueError) as error:  # it cannot be cut so, or passes tensors that no plan can hold
-            return BuildFailure(f"lanes: {error}")
+        plan, models = self.cut(build_graph(model), way, target.threads // way.width)
         (backend, chosen), files = self._engine(variant), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
             folder = _folder(workdir, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -11,16 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, DeviceExecutable, Probe, Support, Target, no
 from collage_evo.backends.checks import (
-    fails_to_pass_through,
     lacks_arithmetic,
     lacks_gpu,
+    normalised_graph,
     probe_distribution,
     release_of,
+    returns_failures,
 )
 from collage_evo.backends.cuda.cudnn.attention import find_attention
 from collage_evo.backends.cuda.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import UnavailableError, one_line
+from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.gpu import gpu_capability
@@ -120,30 +120,18 @@ class CudnnBackend(Backend):
             and (convolves or not variant.name.endswith(_INSIDE))
         )
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    @returns_failures()
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.backends.cuda.cudnn.run import step_file, write
-        from collage_evo.graph.normalise import normalise
-        from collage_evo.graph.read import build_graph
 
-        if reason := fails_to_pass_through(model):
-            return BuildFailure(reason)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                # Pieces are normalised, the user's own model is not.
-                graph = build_graph(normalise(model))
-            if not (verdict := self.supports(graph, graph.all_nodes)):
-                return BuildFailure(f"cudnn: {verdict.reason}")
-            if variant not in self.variants_of(graph, graph.all_nodes):
-                return BuildFailure(f"cudnn: {variant.name} is no choice here")
-            planned = plan_of(graph, variant)
-            files = write(planned.plan, planned.weights, workdir)
-            made = _compiled_steps(planned.plan)
-        except Exception as error:
-            # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"cudnn: {one_line(error)}")
+        graph = normalised_graph(model)
+        if not (verdict := self.supports(graph, graph.all_nodes)):
+            return BuildFailure(f"cudnn: {verdict.reason}")
+        if variant not in self.variants_of(graph, graph.all_nodes):
+            return BuildFailure(f"cudnn: {variant.name} is no choice here")
+        planned = plan_of(graph, variant)
+        files = write(planned.plan, planned.weights, workdir)
+        made = _compiled_steps(planned.plan)
         for number, data in enumerate(made):
             (workdir / step_file(number)).write_bytes(data)
         return Built((*files, *(step_file(number) for number in range(len(made)))))

@@ -19,9 +19,8 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, plain, release_of
+from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu, plain, release_of, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
 if TYPE_CHECKING:
@@ -76,22 +75,14 @@ class TensorRtBackend(Backend):
             return no(f"{node.op_type}: only one output is taken")
         return verdict
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    @returns_failures()
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         from collage_evo.backends.cuda.tensorrt.engine import build_engine
+        from collage_evo.backends.cuda.tensorrt.half import in_half
 
-        if reason := fails_to_pass_through(model):
-            return BuildFailure(reason)
-        try:
-            if variant.arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16):
-                from collage_evo.backends.cuda.tensorrt.half import in_half
-
-                model = in_half(model, variant.arithmetic)
-            engine = build_engine(model.SerializeToString(), tf32=variant.arithmetic is Arithmetic.TF32)
-        except Exception as error:
-            # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"tensorrt: {one_line(error)}")
+        if variant.arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16):
+            model = in_half(model, variant.arithmetic)
+        engine = build_engine(model.SerializeToString(), tf32=variant.arithmetic is Arithmetic.TF32)
         (workdir / _ENGINE).write_bytes(engine)
         return Built((_ENGINE,))
 
