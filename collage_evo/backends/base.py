@@ -44,6 +44,8 @@ class Support:
 
 
 YES = Support(True)
+Tensors = Sequence[Tensor]
+"""Inputs or outputs of a piece, in order."""
 
 
 def no(reason: str) -> Support:
@@ -270,12 +272,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
         """Load what ``build`` wrote for ``variant``, with ``target.threads`` threads and without an ONNX file.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
+from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target, Tensors
 from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.onnxruntime.backend import FILES, OnnxRuntimeBackend, check_borders
 from collage_evo.backends.variants import Arithmetic, Variant
@@ -20,7 +20,7 @@ from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.elements import EXTENDED
-from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.graph.ir import Graph, NodeSet
 
 if TYPE_CHECKING:
     import onnx
@@ -59,12 +59,7 @@ class OnnxRuntimeCudaBackend(OnnxRuntimeBackend):
         return open_session(path, variant, stream=None)
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> DeviceExecutable:
         stream = open_device("cuda").stream
         session = open_session(workdir / FILES["default"], variant, stream)

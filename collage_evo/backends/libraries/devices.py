@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Executable
+from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Executable, Tensors
 from collage_evo.backends.variants import Variant
-from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.target.target import CPU, Target
 
 if TYPE_CHECKING:
@@ -55,11 +54,6 @@ class OnDevices(Backend):
         return self.backend_of(variant).build(model, target, variant, workdir)
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
         return self.backend_of(variant).load(workdir, target, variant, inputs, outputs)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, Tensors, no
 from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.ncnn.plain import NcnnPlain
 from collage_evo.backends.ncnn.plain.piece import Network, bound
@@ -22,7 +22,7 @@ from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.codec import to_json
 from collage_evo.files import BUILD_ANEW, read_json
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.target.cores import gnu_openmp
 
 if TYPE_CHECKING:
@@ -112,14 +112,7 @@ class NcnnBackend(Backend):
                     path.unlink()
         return Built(_FILES)
 
-    def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors) -> Executable:
         winograd = variant.base != "sgemm"
         network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
         return _Loaded(network, _plan(workdir))

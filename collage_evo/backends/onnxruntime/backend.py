@@ -20,6 +20,7 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
     no,
 )
 from collage_evo.backends.checks import (
@@ -170,12 +171,7 @@ class OnnxRuntimeBackend(Backend):
         return Built(tuple(sorted(file.name for file in workdir.iterdir())))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
         session = self.open_session(workdir / FILES.get(variant.name, FILES["default"]), target, variant)
         check_borders(session, inputs, outputs)

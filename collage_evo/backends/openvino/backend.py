@@ -23,6 +23,7 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
     no,
 )
 from collage_evo.backends.checks import (
@@ -43,7 +44,7 @@ from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
-from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members
 from collage_evo.target.cores import own_cores
 from collage_evo.target.processor import level, this_machine
 
@@ -158,14 +159,7 @@ class OpenVinoBackend(Backend):
         (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getbuffer())
         return Built((_FILES[variant.name],))
 
-    def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors) -> Executable:
         compiled, shared = _imported(workdir / _FILES[variant.name], _config(target, variant))
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)

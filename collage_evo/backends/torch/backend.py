@@ -19,6 +19,7 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
 )
 from collage_evo.backends.checks import normalised_graph, probe_distribution, returns_failures
 from collage_evo.backends.plain import PlainFiles
@@ -29,7 +30,7 @@ from collage_evo.backends.torch.plain.piece import bound
 from collage_evo.backends.torch.rules import judge
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import named_line
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.target.cores import gnu_openmp
 
@@ -97,12 +98,7 @@ class TorchBackend(Backend):
             return Built((name,))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
         import torch
 

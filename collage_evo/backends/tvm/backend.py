@@ -20,6 +20,7 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
     no,
 )
 from collage_evo.backends.checks import plain, probe_distribution, returns_failures
@@ -33,7 +34,7 @@ from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name
 from collage_evo.errors import named_line
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.ir import Graph, Node
 
 if TYPE_CHECKING:
     import onnx
@@ -130,12 +131,7 @@ class TvmBackend(Backend):
         return (_FILE,)
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
         # By the rule, code for one core needs no pool, so the calling thread's pool is left to pieces that need it.
         if target.threads > 1 or variant not in self.variants:

@@ -17,6 +17,7 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
     no,
 )
 from collage_evo.backends.capabilities import KeepsToCores
@@ -26,7 +27,7 @@ from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_n
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, read_json, reading
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.target.cores import own_cores
 from collage_evo_lanes.load import LoadedLanes
 from collage_evo_lanes.plan import LanePlan
@@ -188,14 +189,7 @@ class LanesBackend(Backend):
         (workdir / _OPERATORS).write_text(to_json(operators))
         return Built(tuple(files))
 
-    def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors) -> Executable:
         way = self._way(variant)
         engine = way.engine
         plan = read_json(workdir / _PLAN, LanePlan, BUILD_ANEW)

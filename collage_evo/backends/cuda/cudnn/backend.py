@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from collage_evo.backends.base import YES, Backend, BuildFailure, Built, DeviceExecutable, Probe, Support, Target, no
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    DeviceExecutable,
+    Probe,
+    Support,
+    Target,
+    Tensors,
+    no,
+)
 from collage_evo.backends.checks import (
     lacks_arithmetic,
     lacks_gpu,
@@ -22,7 +32,7 @@ from collage_evo.backends.cuda.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.target.gpu import gpu_capability
 
 if TYPE_CHECKING:
@@ -137,12 +147,7 @@ class CudnnBackend(Backend):
         return Built((*files, *(step_file(number) for number in range(len(made)))))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> DeviceExecutable:
         from collage_evo.backends.cuda.cudnn.run import Loaded
 

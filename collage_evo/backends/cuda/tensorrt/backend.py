@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,11 +16,12 @@ from collage_evo.backends.base import (
     Probe,
     Support,
     Target,
+    Tensors,
     no,
 )
 from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu, plain, release_of, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.ir import Graph, Node
 
 if TYPE_CHECKING:
     import onnx
@@ -87,12 +87,7 @@ class TensorRtBackend(Backend):
         return Built((_ENGINE,))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> DeviceExecutable:
         from collage_evo.backends.cuda.tensorrt.engine import LoadedEngine
 

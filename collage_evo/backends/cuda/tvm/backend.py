@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from collage_evo.backends.base import DeviceExecutable, Target
+from collage_evo.backends.base import DeviceExecutable, Target, Tensors
 from collage_evo.backends.checks import lacks_arithmetic
 from collage_evo.backends.cuda.tvm.build import FILES, build_files
 from collage_evo.backends.cuda.tvm.compiler import unusable
@@ -16,7 +15,6 @@ from collage_evo.backends.cuda.tvm.tune import TvmCudaTuner
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.backend import TvmBackend, find_linker
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.graph.ir import Tensor
 
 
 class TvmCudaBackend(TvmBackend):
@@ -43,11 +41,6 @@ class TvmCudaBackend(TvmBackend):
         return FILES
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> DeviceExecutable:
         return CudaExecutable(workdir)
