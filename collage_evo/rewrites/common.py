@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet
-from collage_evo.rewrites.rewrite import Draft
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.rewrites.rewrite import Draft, Replacement
 
 VECTOR = 16
 """Numbers of 32 bits in the widest vector of a processor, AVX-512's: as many channels are computed together."""
@@ -88,6 +89,51 @@ def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution 
         pads[axes:],
         int(node.attributes.get("group", 1)),
     )
+
+
+class NodeRewrite(ABC):
+    """A rewrite whose sites are single operators."""
+
+    exact: ClassVar[bool] = True
+
+    @abstractmethod
+    def fits(self, graph: Graph, node: Node) -> bool:
+        """Whether ``node`` is a site."""
+
+    @abstractmethod
+    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
+        """Write the replacement of the site ``node``."""
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        return (1 << node.index for node in graph.nodes if self.fits(graph, node))
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        draft = Draft(graph)
+        self.write(draft, graph, graph.nodes[next(members(nodes))])
+        return draft.finished()
+
+
+class ConvolutionRewrite(NodeRewrite):
+    """A rewrite whose sites are single convolutions."""
+
+    op_type: ClassVar[str] = "Conv"
+
+    @abstractmethod
+    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+        """Whether the convolution is a site."""
+
+    @abstractmethod
+    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
+        """Write the replacement of the convolution."""
+
+    def fits(self, graph: Graph, node: Node) -> bool:
+        found = convolution(graph, node, self.op_type)
+        return found is not None and self.fits_convolution(graph, found)
+
+    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
+        found = convolution(graph, node, self.op_type)
+        assert found is not None
+        self.write_convolution(draft, graph, found)
 
 
 def sole_reader(graph: Graph, tensor: str) -> Node | None:

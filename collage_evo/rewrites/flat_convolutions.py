@@ -4,14 +4,13 @@ kernels."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, reshape
-from collage_evo.rewrites.rewrite import Draft, Replacement
+from collage_evo.graph.ir import Graph
+from collage_evo.rewrites.common import Convolution, ConvolutionRewrite, convolve, reshape
+from collage_evo.rewrites.rewrite import Draft
 
 
-class FlatConvolutions:
+class FlatConvolutions(ConvolutionRewrite):
     """A line is an image of one row; a volume in which some axes have a kernel of one is an image of the others.
 
     Kernels 3x1x1 and 1x1x1, as factorised networks have them, merge axes by a Reshape, which copies nothing. Frames
@@ -19,19 +18,13 @@ class FlatConvolutions:
     """
 
     name = "flat-convolutions"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is not None and _form(found):
-                yield 1 << node.index
+    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+        return bool(_form(found))
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))])
-        assert found is not None
+    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        draft, form = Draft(graph), _form(found)
+        form = _form(found)
         if form == "frames":
             batch, channels, frames = given[:3]
             x = draft.node("Transpose", [found.x], perm=[0, 2, 1, 3, 4])
@@ -39,7 +32,7 @@ class FlatConvolutions:
             y = _convolved(draft, found, x, (1, 2))
             y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
             draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
-            return draft.finished()
+            return
         sizes = given[2:]
         shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"line": ((1, *sizes), (-1, 0))}
         if len(sizes) == 3:
@@ -48,7 +41,6 @@ class FlatConvolutions:
         image, axes = shapes[form]
         y = _convolved(draft, found, reshape(draft, found.x, (*given[:2], *image)), axes)
         reshape(draft, y, made, found.node.outputs[0])
-        return draft.finished()
 
 
 def _form(found: Convolution) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve
-from collage_evo.rewrites.rewrite import Draft, Replacement
+from collage_evo.graph.ir import Graph
+from collage_evo.rewrites.common import VECTOR, Convolution, ConvolutionRewrite, convolve
+from collage_evo.rewrites.rewrite import Draft
 
 
-class MergedGroups:
+class MergedGroups(ConvolutionRewrite):
     """Groups of 4 or 8 channels, as in ResNeXt, fill a part of a vector; several together are as fast as one.
 
     The weights between channels of different groups are zeros. Depthwise convolutions, for which libraries have
@@ -19,24 +17,17 @@ class MergedGroups:
     """
 
     name = "merged-groups"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is not None and _factor(found) > 1:
-                yield 1 << node.index
+    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+        return _factor(found) > 1
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))])
-        assert found is not None
+    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         factor = _factor(found)
         made, width = found.weights.shape[:2]
         each = made // found.group
         wide = np.zeros((made, factor, width, *found.kernel), np.float32)
         channels = np.arange(made)
         wide[channels, channels // each % factor] = found.weights
-        draft = Draft(graph)
         convolve(
             draft,
             found.x,
@@ -48,7 +39,6 @@ class MergedGroups:
             pads=found.pads,
             group=found.group // factor,
         )
-        return draft.finished()
 
 
 def _factor(found: Convolution) -> int:

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import filled, reshape, standard
-from collage_evo.rewrites.rewrite import Draft, Replacement
+from collage_evo.graph.ir import Graph, Node
+from collage_evo.rewrites.common import NodeRewrite, filled, reshape, standard
+from collage_evo.rewrites.rewrite import Draft
 
 _EXISTS_FROM = 17
 """The version of ONNX's operators that has LayerNormalization."""
 
 
-class NormalisedRows:
+class NormalisedRows(NodeRewrite):
     """InstanceNormalization as LayerNormalization of each channel as a row, then scale and bias of the channels.
 
     A channel of one pixel is excluded: only its bias, and rounding, would remain.
     """
 
     name = "normalised-rows"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        if graph.opset < _EXISTS_FROM:
-            return
-        for node in graph.nodes:
-            if not standard(node, "InstanceNormalization") or node.inputs[0] in graph.constants:
-                continue
-            constant = all(name in graph.constants for name in node.inputs[1:])
-            given = graph.tensors[node.inputs[0]]
-            if constant and given.dtype == "float32" and filled(graph, node) and math.prod(given.shape[2:]) > 1:
-                yield 1 << node.index
+    def fits(self, graph: Graph, node: Node) -> bool:
+        if graph.opset < _EXISTS_FROM or not standard(node, "InstanceNormalization"):
+            return False
+        constant = [name in graph.constants for name in node.inputs] == [False, True, True]
+        given = graph.tensors[node.inputs[0]]
+        return constant and given.dtype == "float32" and filled(graph, node) and math.prod(given.shape[2:]) > 1
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        node = graph.nodes[next(members(nodes))]
+    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
         shape = graph.tensors[node.inputs[0]].shape
         scale, bias = (graph.constants[name].reshape(-1, *[1] * (len(shape) - 2)) for name in node.inputs[1:])
-        draft, row = Draft(graph), math.prod(shape[2:])
+        row = math.prod(shape[2:])
         x = reshape(draft, node.inputs[0], (*shape[:2], row))
         ones, zeros = draft.constant(np.ones(row, np.float32)), draft.constant(np.zeros(row, np.float32))
         epsilon = float(node.attributes.get("epsilon", 1e-5))
         y = reshape(draft, draft.node("LayerNormalization", [x, ones, zeros], axis=-1, epsilon=epsilon), shape)
         y = draft.node("Mul", [y, draft.constant(scale)])
         draft.node("Add", [y, draft.constant(bias)], node.outputs[0])
-        return draft.finished()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve, cut
-from collage_evo.rewrites.rewrite import Draft, Replacement
+from collage_evo.graph.ir import Graph
+from collage_evo.rewrites.common import VECTOR, Convolution, ConvolutionRewrite, convolve, cut
+from collage_evo.rewrites.rewrite import Draft
 
 
-class PhaseConvolutions:
+class PhaseConvolutions(ConvolutionRewrite):
     """A transposed convolution to few channels as a convolution to all of its phases, and DepthToSpace.
 
     An output of stride s has s times s kinds of pixels, each made by its own taps: together these are one convolution
@@ -20,17 +18,12 @@ class PhaseConvolutions:
     """
 
     name = "phase-convolutions"
-    exact = True
+    op_type = "ConvTranspose"
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node, "ConvTranspose")
-            if found is not None and _has_phases(found):
-                yield 1 << node.index
+    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+        return _has_phases(found)
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))], "ConvTranspose")
-        assert found is not None
+    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         stride, taps = found.strides[0], _taps(found)
         given, made = found.weights.shape[:2]
         grown = np.zeros((given, made, *(count * stride for count in taps)), np.float32)
@@ -38,7 +31,6 @@ class PhaseConvolutions:
         grown = grown.reshape(given, made, taps[0], stride, taps[1], stride)[:, :, ::-1, :, ::-1]
         weights = grown.transpose(3, 5, 1, 0, 2, 4).reshape(stride * stride * made, given, *taps)
         bias = None if found.bias is None else np.tile(found.bias, stride * stride)
-        draft = Draft(graph)
         y = convolve(draft, found.x, weights, bias, pads=[count - 1 for count in taps] * 2)
         starts, sizes = found.before, graph.tensors[found.node.outputs[0]].shape[2:]
         ends = [start + size for start, size in zip(starts, sizes, strict=True)]
@@ -48,7 +40,6 @@ class PhaseConvolutions:
             draft.node("DepthToSpace", [y], name, blocksize=stride)
         else:
             cut(draft, draft.node("DepthToSpace", [y], blocksize=stride), starts, ends, (2, 3), name)
-        return draft.finished()
 
 
 def _taps(found: Convolution) -> tuple[int, ...]:

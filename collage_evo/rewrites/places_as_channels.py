@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve, cut, reshape
-from collage_evo.rewrites.rewrite import Draft, Replacement
+from collage_evo.graph.ir import Graph
+from collage_evo.rewrites.common import VECTOR, Convolution, ConvolutionRewrite, convolve, cut, reshape
+from collage_evo.rewrites.rewrite import Draft
 
 _COUNTS = (1, 2, 4, 8, 16)
 """Numbers of neighbouring places along an axis to try."""
@@ -18,7 +17,7 @@ _WORTH = 0.75
 """The rewrite needs at most this share of the multiplications, counting those in partly filled vectors."""
 
 
-class PlacesAsChannels:
+class PlacesAsChannels(ConvolutionRewrite):
     """A convolution to few channels has vectors that are mostly empty: neighbouring pixels ("places") fill them.
 
     The kernel of each place is embedded in a larger one, at the place's offset, with zeros around; the strides are
@@ -28,19 +27,14 @@ class PlacesAsChannels:
     """
 
     name = "places-as-channels"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is not None and found.group == 1 and set(found.dilations) == {1}:
-                sizes = graph.tensors[node.outputs[0]].shape[2:]
-                if _work(found, _places(found, sizes)) <= _WORTH * _work(found, (1,) * len(sizes)):
-                    yield 1 << node.index
+    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+        if found.group > 1 or set(found.dilations) != {1}:
+            return False
+        sizes = graph.tensors[found.node.outputs[0]].shape[2:]
+        return _work(found, _places(found, sizes)) <= _WORTH * _work(found, (1,) * len(sizes))
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))])
-        assert found is not None
+    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         name = found.node.outputs[0]
         batch, made, *sizes = graph.tensors[name].shape
         places = _places(found, sizes)
@@ -57,14 +51,12 @@ class PlacesAsChannels:
         read = [(step - 1) * stride + k for step, stride, k in zip(steps, strides, kernel, strict=True)]
         there = zip(graph.tensors[found.x].shape[2:], found.before, strict=True)
         after = [max(0, needed - size - pad) for needed, (size, pad) in zip(read, there, strict=True)]
-        draft = Draft(graph)
         y = convolve(draft, found.x, weights, bias, strides=strides, pads=[*found.before, *after])
         whole = [step * count for step, count in zip(steps, places, strict=True)]
         cropped = whole != list(sizes)
         y = _spread(draft, y, [batch, made, *whole], places, "" if cropped else name)
         if cropped:
             cut(draft, y, [0] * len(sizes), sizes, range(2, 2 + len(sizes)), name)
-        return draft.finished()
 
 
 def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], name: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import (
     Convolution,
+    NodeRewrite,
     convolution,
     convolve,
     filled,
@@ -122,55 +123,40 @@ def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:
     return np.ascontiguousarray(kernel, np.float32)
 
 
-class RepeatedPixels:
+class RepeatedPixels(NodeRewrite):
     """Nearest neighbours as a transposed convolution of each channel by ones."""
 
     name = "repeated-pixels"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            if len(_repeats(graph, node)) == 2:
-                yield 1 << node.index
+    def fits(self, graph: Graph, node: Node) -> bool:
+        return len(_repeats(graph, node)) == 2
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        node = graph.nodes[next(members(nodes))]
+    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
         factors = _repeats(graph, node)
-        channels = graph.tensors[node.inputs[0]].shape[1]
-        draft = Draft(graph)
-        ones = np.ones((channels, 1, *factors), np.float32)
-        convolve(
-            draft, node.inputs[0], ones, None, node.outputs[0],
-            transposed=True, strides=list(factors), group=channels,
-        )  # fmt: skip
-        return draft.finished()
+        _enlarge(draft, graph, node, node.inputs[0], np.ones(factors), strides=list(factors))
 
 
-class BlendedPixels:
+class BlendedPixels(NodeRewrite):
     """Linear interpolation as a transposed convolution of each channel by a pyramid, after edge padding."""
 
     name = "blended-pixels"
-    exact = True
 
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            if _blends(graph, node):
-                yield 1 << node.index
+    def fits(self, graph: Graph, node: Node) -> bool:
+        return bool(_blends(graph, node))
 
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        node = graph.nodes[next(members(nodes))]
+    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
         factors = _blends(graph, node)
-        channels = graph.tensors[node.inputs[0]].shape[1]
-        draft = Draft(graph)
         x = pad(draft, node.inputs[0], [0, 0, 1, 1, 0, 0, 1, 1], mode="edge")
-        pyramid = np.outer(*map(_triangle, factors)).astype(np.float32)
         # Removes the padded edge, and half of the pixels that a factor adds.
         pads = [factor + factor // 2 for factor in factors] * 2
-        convolve(
-            draft, x, np.tile(pyramid, (channels, 1, 1, 1)), None, node.outputs[0],
-            transposed=True, strides=list(factors), group=channels, pads=pads,
-        )  # fmt: skip
-        return draft.finished()
+        _enlarge(draft, graph, node, x, np.outer(*map(_triangle, factors)), strides=list(factors), pads=pads)
+
+
+def _enlarge(draft: Draft, graph: Graph, node: Node, x: str, kernel: np.ndarray, **how: list[int]) -> None:
+    """Write the result of ``node`` as a transposed convolution of each channel of ``x`` by ``kernel``."""
+    channels = graph.tensors[node.inputs[0]].shape[1]
+    weights = np.tile(kernel.astype(np.float32), (channels, 1, 1, 1))
+    convolve(draft, x, weights, None, node.outputs[0], transposed=True, group=channels, **how)
 
 
 def _triangle(factor: int) -> np.ndarray:
