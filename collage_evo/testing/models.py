@@ -10,7 +10,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, layer_weight, normal
 
 
-class _Net(Builder):
+class TinyNet(Builder):
     """A builder with its own random stream."""
 
     def __init__(self, name: str, seed: int) -> None:
@@ -36,7 +36,7 @@ class _Net(Builder):
 
 def tiny_convnet(seed: int = 0) -> onnx.ModelProto:
     """``x`` [1, 3, 16, 16] to ``y`` [1, 10]: Conv, BatchNormalization, residual Add, pools, Gemm, Softmax."""
-    net = _Net("tiny_convnet", seed)
+    net = TinyNet("tiny_convnet", seed)
     x = net.op("Relu", net.batchnorm(net.conv(net.input("x", (1, 3, 16, 16)), 3, 8), 8))
     y = net.op("Relu", net.batchnorm(net.conv(x, 8, 8), 8))
     y = net.batchnorm(net.conv(y, 8, 8), 8)
@@ -48,22 +48,11 @@ def tiny_convnet(seed: int = 0) -> onnx.ModelProto:
     return net.model(net.op("Softmax", y, axis=-1, output="y"))
 
 
-def tiny_branchy(seed: int = 0) -> onnx.ModelProto:
-    """``x`` [1, 4, 8, 8] to ``y`` [1, 14, 8, 8]: three branches as in Inception, joined by Concat."""
-    net = _Net("tiny_branchy", seed)
-    x = net.op("Relu", net.conv(net.input("x", (1, 4, 8, 8)), 4, 8))
-    one = net.op("Relu", net.conv(x, 8, 4, kernel=1))
-    three = net.op("Relu", net.conv(net.op("Relu", net.conv(x, 8, 4, kernel=1)), 4, 6))
-    pooled = net.op("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-    pooled = net.op("Relu", net.conv(pooled, 8, 4, kernel=1))
-    return net.model(net.op("Concat", one, three, pooled, axis=1, output="y"))
-
-
 def tiny_transformer(
     seed: int = 0, length: int = 8, hidden: int = 16, vocabulary: int = 50
 ) -> onnx.ModelProto:
     """int64 ``ids`` [1, length] to ``y`` [1, length, hidden]: embedding and one block with a single head."""
-    net = _Net("tiny_transformer", seed)
+    net = TinyNet("tiny_transformer", seed)
     table = net.const(normal(net.rng, (vocabulary, hidden), 1.0))
     x = net.op("Gather", table, net.input("ids", (1, length), TensorProto.INT64))
     query, key, value = (net.linear(x, hidden, hidden) for _ in range(3))
@@ -76,7 +65,7 @@ def tiny_transformer(
     return net.model(_norm(net, y, hidden, output="y"))
 
 
-def _norm(net: _Net, x: str, hidden: int, output: str = "") -> str:
+def _norm(net: TinyNet, x: str, hidden: int, output: str = "") -> str:
     scale = net.const(batchnorm_part(net.rng, "scale", hidden))
     bias = net.const(batchnorm_part(net.rng, "bias", hidden))
     return net.op("LayerNormalization", x, scale, bias, axis=-1, output=output)
@@ -84,40 +73,8 @@ def _norm(net: _Net, x: str, hidden: int, output: str = "") -> str:
 
 def chain(n: int, channels: int = 4, size: int = 8, seed: int = 0) -> onnx.ModelProto:
     """``x`` to ``y``, both [1, channels, size, size]: ``n`` equal Conv and Relu, but for the weights."""
-    net = _Net("chain", seed)
+    net = TinyNet("chain", seed)
     x = net.input("x", (1, channels, size, size))
     for step in range(n):
         x = net.op("Relu", net.conv(x, channels, channels), output="y" if step == n - 1 else "")
     return net.model(x)
-
-
-def random_dag(seed: int, n: int) -> onnx.ModelProto:
-    """A random model of ``n`` elementwise operators on float [2, 3] tensors, with one to three inputs.
-
-    Every tensor that nothing reads is an output, and at times one that is read as well.
-    """
-    rng = np.random.default_rng(seed)
-    net = Builder("random_dag")
-    tensors = [net.input(f"x{k}", (2, 3)) for k in range(int(rng.integers(1, 4)))]
-    first = len(tensors)
-    read: set[str] = set()
-    for _ in range(n):
-        # Recent tensors are likelier, which gives depth.
-        reach = int(rng.integers(1, len(tensors) + 1))
-        left, right = (tensors[-int(rng.integers(1, reach + 1))] for _ in range(2))
-        op_type = str(rng.choice(["Add", "Mul", "Max", "Relu", "Tanh", "Scale", "Split"]))
-        read.add(left)
-        if op_type in {"Relu", "Tanh"}:
-            tensors.append(net.op(op_type, left))
-        elif op_type == "Scale":
-            tensors.append(net.op("Mul", left, net.const(rng.standard_normal((1, 3)).astype(np.float32))))
-        elif op_type == "Split":
-            upper, lower = net.ops("Split", left, outputs=2, axis=0, num_outputs=2)
-            tensors.append(net.op("Concat", lower, upper, axis=0))
-        else:
-            read.add(right)
-            # Tanh bounds the product, so that depth cannot overflow.
-            tensors.append(net.op("Tanh", net.op(op_type, left, right)))
-    made = tensors[first:]
-    outputs = [name for name in made if name not in read or rng.random() < 0.1]
-    return net.model(*outputs)

@@ -146,7 +146,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.target.target import Target
-from collage_evo.testing.models import tiny_branchy
+from tests.support.models import tiny_branchy
 
 graph, backend, folder, target = build_graph(tiny_branchy()), get_backend("openvino"), Path(sys.argv[1]), Target()
 variant, feeds = backend.variant("default"), random_inputs(graph, 0)

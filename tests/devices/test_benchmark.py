@@ -11,11 +11,11 @@ import pytest
 from collage_evo.backends import registry
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.target import Target
-from collage_evo.testing.models import tiny_branchy
 from tests.runtime.device_helpers import DEVICE, placed
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend
 from tests.support.faults import install_backend
+from tests.support.models import tiny_branchy
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "device.py"
 COPIES = ("--bytes", "64", "4096")

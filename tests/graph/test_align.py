@@ -6,7 +6,8 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.align import likeness, same_nodes
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
-from collage_evo.testing.models import chain, tiny_branchy, tiny_convnet
+from collage_evo.testing.models import chain, tiny_convnet
+from tests.support.models import tiny_branchy
 
 
 def graph_of(model: onnx.ModelProto) -> Graph:

@@ -18,7 +18,8 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
+from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
+from tests.support.models import random_dag, tiny_branchy
 
 _KINDS = {"bfloat16": TensorProto.BFLOAT16, "int4": TensorProto.INT4}
 

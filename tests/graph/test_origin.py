@@ -16,8 +16,8 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import Fate, name_nodes, node_names, trace
 from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import random_dag, tiny_branchy, tiny_convnet, tiny_transformer
-from tests.support.models import parse_graph
+from collage_evo.testing.models import tiny_convnet, tiny_transformer
+from tests.support.models import parse_graph, random_dag, tiny_branchy
 
 WEIGHT = np.ones((4, 4, 3, 3), np.float32)
 PADS = [1, 1, 1, 1]

@@ -13,8 +13,8 @@ from collage_evo.graph.ir import COMPOSITE, Graph, members, node_set
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet
-from tests.support.models import parse_graph
+from collage_evo.testing.models import chain, tiny_convnet
+from tests.support.models import parse_graph, random_dag, tiny_branchy
 
 DAGS = st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12))
 

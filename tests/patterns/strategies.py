@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
-from collage_evo.testing.models import random_dag
+from tests.support.models import random_dag
 
 
 @st.composite

@@ -8,8 +8,9 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.regions import Regions, blocks_of, maximal_regions
-from collage_evo.testing.models import chain, tiny_branchy, tiny_transformer
+from collage_evo.testing.models import chain, tiny_transformer
 from tests.patterns.strategies import supported_parts
+from tests.support.models import tiny_branchy
 
 
 @given(supported_parts(16))

@@ -14,10 +14,11 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime import device_work
 from collage_evo.runtime.device_work import DeviceWork
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import tiny_branchy, tiny_convnet
+from collage_evo.testing.models import tiny_convnet
 from tests.runtime.device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
 from tests.support.cuda import FakeCuda, host_view
 from tests.support.cuda.backend import FakeGpuBackend
+from tests.support.models import tiny_branchy
 
 pytestmark = pytest.mark.usefixtures("cuda")
 BRANCHES = tiny_branchy()
