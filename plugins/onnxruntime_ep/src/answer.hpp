@@ -11,6 +11,7 @@
 
 #include "files.hpp"
 #include "json.hpp"
+#include "ncnn.hpp"
 #include "pieces.hpp"
 #include "tvm.hpp"
 
@@ -106,6 +107,7 @@ std::unique_ptr<Piece> loaded(const PieceData& data, const std::string& place) {
 // How a piece of each library is loaded.
 inline const std::map<std::string, decltype(&loaded<TvmPiece>)>& loaders() {
     static const std::map<std::string, decltype(&loaded<TvmPiece>)> known{
+        {"ncnn", loaded<NcnnPiece>},
         {"onnxruntime", loaded<OnnxRuntimePiece>},
         {"openvino", loaded<OpenVinoPiece>},
         {"tvm", loaded<TvmPiece>}};
@@ -155,7 +157,14 @@ class Program {
     std::map<std::string, std::pair<int64_t, int64_t>> limits;
 
     const TensorType& type(const std::string& name) const { return tensors_.at(name); }
-    const std::vector<std::unique_ptr<PieceData>>& pieces() const { return data_; }
+    // For each library that says it: the version of the answer, and that of this process.
+    std::map<std::string, std::pair<std::string, std::string>> versions() const {
+        std::map<std::string, std::pair<std::string, std::string>> found;
+        for (size_t k = 0; k < pieces_.size(); ++k)
+            if (const std::string here = pieces_[k]->version(); !here.empty())
+                found[data_[k]->library] = {data_[k]->version, here};
+        return found;
+    }
 
     // Loads the pieces, unless they are loaded already, from files that nobody changes meanwhile.
     void load(const CheckedFiles& files) {
@@ -256,10 +265,13 @@ class Program {
                     const std::string& folder) {
         PieceData made;
         made.library = one["library"].string(), made.version = one["version"].string();
-        if (!loaders().count(made.library))
+        if (!loaders().count(made.library)) {
+            std::string known;
+            for (const auto& [name, load] : loaders()) known += (known.empty() ? "" : ", ") + name;
             throw OrtFailure(ORT_NOT_IMPLEMENTED, "this build does not run pieces of " + made.library +
-                                                      ": search with -s 'backends.use=[onnxruntime, openvino, tvm]', "
-                                                      "or serve the artifact from Python");
+                                                      ": search with -s 'backends.use=[" + known +
+                                                      "]', or serve the artifact from Python");
+        }
         for (const auto& file : one["files"].strings()) {
             const std::string name = folder == "." ? file : folder + "/" + file;
             CheckedFiles::require_inside(name);
@@ -274,7 +286,10 @@ class Program {
     }
 
     void require_tensor(const std::string& name) const {
-        if (!tensors_.count(name)) throw std::runtime_error("there is no tensor '" + name + "'");
+        const auto found = tensors_.find(name);
+        if (found == tensors_.end()) throw std::runtime_error("there is no tensor '" + name + "'");
+        if (found->second.offset < 0 && !found->second.open())
+            throw std::runtime_error("tensor '" + name + "' has no place in the memory of its program");
     }
 
     std::map<std::string, TensorType> tensors_;
@@ -424,12 +439,6 @@ class Answer {
                 throw std::runtime_error("its programs are not of one model");
         }
         if (programs_.empty()) throw std::runtime_error("it has no program");
-        for (const auto& piece : programs_[0]->pieces())
-            if (piece->library == "onnxruntime" && piece->version != ort_version) {
-                warnings_.push_back("the answer was measured with ONNX Runtime " + piece->version + ", here is " +
-                                    ort_version + ": it may round otherwise");
-                break;
-            }
         for (const auto& [name, one] : digests) {
             if (one.size() != 64) throw std::runtime_error("the digest of " + name + " is none of SHA-256");
             files_.check(name, one);
@@ -437,6 +446,11 @@ class Answer {
         // The last of several takes any shapes and is loaded by the first request that needs it, as in Python.
         for (size_t k = 0; k < programs_.size(); ++k)
             if (k == 0 || k + 1 < programs_.size()) programs_[k]->load(files_);
+        for (const auto& [library, versions] : programs_[0]->versions())
+            if (versions.first != versions.second)
+                warnings_.push_back("the answer was measured with " +
+                                    (library == "onnxruntime" ? "ONNX Runtime" : library) + " " + versions.first +
+                                    ", here is " + versions.second + ": it may round otherwise");
     }
 
     static void require_schema(const Json& manifest) {

@@ -106,6 +106,7 @@ struct Call {  // a piece bound to values, for one thread at a time
 struct Piece {  // loaded once, for all threads
     virtual ~Piece() = default;
     virtual std::unique_ptr<Call> bind(Values inputs, Values outputs) = 0;
+    virtual std::string version() const { return {}; }  // of the library here, if it says
 };
 
 class OnnxRuntimePiece : public Piece {
@@ -134,6 +135,8 @@ class OnnxRuntimePiece : public Piece {
         check(ort->CreateSession(env, data.paths.at(0).c_str(), made, &session));
         session_.reset(session);
     }
+
+    std::string version() const override { return ort_version; }
 
     std::unique_ptr<Call> bind(Values inputs, Values outputs) override {
         return std::make_unique<Bound>(*this, std::move(inputs), std::move(outputs));

@@ -6,7 +6,8 @@
 namespace {
 
 constexpr char NAME[] = "CollageEvo", VENDOR[] = "collage_evo", VERSION[] = "0.1.0";
-constexpr std::pair<const char*, const char*> VARIABLES[] = {{"openvino", "COLLAGE_EVO_OPENVINO"},
+constexpr std::pair<const char*, const char*> VARIABLES[] = {{"ncnn", "COLLAGE_EVO_NCNN"},
+                                                             {"openvino", "COLLAGE_EVO_OPENVINO"},
                                                              {"tvm", "COLLAGE_EVO_TVM"}};
 const OrtEpApi* ep_api = nullptr;
 

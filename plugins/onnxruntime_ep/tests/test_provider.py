@@ -29,6 +29,7 @@ from tests.export.runs import alone, placed, usable, with_fallback
 pytestmark = pytest.mark.skipif(
     usable("onnxruntime", "openvino") != ["onnxruntime", "openvino"], reason="needs ONNX Runtime and OpenVINO"
 )
+NCNN = os.environ.get("COLLAGE_EVO_NCNN")
 MIXTURE = [("onnxruntime", "default"), ("openvino", "default"), ("onnxruntime", "default")]
 Session = ort.InferenceSession
 Open = Callable[..., Session]
@@ -80,9 +81,9 @@ def same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
     )
 
 
-def refusal(opened: Open, folder: Path) -> str:
+def refusal(opened: Open, folder: Path, options: Mapping[str, str] | None = None) -> str:
     with pytest.raises(Exception, match=r".") as caught:
-        opened(folder)
+        opened(folder, options)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -126,6 +127,53 @@ def test_tvm_has_a_machine_for_each_thread_and_takes_memory_of_any_alignment(tmp
         assert same(session.run(None, {"x": odd}), expected[k])
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda x: session.run(None, {"x": x}), images(8) * 50))
+    assert all(same(one, expected[k % 8]) for k, one in enumerate(found))
+
+
+def test_a_library_of_ncnn_that_is_missing_or_another_is_one_line(copy: Path, opened: Open, tmp_path: Path) -> None:
+    """Before any test that loads ncnn: a process loads one, and keeps it."""
+    rewrite(copy, lambda manifest: manifest["pieces"][1].update(library="ncnn"))
+    place = {"ncnn": str(tmp_path)}
+    line = f"the answer needs ncnn, whose libncnn.so was not found ({tmp_path}: "
+    assert line in refusal(opened, copy, place)
+    (tmp_path / "libncnn.so").symlink_to(next((Path(ort.__file__).parent / "capi").glob("libonnxruntime.so.*")))
+    assert "this ncnn lacks ncnn_version: install the answer's version" in refusal(opened, copy, place)
+
+
+def of_ncnn_in_place(shape: tuple[int, ...]) -> onnx.ModelProto:
+    """A network whose first and last layers work in place."""
+    made = Builder("net")
+    x = made.input("x", shape)
+    return made.model(made.op("Relu", made.op("Neg", made.op("Relu", made.op("Tanh", x))), output="y"))
+
+
+@pytest.mark.skipif(not (usable("ncnn") and NCNN), reason="needs ncnn, and its shared library in COLLAGE_EVO_NCNN")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("model", [tiny_convnet(), *map(of_ncnn_in_place, [(1, 3, 5, 5), (1, 3, 8, 8), (1, 7)])])
+def test_ncnn_gives_what_the_artifact_gives_and_leaves_its_inputs_alone(
+    tmp_path: Path, opened: Open, model: onnx.ModelProto, threads: int
+) -> None:
+    engines = [("ncnn", "default"), ("onnxruntime", "default"), ("ncnn", "sgemm")]
+    run = placed(tmp_path / "run", model, engines if len(model.graph.node) > 4 else engines[:1])
+    export_context_model(run, tmp_path / "out")
+
+    def use(manifest: dict[str, Any]) -> None:
+        for piece in manifest["pieces"]:
+            piece["settings"].update({"num_threads": str(threads)} if piece["library"] == "ncnn" else {})
+
+    rewrite(tmp_path / "out", use)
+    session, artifact = opened(tmp_path / "out"), load_artifact(run / "best.collage")
+    shape = artifact.get_inputs()[0].shape
+    memory = np.zeros(int(np.prod(shape)) * 4 + 128, np.uint8)
+    inputs = [np.random.default_rng(k).standard_normal(shape, np.float32) for k in range(8)]
+    expected = [artifact.run(None, {"x": x}) for x in inputs]
+    for k, x in enumerate(inputs):
+        odd = memory[4 * (k + 1) : 4 * (k + 1) + x.nbytes].view(np.float32).reshape(x.shape)
+        np.copyto(odd, x)
+        assert same(session.run(None, {"x": odd}), expected[k])
+        assert np.array_equal(odd, x)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: session.run(None, {"x": x}), inputs * 50))
     assert all(same(one, expected[k % 8]) for k, one in enumerate(found))
 
 
@@ -299,12 +347,13 @@ def test_each_damaged_file_is_named_in_one_line(copy: Path, opened: Open, name: 
         (lambda m: m["machine"].update(architecture="vax"), "it was made for vax, this machine is "),
         (lambda m: m.update(threads=10**6), "it was made for 1000000 threads, this machine has "),
         (lambda m: m.update(schema=7), "it has schema 7, this version reads 1: export the answer again"),
-        (lambda m: m["pieces"][1].update(library="ncnn"), "this build does not run pieces of ncnn: search with "),
+        (lambda m: m["pieces"][1].update(library="torch"), "this build does not run pieces of torch: search with "),
         (lambda m: m["pieces"][1].update(files=["../x"]), "names '../x', outside the answer: do not use it"),
         (lambda m: m["pieces"][1].update(files=["check.py"]), "the manifest has no digest of check.py"),
         (lambda m: m["pieces"].reverse(), "before it is read"),
         (lambda m: m["tensors"]["x"].update(dtype="string"), "tensor 'x' is string"),
         (lambda m: m["tensors"]["x"].update(offset=2**40), "tensor 'x' lies outside the memory of its program"),
+        (lambda m: m["tensors"]["x"].update(offset=None), "tensor 'x' has no place in the memory of its program"),
         (lambda m: m.update(arena_bytes=2**60), "bytes, more than this machine has"),
         (lambda m: m.pop("limits"), "it lacks 'limits'"),
         (lambda m: m.update(pieces=3), "it has a number in place of a list"),
