@@ -1,4 +1,4 @@
-"""Command line: ``python -m collage_evo run | resume | pick | tune | sweep | exec | ...``."""
+"""Command line: ``python -m collage_evo run | resume | show | pick | compare | ...``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 # Importing registers the commands, in the order of the help.
-from collage_evo.cli import search, answers, artifacts, proof, machine  # noqa: F401
+from collage_evo.cli import search, answers, proof, artifacts, studies, machine  # noqa: F401
 from collage_evo.cli.app import app
 from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, describing_system_errors

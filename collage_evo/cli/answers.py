@@ -1,4 +1,4 @@
-"""Commands about a run that ended: show, explain, pick, export."""
+"""Commands about a run that ended: show, pick, explain, export."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
 @app.command()
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended, or a package.")],
-    tables: Annotated[bool, typer.Option("--all", help="All tables too: times, errors, regions, memory.")] = False,
+    tables: Annotated[bool, typer.Option("--all", help="Print all tables too: times, errors, regions, memory.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write latency against error, of the first profile, to this SVG file."),
+        typer.Option(metavar="FILE", help="Write the plot of latency against error, of the first profile, to this SVG file."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print again what a run found; with --all, everything that it measured. Of a package, its variants."""
+    """Print the summary of a run, or the variants of a package."""
     from collage_evo.report.html import write_picture
     from collage_evo.report.listings import print_package
     from collage_evo.report.result import read_finished
@@ -73,15 +73,40 @@ def show(
 
 
 @app.command()
+def pick(
+    directory: Run,
+    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01; exact: float32 only.")],
+    trust: Trust = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find the answer of a run for another error budget.
+
+    There is no new search, and the run's own answer stays.
+    """
+    from collage_evo.commands.pick import pick_answer
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.recorded import ended_run
+
+    hold_process(ended_run(directory))
+    with reporter() as progress:
+        picked = pick_answer(directory, budget, progress, trust)
+    print_answer(picked.directory, (picked,), as_json)
+
+
+@app.command()
 def explain(
-    source: Annotated[str, typer.Argument(metavar="CONFIG", help="As for run, or the directory of a run.")],
-    node: Annotated[str | None, typer.Option("--node", help="A node of the model, by its name in the file.")] = None,
-    region: Annotated[int | None, typer.Option("--region", help="A region of the run's answer, by number.")] = None,
+    source: Annotated[str, typer.Argument(metavar="MODEL", help="As for run, or the directory of a run.")],
+    node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
+    region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
     overrides: Set = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List who could run a node, or a region of a run's answer, at what measured cost, and why others cannot."""
+    """List which backends can run a node or a region, and why not.
+
+    The list has their measured costs. A region is one of a run's answer.
+    """
     from collage_evo.commands.explain import explain_node, explain_region
     from collage_evo.config import changed, load_config
     from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
@@ -108,44 +133,30 @@ def explain(
 
 
 @app.command()
-def pick(
-    directory: Run,
-    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01, or exact: float32.")],
-    trust: Trust = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """The answer of a run for another budget of error, without a new search; the run's own answer stays."""
-    from collage_evo.commands.pick import pick_answer
-    from collage_evo.report.progress import reporter
-    from collage_evo.run.recorded import ended_run
-
-    hold_process(ended_run(directory))
-    with reporter() as progress:
-        picked = pick_answer(directory, budget, progress, trust)
-    print_answer(picked.directory, (picked,), as_json)
-
-
-@app.command()
 def export(
     run: Run,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to write the answer as plain files.")
+        Path | None, typer.Option("--to", metavar="DIR", help="Folder for the answer as plain files.")
     ] = None,
     form: Annotated[
         Literal["plain", "onnxruntime"],
-        typer.Option("--form", help="Of --to; onnxruntime adds a model for onnxruntime-ep-collage."),
+        typer.Option("--form", help="Form of --to; onnxruntime adds a model for the provider onnxruntime-ep-collage."),
     ] = "plain",
-    onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")] = None,
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", metavar="FILE", help="File for the model with the backend of each node.")
+    ] = None,
     variant: Annotated[
         str | None,
-        typer.Option("--variant", metavar="NAME", help="Of a package (default: the one for this processor)."),
+        typer.Option("--variant", metavar="NAME", help="Variant of a package (default: the one for this processor)."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write the answer as files that its libraries load without this package (--to), or, for Netron and ONNX Runtime,
-    as an ONNX file whose nodes carry their region and backend (--onnx)."""
+    """Write the answer as files for use without this package.
+
+    --to writes files that its libraries load; --onnx writes an ONNX file whose nodes carry their region and backend,
+    for Netron and ONNX Runtime.
+    """
     from collage_evo.commands.pack import run_of
     from collage_evo.runtime.package import is_package
 

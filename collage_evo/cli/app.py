@@ -27,7 +27,7 @@ def common(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Find the fastest correct execution of an ONNX model over the inference libraries of this machine."""
+    """Find the fastest way to run an ONNX model on this machine within an error budget."""
 
 
 Set = Annotated[
@@ -38,11 +38,12 @@ ShapesOption = Annotated[
     typer.Option(
         "--shapes",
         metavar="SHAPES",
-        help="'x: [1, 3, 48, 320]'; the sizes alone where one input is open; or auto: the smallest.",
+        help="Shapes of dynamic inputs: 'x: [1, 3, 48, 320]', or the sizes alone if one input is dynamic; auto: the "
+        "smallest.",
     ),
 ]
 Data = Annotated[
-    str | None, typer.Option("--data", metavar="DATA", help="Your own inputs, as .npz, folder or file.py:function.")
+    str | None, typer.Option("--data", metavar="DATA", help="Input samples: an .npz, a folder or file.py:function.")
 ]
 Budget = Annotated[
     str | None, typer.Option("--budget", metavar="B", help="Largest error of the answer: 0.02, 1%, 40dB, or exact.")
@@ -52,51 +53,52 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         metavar="M",
-        help="What is meant by wrong: agreement, cosine, psnr, text, top1, top5, or file.py:function.",
+        help="Metric that the budget limits: agreement, cosine, psnr, text, top1, top5, or file.py:function.",
     ),
 ]
 EffortOption = Annotated[
     Effort | None,
     typer.Option(
         "--effort",
-        help="How long the run may take, for a network of 30 ms. quick: half a minute, without libraries that "
-        "compile for long, without rewrites and most of the search. normal, the default: three minutes. thorough: a "
-        "quarter of an hour, with more placements measured, on better known costs.",
+        help="Duration of the run, for a network of 30 ms. quick: half a minute, skips libraries that compile for "
+        "long, rewrites and most of the search. normal, the default: three minutes. thorough: a quarter of an hour, "
+        "measures more placements and more costs.",
     ),
 ]
 Time = Annotated[
     float | None,
-    typer.Option("--time", min=5, metavar="S", help="End after so many seconds, with the best answer so far."),
+    typer.Option("--time", min=5, metavar="S", help="Stop after S seconds, with the best answer so far."),
 ]
 Processor = Annotated[
     str | None,
     typer.Option(
         "--for",
         metavar="PROCESSOR",
-        help="A lesser processor, whose instructions alone the run uses: avx2, avx512 or avx512_bf16.",
+        help="Restrict the run to the instructions of a processor: avx2, avx512 or avx512_bf16.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of the answer.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Intra-op threads per session, at most (default: 1).")
+]
 PrecisionOption = Annotated[
     Literal["exact", "mixed"] | None,
     typer.Option(
         "--precision",
-        help="exact: only 32-bit floats, as --budget exact. mixed, the default: also bfloat16 and int8, within the "
-        "budget.",
+        help="exact: float32 only, as --budget exact. mixed, the default: also bfloat16 and int8, within the budget.",
     ),
 ]
 Like = Annotated[
     Path | None,
-    typer.Option("--like", metavar="RUN_DIR", help="Begin with the answer of a run of nearly the same."),
+    typer.Option("--like", metavar="RUN_DIR", help="Warm start from the answer of a run of the same network."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run functions that the directory names, though you have named them nowhere.")
+    bool, typer.Option("--trust", help="Run the functions (metric, data) that the directory names, whoever wrote them.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the directory.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Remove what the run in the directory made.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the directory.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="First remove the files of the run in the directory.")]
 
 STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--effort": ["effort"],

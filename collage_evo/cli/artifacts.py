@@ -13,15 +13,15 @@ from collage_evo.codec import to_json
 
 @app.command(name="exec")
 def execute(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or a run's.")],
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")],
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Untimed runs first.")] = 3,
+    warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before the timed ones.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
-    profile: Annotated[bool, typer.Option("--profile", help="Time of each region and transition.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each region and transition.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run an artifact: time it and print the outputs' shapes."""
+    """Time an artifact and print the shapes of its outputs."""
     from collage_evo.report.listings import print_bench
     from collage_evo.runtime.bench import bench_artifact, keep_to_cores
 
@@ -36,11 +36,11 @@ def execute(
 
 @app.command()
 def inspect(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or a run's.")],
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")],
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show what is inside an artifact, after checking every file."""
+    """Check every file of an artifact and print its contents."""
     from collage_evo.report.listings import print_artifact
     from collage_evo.runtime.artifact import read_artifact
     from collage_evo.runtime.manifest import MANIFEST
@@ -59,12 +59,15 @@ def pack(
     artifacts: Annotated[
         list[Path], typer.Argument(metavar="ARTIFACT...", help="Artifacts or runs of one model.")
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The package to write, as model.collage.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the package that is there.")] = False,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The package to write, for example model.collage.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing package.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """One package of answers for several processors; load takes the one for the processor that it is on."""
+    """Write a package of answers for several processors.
+
+    collage_evo.load selects the one for its processor.
+    """
     from collage_evo.commands.pack import pack_artifacts
     from collage_evo.report.listings import print_package
 

@@ -14,7 +14,7 @@ from collage_evo.report.console import PlainConsole
 
 @app.command()
 def backends(as_json: Json = False, debug: Debug = False) -> None:
-    """List every backend known, and for those not usable why and what installs them."""
+    """List all backends, and what installs the missing ones."""
     from collage_evo.backends.registry import survey
     from collage_evo.report.listings import print_backends
     from collage_evo.target.slots import describe_quota
@@ -30,13 +30,16 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
 
 @app.command()
 def conformance(
-    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Its name, as in: backends.")],
-    examples: Annotated[int, typer.Option(min=0, help="Random models of each family of operators.")] = 8,
-    seconds: Annotated[float, typer.Option(min=1, help="No new case is begun after that.")] = 600.0,
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of a backend, as the command backends lists it.")],
+    examples: Annotated[int, typer.Option(min=0, help="Random models for each family of operators.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="Begin no new case after so many seconds.")] = 600.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Check that a backend does what the contract asks; ends with 1 if some case fails."""
+    """Check that a backend meets its contract.
+
+    Exit code 1: a case fails.
+    """
     from collage_evo.backends.registry import get_backend
     from collage_evo.report.listings import conformance_json, print_conformance
     from collage_evo.testing.conformance import Effort, check_backend
@@ -51,12 +54,12 @@ def conformance(
 
 @app.command(name="config")
 def show_config(
-    source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="MODEL", help="As for run.")] = None,
     overrides: Set = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema with every key explained.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, which explains every key.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Print the configuration with every key written out, or its schema."""
+    """Print a configuration with the value of every key."""
     from collage_evo.config import Config, dump_config, load_config
 
     if (schema or source is None) and (source is not None or overrides):

@@ -11,7 +11,7 @@ from collage_evo.cli.app import Data, Debug, Json, Trust, app
 from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
-Place = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or the directory of a run.")]
+Place = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")]
 Against = Annotated[
     Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
 ]
@@ -23,20 +23,23 @@ def compare(
     against: Against = None,
     data: Data = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the one it was made for).")
+        str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the artifact's budget).")
     ] = None,
     at_least: Annotated[
-        float, typer.Option("--at-least", min=0.01, help="How many times as fast as each library it has to be.")
+        float, typer.Option("--at-least", min=0.01, help="Required speed-up over each library.")
     ] = 1.0,
     libraries: Annotated[
-        list[str] | None, typer.Option("--library", metavar="NAME", help="Only this one; may be given again.")
+        list[str] | None, typer.Option("--library", metavar="NAME", help="Compare with this library only; may be repeated.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
     trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Time an artifact against each library as it comes, here and now; ends with 4 if slower, 5 if too wrong."""
+    """Time an artifact against each library with its defaults.
+
+    Exit code 4: it is slower; 5: it exceeds the budget, or does not run on this machine.
+    """
     from collage_evo.accuracy.budget import budget_option
     from collage_evo.commands.compare import compare as compare_one
     from collage_evo.commands.compared import subjects
@@ -66,12 +69,15 @@ def recheck(
     artifact: Place,
     against: Against = None,
     data: Data = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
     trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Measure an answer and its front again, here and now, without a search; ends with 5 if too wrong."""
+    """Measure an answer and its front again, without a search.
+
+    Exit code 5: the answer exceeds the budget, or does not run on this machine.
+    """
     from collage_evo.commands.compared import subjects
     from collage_evo.commands.recheck import recheck as recheck_one
     from collage_evo.commands.recheck import write_rechecked

@@ -1,4 +1,4 @@
-"""Commands that search: run, resume, sweep, tune."""
+"""Commands that search for an answer: run, resume."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.answers import print_answer
 from collage_evo.cli.app import (
     Budget,
     Data,
@@ -32,17 +31,16 @@ from collage_evo.cli.app import (
 )
 from collage_evo.cli.held import hold_process
 from collage_evo.cli.stop import end_in_time, resumable
-from collage_evo.codec import to_json
-from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
-    from collage_evo.run.directory import Kind
 
 
 @app.command()
 def run(
-    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
+    source: Annotated[
+        str, typer.Argument(metavar="MODEL", help="An ONNX file, builtin:NAME or a YAML configuration.")
+    ],
     overrides: Set = None,
     effort: EffortOption = None,
     time: Time = None,
@@ -60,10 +58,11 @@ def run(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Search, compile, verify and report."""
+    """Find the fastest way to run a model within an error budget."""
     from collage_evo.accuracy.budget import EXACT
     from collage_evo.api import search_in
     from collage_evo.arguments import ModelAndData, resolve
+    from collage_evo.cli.answers import print_answer
     from collage_evo.cli.shapes import shape_values
     from collage_evo.config import read_config
     from collage_evo.report.progress import reporter
@@ -101,7 +100,11 @@ def resume_run(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
+    """Continue a run, sweep or tuning that was stopped.
+
+    -s may only enlarge limits such as search.seconds.
+    """
+    from collage_evo.cli.studies import run_study
     from collage_evo.run.directory import enlarge_budget, kind_of_run, reopen_run
     from collage_evo.run.trusted import functions_of, require_noted
 
@@ -112,73 +115,14 @@ def resume_run(
     if kind == "run":
         _resume_pipeline(directory, config, as_json)
     else:
-        _run_study(directory, config, kind, as_json)
-
-
-@app.command()
-def sweep(
-    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A configuration with a sweep section.")],
-    overrides: Set = None,
-    out: Out = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Whole runs over any keys of the configuration, chosen by Optuna (grid, random or TPE)."""
-    _run_study(*_begin(source, overrides, out, resume, overwrite, "sweep"), "sweep", as_json)
-
-
-@app.command()
-def tune(
-    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
-    overrides: Set = None,
-    out: Out = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Tune the genetic search with Optuna, on simulated targets learned from the model's own measurements."""
-    _run_study(*_begin(source, overrides, out, resume, overwrite, "tune"), "tune", as_json)
-
-
-def _begin(
-    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: Kind
-) -> tuple[Path, Config]:
-    """The run directory, made or reopened, and its saved configuration."""
-    from collage_evo.config import load_config
-    from collage_evo.run.directory import run_directory, start_run
-
-    require_given_once({"--out": out}, overrides)
-    config = load_config(source, overrides or ())
-    hold_process(config)
-    directory = run_directory(config, source, out)
-    begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
-    return directory, begun
+        run_study(directory, config, kind, as_json)
 
 
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.cli.answers import print_answer
     from collage_evo.report.progress import reporter
     from collage_evo.run.profiles import run_profiles
 
     with resumable(directory), reporter() as progress:
         profiles = run_profiles(config.untimed(), directory, progress)
     print_answer(directory, profiles, as_json)
-
-
-def _run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:
-    from collage_evo.commands.sweep import run_sweep
-    from collage_evo.commands.tune import run_tune
-    from collage_evo.report.progress import reporter
-
-    with resumable(directory), reporter() as progress:
-        trials = (run_tune if kind == "tune" else run_sweep)(config, directory, progress)
-    if as_json:
-        print(to_json(trials, indent=1))
-    elif kind == "tune":
-        trials.print(PlainConsole(), "latency / best seed's")
-        print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
-    else:
-        trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
-        print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")

@@ -253,10 +253,10 @@ def reopen_run(directory: Path) -> Config:
     """
     path = directory / CONFIG
     if not directory.is_dir():
-        raise InputError(f"no run directory {directory}: start one with: {COMMAND} run CONFIG")
+        raise InputError(f"no run directory {directory}: start one with: {COMMAND} run MODEL")
     if not path.exists():
-        raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
-    with reading(path, "start again with run CONFIG --overwrite"):
+        raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run MODEL")
+    with reading(path, "start again with run MODEL --overwrite"):
         return parse_config(load_yaml(path.read_text()), (), str(path))
 
 

@@ -73,7 +73,7 @@ def test_a_model_s_file_is_parsed_once_whoever_looks_into_it(tmp_path: Path, mon
     onnx.save(sums("rows"), model)
     np.savez(data, x=np.ones((8, 4), np.float32), k=np.array([3] * 4))
     monkeypatch.setattr(Flow, "result", lambda flow: flow.model.digest)
-    monkeypatch.setattr("collage_evo.cli.search.print_answer", lambda *_: None)
+    monkeypatch.setattr("collage_evo.cli.answers.print_answer", lambda *_: None)
     said = options({**QUICK, "cache.dir": str(tmp_path / "cache")})
     with files_parsed(model) as parsed:
         command(monkeypatch, "run", str(model), "--shapes", "[2, 4]", "--data", str(data), "--out", str(run), *said)

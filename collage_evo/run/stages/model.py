@@ -67,7 +67,7 @@ def _require_same(place: Workplace, model: PreparedModel) -> None:
     if begun != model.digest:
         raise InputError(
             f"{place.config.model.source} is another model than the run in {place.directory} began with: put that "
-            "one back to go on, or start over with run CONFIG --overwrite"
+            "one back to go on, or start over with run MODEL --overwrite"
         )
 
 
