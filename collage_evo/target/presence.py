@@ -38,12 +38,19 @@ class Doing(StrEnum):
 
     NOTHING = "nothing"
     WANTS_CORES = "waits for cores"
-    HAS_CORES = "has had cores"
+    HAS_CORES = "uses cores"
     WANTS_TURN = "waits for its turn to measure"
     PREPARES = "has been preparing a measurement"
     COMPILES = "has been compiling"
     JUDGES = "has been judging what it timed"
     TIMES = "has been timing"
+
+
+HINTS = {
+    Doing.WANTS_CORES: "runs on the same cores take turns; to use other cores: -s target.cores=[...]",
+    Doing.WANTS_TURN: "runs on one machine measure in turns",
+}
+"""What a run that waits can do, or why it waits."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,8 @@ def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
         before = [note for note in notes if _keeps_waiting(note, mine)]
         others = [note for note in before if note.run != run]
         for note in others:
-            found[note.run] = f"waiting ({waited:.0f} s so far) for another run on this machine: {_sentence(note)}"
+            line = f"waiting ({waited:.0f} s so far) for another run on this machine: {_sentence(note)}"
+            found[note.run] = f"{line}; {HINTS[mine.doing]}"
         if mine.doing is Doing.WANTS_CORES and not before:
             found[""] = f"waiting ({waited:.0f} s so far) for cores {_listed(mine.cores)}, which somebody else holds"
     return found

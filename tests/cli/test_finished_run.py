@@ -190,7 +190,7 @@ def test_a_run_that_waits_for_another_says_for_which(finished: Path) -> None:
         other.release()
         goes_on = any("first answer after" in line for line in process.stderr)
         process.kill()
-    assert "process 42 (runs/other) has had cores" in line
+    assert "process 42 (runs/other) uses cores" in line
     assert goes_on
 
 

@@ -62,7 +62,8 @@ def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: 
             other.send_signal(signal.SIGKILL)
             thread.join(30)
     assert got
-    assert re.search(r"another run.*process 42 \(runs/other\) has had cores 0 since \d\d:\d\d:\d\d$", lines[0])
+    assert re.search(r"another run.*process 42 \(runs/other\) uses cores 0 since \d\d:\d\d:\d\d; ", lines[0])
+    assert "-s target.cores=" in lines[0]
 
 
 def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
@@ -76,6 +77,7 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
             until(lambda: lines)
         thread.join(30)
     assert "theirs has been timing since" in lines[0]
+    assert "target.cores" not in lines[0], "turns are the machine's"
 
 
 def test_it_is_said_again_while_the_wait_lasts_but_not_all_the_time(
