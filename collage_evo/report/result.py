@@ -62,11 +62,15 @@ class Latency:
 
 @dataclass(frozen=True)
 class SeedResult:
-    """A seed of the first population: predicted and measured latency, ms; ``latency`` is the race's if it raced."""
+    """A seed of the first population: predicted and measured latency, ms; ``latency`` is the race's if it raced.
+
+    ``what``: which libraries run how much of it in which precision, in words.
+    """
 
     kind: str
     predicted_ms: float
     latency: Latency
+    what: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 from collage_evo.report.accuracy import describe_accuracy, describe_loss, format_budget
 from collage_evo.report.console import new_table
 from collage_evo.report.front import front_rows, has_front
-from collage_evo.report.result import Finished, Latency, RegionResult, Result, ServingResult, Speeds
+from collage_evo.report.result import Finished, Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
 from collage_evo.report.summary import describe_answer, describe_model, gains, summary
 from collage_evo.report.words import (
     STARTS,
@@ -53,9 +53,10 @@ def print_result(result: Result, console: Console) -> None:
         console.print(SCALED, highlight=False)
     if result.changed:
         console.print(f"{capitalised(result.changed)}.", highlight=False)
-    for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
+    baselines = [(_named(one.name), one) for one in result.baselines]
+    for name, latency in (*baselines, *((name, seed.latency) for name, seed in _seeds(result))):
         if latency.reason:
-            console.print(f"{_named(latency.name)}: {latency.reason}", highlight=False)
+            console.print(f"{name}: {latency.reason}", highlight=False)
     if has_front(result):
         console.print(front_table(result))
     console.print(placement_table(result.placement))
@@ -89,8 +90,8 @@ def latency_table(result: Result) -> Table:
         remark = ", best single backend" if latency.name == result.best_single else ""
         table.add_row(_named(latency.name) + remark, *_cells(latency))
     table.add_section()
-    for seed in result.seeds:
-        table.add_row(in_words(seed.kind), *_cells(seed.latency), format_ms(seed.predicted_ms))
+    for name, seed in _seeds(result):
+        table.add_row(name, *_cells(seed.latency), format_ms(seed.predicted_ms))
     table.add_section()
     placed = result.answer == "placement"
     remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
@@ -166,6 +167,12 @@ def _cells(latency: Latency) -> tuple[str, str, str]:
         return ("-", "", "")
     about, ends = "~" if latency.scaled else "", (latency.p10_ms, latency.p90_ms)
     return (about + format_ms(latency.median_ms), " .. ".join(map(format_ms, ends)), str(latency.n))
+
+
+def _seeds(result: Result) -> list[tuple[str, SeedResult]]:
+    """Each seed by its origin in words, and what it is if several have this origin."""
+    alike = Counter(seed.kind for seed in result.seeds)
+    return [(in_words(seed.kind, seed.what if alike[seed.kind] > 1 else ""), seed) for seed in result.seeds]
 
 
 def _named(name: str) -> str:

@@ -20,7 +20,7 @@ STARTS: Mapping[str, str] = {
     "dp": "the fastest by the measured times of its parts",
     "dp-near": "nearly the fastest by the measured times of its parts",
     "dp-front": "the fastest for its error, by the measured times of its parts",
-    "ladder": "operators that save the most for their error in a lower precision,",
+    "ladder": "mixed precision,",
     "dp-diverse": "fast by the measured times of its parts, and unlike the others",
     "mutation": "a variation of a fast one",
     "crossover": "two fast ones combined",
@@ -183,15 +183,16 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def in_words(kind: str) -> str:
-    """Origin of a placement, in words."""
+def in_words(kind: str, what: str = "") -> str:
+    """Origin of a placement, in words; for one of several with this origin, ``what`` it is in place of the engine."""
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
         return f"{rest.removesuffix('/default')} alone, as the search timed it"
     if name == "greedy":
         return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
-    return STARTS.get(name, name) + (f" {rest}" if colon else "")
+    start = STARTS.get(name, name)
+    return f"{start.rstrip(',')}: {what}" if what else start + (f" {rest}" if colon else "")
 
 
 _RAW = re.compile(

@@ -33,8 +33,8 @@ from collage_evo.report.result import (
     TuningResult,
     finite,
 )
-from collage_evo.report.words import arithmetic, describe_failure, describe_unfit, raw_words
-from collage_evo.run.front import UNRACED
+from collage_evo.report.words import arithmetic, describe_failure, describe_parts, describe_unfit, raw_words
+from collage_evo.run.front import UNRACED, parts_of
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Placed, Searched
 from collage_evo.run.stages.answer import Answer
@@ -65,7 +65,7 @@ def seed_results(
             latency = latency_of(kind, outcome).times(scale)
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             latency = replace(latency, reason=fates.get(placement.key, UNRACED))
-        rows.append(SeedResult(kind, space.predict(placement) * scale, latency))
+        rows.append(SeedResult(kind, space.predict(placement) * scale, latency, describe_parts(parts_of(placement))))
     return rows
 
 

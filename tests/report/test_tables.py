@@ -25,7 +25,7 @@ from collage_evo.report.explain import (
 )
 from collage_evo.report.listings import print_backends, print_conformance
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.result import RewrittenNodes, Speeds
+from collage_evo.report.result import Latency, RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
@@ -89,6 +89,22 @@ def test_seeds_are_told_in_words_with_the_spread_of_each_time() -> None:
     text = printed(lambda console: console.print(latency_table(make_result())))
     assert not re.search(r"seed|greedy|\bdp\b|single:", " ".join(text.split()))
     assert text.count("1230 .. 1251") == len(BACKENDS) - 1 + len(SEEDS) + 1
+
+
+def test_seeds_of_one_origin_are_told_apart_by_what_they_are() -> None:
+    (first, *rest), kind = make_result().seeds, "ladder:openvino/bf16"
+    whats = [f"OpenVINO in bfloat16 with {count} of 100 operators in int8" for count in (35, 40)]
+    reason = "timed only briefly"
+    levels = [replace(first, kind=kind, what=what, latency=Latency(kind, 1.0, reason=reason)) for what in whats]
+    result = replace(make_result(), seeds=[*rest, *levels])
+    text = " ".join(printed(lambda console: print_result(result, console)).split())
+    for what in whats:
+        assert f"mixed precision: {what}: {reason}" in text
+    assert "mixed precision" in printed(lambda console: console.print(latency_table(result)))
+    alone = replace(result, seeds=levels[:1])
+    assert f"mixed precision, openvino/bf16: {reason}" in " ".join(
+        printed(lambda console: print_result(alone, console)).split()
+    )
 
 
 def test_times_of_other_phases_are_marked_and_explained() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collage_evo.answer.race import Race
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.result import Latency
@@ -22,7 +23,8 @@ TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead
 
 def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     """By seed; all but ``unlucky`` raced, and the answer took 71 ms."""
-    placements = {key: SimpleNamespace(key=key) for key in (*TIMES_MS, "unmeasured")}
+    regions = (SimpleNamespace(backend="openvino", variant="bf16", nodes=0b1111, numerics=((Arithmetic.INT8, 0b11),)),)
+    placements = {key: SimpleNamespace(key=key, regions=regions) for key in (*TIMES_MS, "unmeasured")}
     monkeypatch.setattr(stage, "decode", lambda genome, space: placements[genome])
     space: Any = SimpleNamespace(predict=lambda placement: 1.0)
     seeds: Any = SimpleNamespace(made=[(key, key) for key in placements])
@@ -39,6 +41,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     searched = Searched(model, (), costs, seeds, found)
     race = raced(searched.keys, verdict, excluded={"placement-3": "it broke the budget"})
     rows = seed_results(searched, best, race.fates, final, 1.1)
+    assert {row.what for row in rows} == {"OpenVINO in bfloat16 with 2 of 4 operators in int8"}
     raced_ms = {"loser": 72.0, "winner": times["placement-1"]}
     told = {row.kind: row.latency.median_ms for row in rows}
     assert told.pop("unmeasured") is None
