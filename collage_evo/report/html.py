@@ -166,7 +166,7 @@ def bars(result: Result) -> list[Bar]:
     if not result.speedup_over_best_single.by_definition:
         others.setdefault(format_name(result.best_single), result.speedup_over_best_single)
     found += [
-        Bar(name, 100 * speedup.estimate / longest, f"{describe_gain(speedup)} as long")
+        Bar(name, 100 * speedup.estimate / longest, f"the answer is {describe_gain(speedup)} as fast")
         for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
     ]
     return found

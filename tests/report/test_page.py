@@ -40,7 +40,7 @@ def test_the_page_begins_with_the_verdict_and_what_decided_it_in_plain_words(nam
     assert re.findall(r"<h(\d)", page)[0] == "1"
     assert set(re.findall(r"<h(\d)", page)[1:]) == {"2"}
     first = words(page.partition("The model from input to output")[0])
-    places = [first.index(told) for told in ("How much faster", "How wrong", "Why", "Latency against error")]
+    places = [first.index(told) for told in ("Speed-up", "Error", "Why", "Latency against error")]
     assert places == sorted(places)
     assert "ONNX Runtime in float32" in first
     assert INSIDE.findall(first[: places[-1]]) == []
@@ -211,3 +211,10 @@ def test_the_page_of_several_profiles_has_their_verdict_and_a_table_with_links(t
 
 def test_a_library_that_is_the_answer_is_said_to_be_it(tmp_path: Path) -> None:
     assert "This is OpenVINO in bfloat16 with its defaults" in words(page_of(nothing_won(), tmp_path))
+
+
+def test_ratios_and_the_error_have_the_words_of_the_command_line(tmp_path: Path) -> None:
+    page = words(page_of(mixed(), tmp_path))
+    assert "ONNX Runtime in float32 the answer is 2.85 times (2.46 to 3.29) as fast" in page
+    assert "92 % of the budget used" in page
+    assert "times as long" not in page
