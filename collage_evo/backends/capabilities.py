@@ -6,7 +6,7 @@ Three more are in files of their own: :class:`~collage_evo.backends.tuning.Tunab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -23,17 +23,6 @@ class TakesOpenShapes(Protocol):
     """Whether these tensors may be inputs, where only the library knows which shapes the piece can take.
 
     It then raises for any other shape, and the next run is unaffected. Other backends are no fallback.
-    """
-
-
-@runtime_checkable
-class OnDevice(Protocol):
-    """A backend that declares how its pieces on a device interact."""
-
-    pieces_share_memory: ClassVar[bool]
-    """Whether they may write to memory that other pieces of this backend use, such as a library's pool.
-
-    Two of them may run at the same time only where they do not.
     """
 
 
@@ -75,14 +64,6 @@ class RunsPartsInParallel(Protocol):
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         """The steps of each lane of a built piece as text; ``workdir`` as for ``load``."""
         ...
-
-
-@runtime_checkable
-class HasExecutionProvider(Protocol):
-    """A backend whose library is also an execution provider of ONNX Runtime."""
-
-    execution_providers: ClassVar[Mapping[str, str]]
-    """The provider for each device."""
 
 
 def takes_open_inputs(backend: Backend) -> bool:

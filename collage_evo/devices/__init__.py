@@ -23,7 +23,7 @@ Independent pieces may run at the same time. All of them are captured on one str
 depends on the nodes that ``Device.side_by_side`` names, not on the previous capture (CUDA's
 ``cuStreamUpdateCaptureDependencies``): the graph then has branches, and backends need no streams and events.
 ``waits_of`` defines the dependencies: a piece waits for those that make its inputs, and, where a library's pieces
-share memory (``OnDevice.pieces_share_memory``), for the previous one; copies in one direction wait for each other. A
+share memory (``Backend.pieces_share_memory``), for the previous one; copies in one direction wait for each other. A
 region of cuDNN names its inner steps in the same way. Memory is planned for every order that this allows. Branches
 are not always faster, so the model is captured both ways, whole runs take turns for 0.2 seconds at the end of the
 first run, and the faster way stays. The branching way has to compute the same outputs, else it is dropped with a

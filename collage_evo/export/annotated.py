@@ -17,7 +17,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from collage_evo.backends.capabilities import HasExecutionProvider, lanes_of
+from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.cuda.onnxruntime import available_providers
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
@@ -137,5 +137,4 @@ def _label(piece: Piece) -> str:
 
 
 def _provider(piece: Piece) -> str | None:
-    backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
-    return backend.execution_providers.get(device) if isinstance(backend, HasExecutionProvider) else None
+    return get_backend(piece.backend).execution_providers.get(device_of(piece.backend, piece.variant))

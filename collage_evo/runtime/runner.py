@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.base import Backend, DeviceExecutable, DynamicExecutable, Executable, Target
-from collage_evo.backends.capabilities import OnDevice, StandsOnOthers, takes_open_inputs
+from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
@@ -388,7 +388,7 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
 
 def _shared_pool(backend: Backend) -> str:
     """The backend if its pieces on a device share memory, else empty."""
-    return "" if isinstance(backend, OnDevice) and not backend.pieces_share_memory else backend.name
+    return backend.name if backend.pieces_share_memory else ""
 
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:

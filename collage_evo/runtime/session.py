@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any
 
 from collage_evo.backends.base import Target
-from collage_evo.backends.capabilities import HasExecutionProvider
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
@@ -346,5 +345,4 @@ class Session:
 def _provider(piece: Piece) -> str:
     """The name of the library of ``piece`` in :meth:`Session.get_providers`."""
     backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
-    known = backend.execution_providers if isinstance(backend, HasExecutionProvider) else _NO_PROVIDER
-    return known.get(device, piece.backend)
+    return (backend.execution_providers or _NO_PROVIDER).get(device, piece.backend)
