@@ -7,7 +7,7 @@ import functools
 import importlib.metadata
 import re
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -32,6 +32,22 @@ _NATIVE = re.compile(r"\.(so(\.[^/]*)?|dylib|dll|pyd)$")
 _MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
 """The first compute capability with matrix instructions for it: before, it is as slow as float32, or slower."""
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+
+Rule = Callable[[Graph, Node], str]
+"""Why a backend does not take a node; empty if it does."""
+
+
+def when(condition: Callable[[Graph, Node], object], reason: str) -> Rule:
+    """The rule that refuses nodes for ``reason`` where ``condition`` holds."""
+    return lambda graph, node: reason if condition(graph, node) else ""
+
+
+def refused_by(rules: Mapping[str, Rule], graph: Graph, node: Node) -> str:
+    """The reason of the rule for the node's operator, with the operator in front; empty if it has none."""
+    rule = rules.get(node.op_type)
+    reason = rule(graph, node) if rule else ""
+    return f"{node.op_type}: {reason}" if reason else ""
 
 
 def repeatable(graph: Graph, node: Node) -> Support:

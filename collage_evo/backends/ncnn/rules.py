@@ -6,20 +6,23 @@ compute wrong numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from collage_evo.backends.base import YES, Support, no
 from collage_evo.backends.checks import (
+    Rule,
     constant,
     data_inputs,
     inexact_near_zero,
     over_several_axes,
     plain,
     present,
+    refused_by,
     slopes_by_channel,
     takes_small_for_zero,
+    when,
 )
 from collage_evo.graph.ir import Graph, Node
 
@@ -37,9 +40,6 @@ _SHUFFLE = [0, 2, 1, 3, 4]
 _DTYPES = frozenset({"float32"})
 _CONSTANT_DTYPES = frozenset({"float32", "int64"})
 
-Rule = Callable[[Graph, Node], str]
-"""Why the node is not taken, or nothing."""
-
 
 def judge(graph: Graph, node: Node) -> Support:
     """Whether ncnn takes ``node``."""
@@ -48,11 +48,12 @@ def judge(graph: Graph, node: Node) -> Support:
         return verdict
     if reason := known_wrong(graph, node):
         return no(reason)
-    rule = _RULES.get(node.op_type)
-    if rule is None:
+    if node.op_type not in _RULES:
         return no(f"{node.op_type} is not among the operators that ncnn was found to compute right")
-    reason = _tensors(graph, node) or rule(graph, node)
-    return no(f"{node.op_type}: {reason}") if reason else YES
+    if reason := _tensors(graph, node):
+        return no(f"{node.op_type}: {reason}")
+    reason = refused_by(_RULES, graph, node)
+    return no(reason) if reason else YES
 
 
 def known_wrong(graph: Graph, node: Node) -> str:
@@ -78,24 +79,24 @@ def _rank(graph: Graph, node: Node) -> int:
     return len(graph.tensors[node.inputs[0]].shape)
 
 
-def _any(graph: Graph, node: Node) -> str:
-    return ""
-
-
 def _clip(graph: Graph, node: Node) -> str:
     given = [position for position in (1, 2) if present(node, position)]
     return "" if all(constant(graph, node, p) is not None for p in given) else "its bounds are computed"
 
 
+def _computes_weights(graph: Graph, node: Node) -> bool:
+    return constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None)
+
+
 def _conv(graph: Graph, node: Node) -> str:
-    if constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None):
+    if _computes_weights(graph, node):
         return "its weights are computed"
     padding = node.attributes.get("auto_pad", "NOTSET")
     return "" if padding in ("NOTSET", "VALID", "SAME_UPPER") else f"auto_pad {padding} is not taken"
 
 
 def _conv_transpose(graph: Graph, node: Node) -> str:
-    if constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None):
+    if _computes_weights(graph, node):
         return "its weights are computed"
     if _rank(graph, node) != 4:
         return "only two spatial axes are taken"
@@ -107,7 +108,7 @@ def _conv_transpose(graph: Graph, node: Node) -> str:
 def _gemm(graph: Graph, node: Node) -> str:
     if node.attributes.get("transA", 0):
         return "transA is not taken"
-    if constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None):
+    if _computes_weights(graph, node):
         return "its weights are computed"
     if present(node, 2) and graph.tensors[node.inputs[2]].shape != graph.tensors[node.outputs[0]].shape[-1:]:
         return "only a bias of one value a column is taken"
@@ -167,10 +168,6 @@ def _uneven_pads(graph: Graph, node: Node) -> str:
         return "uneven pads are not taken"
     even = all((size + end * reached - width) % step == 0 for size, _, width, step, end in axes)
     return "" if even else "uneven pads with windows left over are not taken"
-
-
-def _image(graph: Graph, node: Node) -> str:
-    return "" if _rank(graph, node) == 4 else "only images are taken"
 
 
 def _binary(graph: Graph, node: Node) -> str:
@@ -270,11 +267,13 @@ def _resize(graph: Graph, node: Node) -> str:
     return "" if doubled else "only whole scales of height and width are taken"
 
 
+_TAKEN: Rule = when(lambda graph, node: False, "")
+_IMAGE = when(lambda graph, node: _rank(graph, node) != 4, "only images are taken")
 _RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "HardSwish", "HardSigmoid", "Erf"), _any),
+    **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "HardSwish", "HardSigmoid", "Erf"), _TAKEN),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum"), _binary),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "LRN"), _image),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "LRN"), _IMAGE),
     **dict.fromkeys(("Softmax", "Concat", "Flatten", "LayerNormalization"), _axis),
     "Clip": _clip,
     "Conv": _conv,

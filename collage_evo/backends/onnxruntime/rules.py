@@ -6,11 +6,11 @@ results than ONNX specifies, or an error at run time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from collage_evo.backends.checks import constant, present
+from collage_evo.backends.checks import Rule, constant, present, refused_by, when
 from collage_evo.graph.ir import Graph, Node
 
 _LENGTHS = 6
@@ -21,9 +21,7 @@ _SCORES = 3
 
 def refusal(graph: Graph, node: Node) -> str:
     """Why the provider must not run ``node``; empty if no fault is known."""
-    rule = _RULES.get(node.op_type)
-    reason = rule(graph, node) if rule else ""
-    return f"{node.op_type}: {reason}" if reason else ""
+    return refused_by(_RULES, graph, node)
 
 
 def _attention(graph: Graph, node: Node) -> str:
@@ -31,10 +29,6 @@ def _attention(graph: Graph, node: Node) -> str:
     if scores and node.attributes.get("is_causal", 0) and present(node, 4):
         return "the scores of a causal one over a past come out wrong"
     return "a mask with valid lengths fails" if present(node, 3) and present(node, _LENGTHS) else ""
-
-
-def _max_unpool(graph: Graph, node: Node) -> str:
-    return "output_shape comes out wrong" if present(node, 2) else ""
 
 
 def _resize(graph: Graph, node: Node) -> str:
@@ -50,8 +44,8 @@ def _resize(graph: Graph, node: Node) -> str:
     return "align_corners by scales comes out wrong for sizes that are not whole" if (sizes % 1).any() else ""
 
 
-_RULES: Mapping[str, Callable[[Graph, Node], str]] = {
+_RULES: Mapping[str, Rule] = {
     "Attention": _attention,
-    "MaxUnpool": _max_unpool,
+    "MaxUnpool": when(lambda graph, node: present(node, 2), "output_shape comes out wrong"),
     "Resize": _resize,
 }

@@ -6,22 +6,25 @@ accepted without an error, but with other results than ONNX specifies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from collage_evo.backends.checks import (
+    Rule,
     constant,
     inexact_near_zero,
     over_several_axes,
     present,
+    refused_by,
     slopes_by_channel,
     takes_small_for_zero,
+    when,
 )
 from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import spatial_pads
 
-_WHOLE: Mapping[str, str] = {
+_ALWAYS: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
     "Hardmax": "of equal values it may take another than the first",
     "LpNormalization": "of small numbers it comes out wrong",
@@ -29,31 +32,16 @@ _WHOLE: Mapping[str, str] = {
     "RotaryEmbedding": "comes out wrong",
 }
 _VANISHING = ("Exp", "Sigmoid", "Softplus", "Softmax")
-_RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def refusal(graph: Graph, node: Node) -> str:
     """Why the plugin must not run ``node``; empty if no fault is known."""
     from collage_evo.backends.openvino.whole_numbers import inexact  # serving does not need it
 
-    if node.op_type == "Where" and _mends_softmax(graph, node):
-        return "Where: what it puts in place of a Softmax's NaN is lost"
-    if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Erf",)):
+    reason = takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Erf",))
+    if reason := reason or slopes_by_channel(graph, node) or refused_by(_RULES, graph, node):
         return reason
-    if reason := slopes_by_channel(graph, node):
-        return reason
-    if node.op_type == "NonMaxSuppression" and not (present(node, 3) and np.all(constant(graph, node, 3))):
-        return "NonMaxSuppression: where boxes may not overlap at all, those that touch are lost"
-    if node.op_type in _RECURRENT and _mixes_samples(graph, node):
-        return f"{node.op_type}: in one direction, several samples over several steps come out mixed up"
-    if node.op_type == "AveragePool" and _counts_too_much(graph, node):
-        return "AveragePool: what a last window has beyond the padding is counted"
-    if node.op_type == "Softmax" and over_several_axes(graph, node):
-        return "Softmax: over several axes, as in operator sets before 13, it is over one"
-    if node.op_type == "Pad" and present(node, 2) and constant(graph, node, 2) is None:
-        return "Pad: a value that is computed is taken for zero"
-    rule = _RULES.get(node.op_type)
-    reason = (rule(node) if rule else _WHOLE.get(node.op_type)) or inexact(graph, node)
+    reason = _ALWAYS.get(node.op_type) or inexact(graph, node)
     return f"{node.op_type}: {reason}" if reason else ""
 
 
@@ -85,19 +73,16 @@ def _counts_too_much(graph: Graph, node: Node) -> bool:
     return any((size + before + after - extent) % stride for size, extent, stride, before, after in axes)
 
 
-def _lrn(node: Node) -> str:
-    bias = float(node.attributes.get("bias", 1.0))
-    return "the CPU plugin cuts the fraction off a fractional bias" if bias != int(bias) else ""
-
-
-def _resize(node: Node) -> str:
+def _resize(graph: Graph, node: Node) -> str:
     if node.attributes.get("antialias", 0) or node.attributes.get("exclude_outside", 0):
         return "antialias and exclude_outside come out wrong"
     corners = node.attributes.get("coordinate_transformation_mode") == "align_corners"
     return "align_corners by scales comes out wrong" if corners and present(node, 2) else ""
 
 
-def _recurrent(node: Node) -> str:
+def _recurrent(graph: Graph, node: Node) -> str:
+    if _mixes_samples(graph, node):
+        return "in one direction, several samples over several steps come out mixed up"
     if node.attributes.get("layout", 0):
         return "layout 1 gives other shapes"
     if node.attributes.get("input_forget", 0):
@@ -105,25 +90,34 @@ def _recurrent(node: Node) -> str:
     return "peepholes come out wrong" if node.op_type == "LSTM" and present(node, 7) else ""
 
 
-def _several(node: Node) -> str:
-    return "a single input comes out wrong" if len(node.inputs) == 1 else ""
-
-
-def _roi_align(node: Node) -> str:
+def _roi_align(graph: Graph, node: Node) -> str:
     if "sampling_ratio" not in node.attributes:
         return "without sampling_ratio one point is taken, not as many as it needs"
     return "mode max comes out wrong" if node.attributes.get("mode", "avg") == "max" else ""
 
 
-def _space_to_depth(node: Node) -> str:
-    return "a mode other than DCR comes out wrong" if node.attributes.get("mode", "DCR") != "DCR" else ""
-
-
-_RULES: Mapping[str, Callable[[Node], str]] = {
-    "LRN": _lrn,
+_SEVERAL = when(lambda graph, node: len(node.inputs) == 1, "a single input comes out wrong")
+_RULES: Mapping[str, Rule] = {
+    "LRN": when(
+        lambda graph, node: float(node.attributes.get("bias", 1.0)) % 1,
+        "the CPU plugin cuts the fraction off a fractional bias",
+    ),
     "Resize": _resize,
-    **dict.fromkeys(_RECURRENT, _recurrent),
-    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _several),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _SEVERAL),
     "RoiAlign": _roi_align,
-    "SpaceToDepth": _space_to_depth,
+    "SpaceToDepth": when(
+        lambda graph, node: node.attributes.get("mode", "DCR") != "DCR", "a mode other than DCR comes out wrong"
+    ),
+    "Where": when(_mends_softmax, "what it puts in place of a Softmax's NaN is lost"),
+    "NonMaxSuppression": when(
+        lambda graph, node: not (present(node, 3) and np.all(constant(graph, node, 3))),
+        "where boxes may not overlap at all, those that touch are lost",
+    ),
+    "AveragePool": when(_counts_too_much, "what a last window has beyond the padding is counted"),
+    "Softmax": when(over_several_axes, "over several axes, as in operator sets before 13, it is over one"),
+    "Pad": when(
+        lambda graph, node: present(node, 2) and constant(graph, node, 2) is None,
+        "a value that is computed is taken for zero",
+    ),
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from collage_evo.backends.base import YES, Support, no
-from collage_evo.backends.checks import by_whole_numbers, constant, plain, present
+from collage_evo.backends.checks import Rule, by_whole_numbers, constant, plain, present, refused_by, when
 from collage_evo.graph.ir import Graph, Node
 
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
@@ -29,9 +29,8 @@ def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
     for position in _NUMBERS.get(node.op_type, ()):
         if present(node, position) and constant(graph, node, position) is None:
             return no(f"{node.op_type}: {node.inputs[position]} is computed, not constant")
-    rule = _RULES.get(node.op_type)
-    reason = rule(graph, node) if rule else ""
-    return no(f"{node.op_type}: {reason}") if reason else YES
+    reason = refused_by(_RULES, graph, node)
+    return no(reason) if reason else YES
 
 
 def _conv_transpose(graph: Graph, node: Node) -> str:
@@ -49,14 +48,6 @@ def _pool(graph: Graph, node: Node) -> str:
         return "only one to three spatial axes are taken"
     dilated = node.op_type == "AveragePool" and set(node.attributes.get("dilations", [1])) != {1}
     return "dilations are not taken" if dilated else ""
-
-
-def _lrn(graph: Graph, node: Node) -> str:
-    return "" if node.attributes.get("size", 1) % 2 else "a window of even size is not taken"
-
-
-def _batch_normalization(graph: Graph, node: Node) -> str:
-    return "training is not taken" if node.attributes.get("training_mode", 0) else ""
 
 
 def _layer_normalization(graph: Graph, node: Node) -> str:
@@ -86,35 +77,24 @@ def _resize(graph: Graph, node: Node) -> str:
     return "" if by_whole_numbers(graph, node) else "only whole scales are taken"
 
 
-def _division(graph: Graph, node: Node) -> str:
-    return "" if graph.tensors[node.outputs[0]].dtype == "float32" else "only float32 is taken"
-
-
-def _powers(graph: Graph, node: Node) -> str:
-    same = {graph.tensors[name].dtype for name in node.inputs} == {"float32"}
-    return "" if same else "only float32 is taken"
-
-
-def _arg_max(graph: Graph, node: Node) -> str:
-    return "the last of equals is not given" if node.attributes.get("select_last_index", 0) else ""
-
-
-def _cast(graph: Graph, node: Node) -> str:
+def _rounds(graph: Graph, node: Node) -> bool:
     before, after = (graph.tensors[name].dtype for name in (node.inputs[0], node.outputs[0]))
-    return "floats that no integer holds differ" if before == "float32" and after.startswith("int") else ""
+    return before == "float32" and after.startswith("int")
 
 
-_RULES: Mapping[str, Callable[[Graph, Node], str]] = {
+_ONLY_FLOATS = when(
+    lambda graph, node: {graph.tensors[name].dtype for name in node.inputs} != {"float32"}, "only float32 is taken"
+)
+_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
-    **dict.fromkeys(("Pow", "Gemm"), _powers),
-    "Div": _division,
+    **dict.fromkeys(("Pow", "Gemm", "Div"), _ONLY_FLOATS),
     "ConvTranspose": _conv_transpose,
-    "LRN": _lrn,
-    "BatchNormalization": _batch_normalization,
+    "LRN": when(lambda graph, node: node.attributes.get("size", 1) % 2 == 0, "a window of even size is not taken"),
+    "BatchNormalization": when(lambda graph, node: node.attributes.get("training_mode"), "training is not taken"),
     "LayerNormalization": _layer_normalization,
     "Slice": _slice,
     "Pad": _pad,
     "Resize": _resize,
-    "ArgMax": _arg_max,
-    "Cast": _cast,
+    "ArgMax": when(lambda graph, node: node.attributes.get("select_last_index"), "the last of equals is not given"),
+    "Cast": when(_rounds, "floats that no integer holds differ"),
 }
