@@ -46,10 +46,10 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
         return tuple(notes)
     if judged.over == "worst":
         most = share_interval(judged.beyond(budget), judged.samples, level=0.9)[1]
-        notes.append(f"Of all samples to come at most {most:.1%} are off by more than the budget (95 % certain)")
+        notes.append(f"Of all samples to come at most {most:.1%} exceed the budget (95 % certain)")
     where = "these samples" if shared else "samples that the search never saw"
     if judged.error > budget:
-        notes.append("Even in float32 the answer is off by more than the budget on " + where)
+        notes.append("Even in float32 the answer exceeds the budget on " + where)
     elif judged.over == "worst":
         pass  # the following is about all samples together
     elif judged.changed == 0.0 and judged.samples < ONE_SIDED / budget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.result import Accuracy
-from collage_evo.report.words import capitalised, describe_request, format_count, format_number
+from collage_evo.report.words import describe_request, format_count, format_number
 
 
 def describe_loss(accuracy: Accuracy) -> str:
@@ -35,7 +35,7 @@ def _in_unit(error: float | None, accuracy: Accuracy) -> str:
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:
     """Notes on the error, as sentences."""
-    return [capitalised(note.rstrip(".")) + "." for note in accuracy.notes]
+    return [note.rstrip(".") + "." for note in accuracy.notes]
 
 
 def describe_accuracy(accuracy: Accuracy) -> str:

@@ -16,7 +16,7 @@ from collage_evo.report.words import format_engine, format_ms, format_ratio
 from collage_evo.target.target import CPU
 
 WORTH = 1.05
-"""A point over the budget is worth a sentence if it is so many times as fast as the answer."""
+"""A point that exceeds the budget is worth a sentence if it is so many times as fast as the answer."""
 LATE = 0.7
 """If a search found its best after this share of its time, more time may find a better one."""
 UNSURE = 1.1
@@ -33,15 +33,15 @@ The docstring of a rule is its condition, as docs/usage.md has it.
 
 
 def budget_too_small(result: Result, home: Path) -> str:
-    """No library keeps the budget, not even in float32"""
+    """No library meets the budget, not even in float32"""
     answer = result.point
     if answer is None or answer.feasible or any(point.feasible and point.single for point in result.front):
         return ""
-    return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
+    return "no library meets this budget on this model, not even in float32: choose a larger one (--budget)"
 
 
 def library_faster(result: Result, home: Path) -> str:
-    """No combination won, and a library that keeps the budget was faster in the final comparison than the answer"""
+    """No combination won, and a library that meets the budget was faster in the final comparison than the answer"""
     if _combined(result):
         return ""
     faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]

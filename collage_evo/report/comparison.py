@@ -146,11 +146,11 @@ def verdict(found: Comparison, at_least: float = 1.0) -> str:
     error = "not known" if found.ours.error is None else f"{found.ours.error:.2g}"
     allowed = "" if found.budget is None else f" (budget {found.budget:.2g})"
     if found.over_budget:
-        return f"The artifact is over the budget: its error is {error}{allowed}."
+        return f"The artifact exceeds the budget: its error is {error}{allowed}."
     if not found.rivals:
-        return f"No library that ran keeps the budget; the artifact's error is {error}{allowed}."
+        return f"No library that ran meets the budget; the artifact's error is {error}{allowed}."
     best = found.rivals[0]
-    lines = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that keeps the budget"
+    lines = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that meets the budget"
     if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
         lines += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
     if slow := found.slower_than(at_least):
@@ -267,14 +267,14 @@ def verdict_on_front(found: Rechecked) -> str:
     allowed = "" if found.largest is None else f" (budget {found.largest:.2g})"
     if answer is not None and answer.now is not None and answer.now.feasible:
         if faster is None:
-            return f"The answer keeps its budget{allowed}, and nothing of its front is faster here for certain."
-        return f"The answer keeps its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
+            return f"The answer meets its budget{allowed}, and nothing of its front is faster here for certain."
+        return f"The answer meets its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
     if answer is None or answer.now is None:
         text = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
     else:
         error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
-        text = f"The answer breaks its budget here: its error is {error}{allowed}"
-    other = f"; the fastest of its front that keeps it is {found.fit[0].how}" if found.fit else ""
+        text = f"The answer exceeds its budget here: its error is {error}{allowed}"
+    other = f"; the fastest of its front that meets it is {found.fit[0].how}" if found.fit else ""
     return f"{text}{other}: {_SEARCH}."
 
 

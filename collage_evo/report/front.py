@@ -85,7 +85,7 @@ def describe_point(point: FrontPoint) -> str:
     """Description of a point, and its relation to the answer."""
     parts = [*(["the answer"] if point.answer else []), point.what or point.how]
     if not point.feasible and point.error is not None:
-        parts.append("over the budget")
+        parts.append("exceeds the budget")
     return "; ".join([*parts, *([point.remark] if point.remark else [])])
 
 

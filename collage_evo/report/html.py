@@ -251,7 +251,7 @@ def _decided(result: Result) -> str:
             f"{format_level(speed)} interval is above 1."
         )
     if tried.by_definition or not tried.rounds:
-        return f"No mixture of libraries and precisions keeps the budget and was compared, so the answer is {best}."
+        return f"No mixture of libraries and precisions that meets the budget was compared, so the answer is {best}."
     return (
         f"No mixture of libraries and precisions was faster for certain than {best}: the best one was "
         f"{describe_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
@@ -269,7 +269,7 @@ def _over(result: Result) -> list[str]:
     gain = format_ratio(answer_ms / fastest.latency_ms)
     return [
         f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), "
-        f"but its error of {format_number(fastest.error)} is over the budget."
+        f"but its error of {format_number(fastest.error)} exceeds the budget."
     ]
 
 

@@ -139,7 +139,7 @@ def gains(result: Result) -> list[str]:
         if library.speedup.by_definition:
             lines.append(f"this is {describe_library(library)} with its defaults{also}")
         else:
-            wrong = "" if library.keeps else ", which breaks the budget"
+            wrong = "" if library.keeps else ", which exceeds the budget"
             lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
     if best is None:
         single = format_name(result.best_single)
@@ -226,7 +226,7 @@ def verdict_of_profiles(results: Sequence[Result]) -> str:
 def _decision(result: Result) -> tuple[str, str]:
     """What to do, and the reason."""
     if _breaks_budget(result):
-        return "Keep what you have", "nothing that was measured keeps the budget"
+        return "Keep what you have", "nothing that was measured meets the budget"
     answer = next((one for one in result.libraries if one.name == result.answer), None)
     if answer is None and (rival := _made_up_for(result)):
         call = f"a call of the artifact's session adds {format_ms(result.call_ms)} ms"
@@ -267,7 +267,7 @@ def _over_usual(result: Result, usual: LibraryResult | None) -> str:
     """The answer's relation to the assumed library of the user, which it is not."""
     if usual is None:
         return f"the fastest that was measured, and {title(USUAL)} had no part in the final comparison"
-    broken = "" if usual.keeps else ", which breaks the budget"
+    broken = "" if usual.keeps else ", which exceeds the budget"
     return f"{_gain(result, usual.speedup.estimate)} {title(USUAL)}{broken}"
 
 
@@ -277,7 +277,7 @@ def _gain(result: Result, ratio: float) -> str:
 
 
 def _breaks_budget(result: Result) -> bool:
-    """Whether the answer is over the budget, by the search's samples or by held-out ones."""
+    """Whether the answer exceeds the budget, by the search's samples or by held-out ones."""
     point = result.point
     error, largest = result.accuracy.error_held_out, result.accuracy.largest
     return (point is not None and not point.feasible) or (

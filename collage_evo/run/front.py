@@ -104,7 +104,7 @@ def over_budget(point: FrontPoint) -> str:
     """Why a point may not be the answer; empty where it may."""
     if point.feasible:
         return ""
-    return "over the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
+    return "exceeds the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
 
 
 def _singles(

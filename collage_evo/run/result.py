@@ -46,7 +46,7 @@ from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.processor import level as held_level
 from collage_evo.target.target import CPU
 
-BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
+BROKEN = "The answer exceeds the budget, which nothing that was measured meets: float32 is closest"
 """Note on such an answer."""
 
 
@@ -192,12 +192,15 @@ class Ended:
                 "held_out": 0 if judged is None else judged.samples,
             },
             random=sampled.random,
-            notes=(*limits.notes(), *_processor_notes(self.run), *broken, *held_out.notes),
+            notes=(*limits.notes(), *_processor_notes(self.run), *broken, *self._excluded_notes(), *held_out.notes),
             over=self.run.setting.over,
             held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
             unseen=not sampled.shared,
             over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
         )
+
+    def _excluded_notes(self) -> list[str]:
+        return excluded_notes(self._front, self._raced.keys, self.held_out.excluded)
 
     def _serving(self) -> list[ServingResult]:
         """Serving cost of each single backend and the answer."""
@@ -253,6 +256,15 @@ def raced(keys: Mapping[str, str], verdict: Verdict, excluded: Mapping[str, str]
             "compared thoroughly, not faster than all libraries for certain" if verdict.is_single else "the answer"
         )
     return Raced(verdict, keys, fates | {keys.get(name, name): partial for name, partial in excluded.items()})
+
+
+def excluded_notes(
+    front: Sequence[FrontPoint], keys: Mapping[str, str], excluded: Mapping[str, str]
+) -> list[str]:
+    """Notes on what was faster than the answer and is ``excluded``, with reasons by name in the race."""
+    whats = {point.key or point.single: point.what for point in front}
+    named = [(whats.get(keys.get(name, name), "A candidate"), reason) for name, reason in excluded.items()]
+    return [f"{what} was faster, but {reason}" for what, reason in named]
 
 
 def compare_defaults(

@@ -69,4 +69,4 @@ def test_samples_that_the_search_saw_are_not_called_unseen() -> None:
 def test_of_a_worst_sample_the_share_that_may_be_worse_is_told() -> None:
     judged = Judgement(0.005, 30, 0.004, 0.006, singles=(0.01,) * 30, over="worst")
     (note,) = sampling_notes(judged, budget=0.02, shared=False)
-    assert note == "Of all samples to come at most 9.5% are off by more than the budget (95 % certain)"
+    assert note == "Of all samples to come at most 9.5% exceed the budget (95 % certain)"

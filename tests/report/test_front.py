@@ -29,7 +29,7 @@ from tests.report.helpers import ACCURACY, front_points, make_result, page_of
 from tests.report.test_tables import fits, printed
 
 ALONE = ("openvino alone, float32", "onnxruntime/nchw alone, float32")
-OVER = "openvino/int8 alone, int8; over the budget"
+OVER = "openvino/int8 alone, int8; exceeds the budget"
 
 
 def test_the_table_fits_and_has_the_answer_and_each_backend_alone() -> None:

@@ -32,7 +32,7 @@ def without_usual() -> Result:
 
 
 def usual_breaks() -> Result:
-    """ONNX Runtime is not proved slower, but breaks the budget."""
+    """ONNX Runtime is not proved slower, but exceeds the budget."""
     libraries = (replace(ONNXRUNTIME, speedup=UNSURE, keeps=False), replace(OPENVINO, speedup=ITSELF))
     return replace(nothing_won(), libraries=libraries)
 
@@ -62,7 +62,7 @@ def wins_by_the_call() -> Result:
 
 
 def beside_what_breaks() -> Result:
-    """The library that the call makes up for breaks the budget."""
+    """The library that the call makes up for exceeds the budget."""
     slow, fast = of_microseconds().libraries
     return replace(of_microseconds(), libraries=(slow, replace(fast, keeps=False)))
 
@@ -85,7 +85,7 @@ SENTENCES: dict[Callable[[], Result], str] = {
     "OpenVINO in bfloat16, the best library.",
     chosen: "Use the artifact: ncnn in float32 is 2.85 times as fast as ONNX Runtime.",
     nothing_won: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",
-    usual_breaks: "Switch to OpenVINO with its defaults: 1.30 times as fast as ONNX Runtime, which breaks the "
+    usual_breaks: "Switch to OpenVINO with its defaults: 1.30 times as fast as ONNX Runtime, which exceeds the "
     "budget.",
     without_usual: "Switch to OpenVINO with its defaults: the fastest that was measured, and ONNX Runtime had "
     "no part in the final comparison.",
@@ -97,8 +97,8 @@ SENTENCES: dict[Callable[[], Result], str] = {
     beside_what_breaks: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
     itself: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",
     older: "Keep ONNX Runtime: nothing that was measured is proved faster.",
-    broken: "Keep what you have: nothing that was measured keeps the budget.",
-    over_on_search: "Keep what you have: nothing that was measured keeps the budget.",
+    broken: "Keep what you have: nothing that was measured meets the budget.",
+    over_on_search: "Keep what you have: nothing that was measured meets the budget.",
 }
 
 

@@ -117,9 +117,9 @@ def test_where_nothing_keeps_a_budget_the_best_backend_in_float32_is_the_answer(
     picked = json.loads(done.stdout)
     assert picked["answer"] == "rounding"
     assert not any(point["feasible"] for point in picked["front"])
-    assert "nothing that was measured keeps" in " ".join(picked["accuracy"]["notes"])
+    assert "nothing that was measured meets" in " ".join(picked["accuracy"]["notes"])
     assert answer(picked)["arithmetics"] == ["float32"]
-    assert "over the budget" in next(row["reason"] for row in picked["baselines"] if row["name"] == "rounding/low")
+    assert "exceeds the budget" in next(row["reason"] for row in picked["baselines"] if row["name"] == "rounding/low")
 
 
 def refusal(error: type[CollageError], directory: Path, budget: str = "exact") -> str:

@@ -81,7 +81,7 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     else:
         parts = [f"{format_ms(latency)} ms", *([describe_failure(failure)] if failure is not None else [])]
         if not baseline.exact:
-            over_text = "" if baseline.keeps(run.limits.budget) else ", over the budget"
+            over_text = "" if baseline.keeps(run.limits.budget) else ", exceeds the budget"
             parts.append(f"error {format_number(baseline.outcome.error)}{over_text}")
         run.reporter.log(f"{name}: {', '.join(parts)}")
     run.reporter.advance()

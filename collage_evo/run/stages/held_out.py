@@ -36,7 +36,7 @@ interval."""
 class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``excluded``: by name in the race, contestants that were faster but exceeded the budget there, and by how much.
+    ``excluded``: by name in the race, why contestants that were faster are not the answer.
     """
 
     judged: Judgement | None
@@ -77,43 +77,41 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
-    aside = "the samples" if sampled.shared else "held-out samples"
     while True:
         artifact = racing.artifact(verdict.answer)
         judgement = judged(run, artifact, samples)
         # A winner in float32 throughout stays: nothing is more exact.
-        exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, aside)
+        exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
         if exclusion is None:
             return verdict, _held_out(run.limits, judgement, sampled, excluded)
         excluded[verdict.answer] = exclusion
-        run.reporter.log(f"what was the fastest {exclusion.reason}; the next one is compared")
+        run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
         racing = next(races)
         verdict = race(racing)
 
 
-def _exclusion(limits: Limits, judgement: Judgement | Failure, aside: str) -> Exclusion | None:
+def _exclusion(limits: Limits, judgement: Judgement | Failure, shared: bool) -> Exclusion | None:
     """Why an answer is excluded; None if it is within the budget, and is likely to be so on other samples."""
     if isinstance(judgement, Failure):
-        return Exclusion(f"could not be judged on {aside}: {judgement}")
-    error, within = f"error {format_number(judgement.error)} on {aside}", judgement.error <= limits.budget
+        return Exclusion(f"it could not be judged on {'the' if shared else 'held-out'} samples: {judgement}")
+    budget, within = f"the budget {format_number(limits.budget)}", judgement.error <= limits.budget
+    error = f"its {'' if shared else 'held-out '}error {format_number(judgement.error)}"
     if within and (limits.by_metric or judgement.chance_over(limits.budget) <= CHANCE):
         return None
     if not within or judgement.high is None:
-        return Exclusion(f"broke the budget: {error}", judgement.error)
+        return Exclusion(f"{error} exceeds {budget}", judgement.error)
     high = format_number(judgement.high)
-    return Exclusion(f"may break the budget: {error}, up to {high} on others", judgement.high)
+    return Exclusion(f"{error} may exceed {budget} on other samples: up to {high}", judgement.high)
 
 
 def _held_out(
     limits: Limits, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
 ) -> HeldOut:
-    reasons = {name: f"it {one.reason}" for name, one in excluded.items()}
-    notes = [f"What was faster is not the answer: {reason}" for reason in reasons.values()]
+    reasons = {name: one.reason for name, one in excluded.items()}
     if isinstance(judgement, Failure):
-        notes.append(f"The answer could not be judged on held-out samples: {judgement}")
-        return HeldOut(None, sampled, reasons, tuple(notes))
-    notes += sampling_notes(judgement, limits.budget, sampled.shared)
-    return HeldOut(judgement, sampled, reasons, tuple(notes))
+        note = f"The answer could not be judged on held-out samples: {judgement}"
+        return HeldOut(None, sampled, reasons, (note,))
+    return HeldOut(judgement, sampled, reasons, sampling_notes(judgement, limits.budget, sampled.shared))
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
