@@ -73,7 +73,7 @@ def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) 
     assert "budget 0.01" in str(found)
     assert "only one sample" in str(found)
     assert "1 sample)" in str(found)
-    for wrong in (str(found.directory), COMMAND, "1 samples", "had not seen"):
+    for wrong in (str(found.directory), COMMAND, "1 samples", "held-out"):
         assert wrong not in str(found)
     for way in ("save(PATH)", "export(PATH)", "table()"):
         assert way in str(found)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.result import Accuracy
 from collage_evo.report.words import describe_request, format_count, format_number
+
+LABELS = "agreement"
+"""The metric whose error is the share of labels that change."""
 
 
 def describe_loss(accuracy: Accuracy) -> str:
@@ -12,17 +17,15 @@ def describe_loss(accuracy: Accuracy) -> str:
     held_out = accuracy.error_held_out is not None
     error = accuracy.error_held_out if held_out else accuracy.error_search
     count = accuracy.samples.get("held_out" if held_out else "search", 0)
-    data = format_count(count, "random input" if accuracy.random else "sample")
-    if held_out and not accuracy.random and accuracy.unseen:
-        data += " that the search had not seen"
-    what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
+    seen = "held-out sample" if held_out and accuracy.unseen else "sample"
+    data = format_count(count, "random input" if accuracy.random else seen)
+    what = f"drop of {accuracy.metric}" if accuracy.metric else "relative error"
+    what += " of the worst sample" if accuracy.over == "worst" else ""
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"
         return f"{what} {format_number(error)}, which is rounding; {allowed}" if error is not None else allowed
-    kind = "drop of the metric" if accuracy.metric else "relative, of the outputs"
-    kind += ", of the worst sample" if accuracy.over == "worst" else ""
-    budget = format_budget(accuracy.budget)
-    return f"{what} {_in_unit(error, accuracy)}, {budget} ({kind}, {data})"
+    details = "; ".join([data, *_singles(accuracy), *_changed_labels(accuracy)])
+    return f"{what} {_in_unit(error, accuracy)}, {format_budget(accuracy.budget)} ({details})"
 
 
 def _in_unit(error: float | None, accuracy: Accuracy) -> str:
@@ -56,39 +59,49 @@ def describe_accuracy(accuracy: Accuracy) -> str:
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
     found = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
-    return f"{found}{_describe_worst(accuracy)}{_describe_others(accuracy)}{random}{notes}"
+    singles = f" Single samples: {', '.join(_singles(accuracy))}." if _singles(accuracy) else ""
+    return f"{found}{singles}{_describe_others(accuracy)}{random}{notes}"
 
 
-def _describe_worst(accuracy: Accuracy) -> str:
+def _singles(accuracy: Accuracy) -> list[str]:
     """Errors of single samples, if they are known."""
     if not accuracy.held_out or accuracy.over_budget is None:
-        return ""
+        return []
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
-    if chosen.name and chosen.worst in (0.0, 1.0):
-        return ""  # samples are right or wrong: the error counts them already
-    samples = " held-out samples" if accuracy.unseen else ""
-    verb = "is" if accuracy.over_budget == 1 else "are"
-    beyond = f"{accuracy.over_budget} of {count}{samples} {verb} over the budget"
-    return f" The worst single sample: {format_number(chosen.worst)}; {beyond}."
+    if count < 2 or (chosen.name and chosen.worst in (0.0, 1.0)):
+        return []  # samples are right or wrong: the error counts them already
+    verb = "exceeds" if accuracy.over_budget == 1 else "exceed"
+    return [f"worst sample {format_number(chosen.worst)}", f"{accuracy.over_budget} of {count} {verb} the budget"]
+
+
+def _changed_labels(accuracy: Accuracy) -> list[str]:
+    """Changed labels, if the outputs are scores of classes and the budget limits something else."""
+    others = [one for one in accuracy.held_out[1:] if one.name == LABELS and one.error is not None]
+    return [format_score(one, accuracy) for one in others]
 
 
 def _describe_others(accuracy: Accuracy) -> str:
     """Results of other metrics on the held-out samples, in a sentence; empty if there are none."""
     parts = [
-        f"relative error {format_number(one.error)}" if not one.name else f"{one.name} {format_score(one)}"
+        f"relative error {format_number(one.error)}" if not one.name else format_score(one, accuracy)
         for one in accuracy.held_out[1:]
     ]
     return f" On these also: {', '.join(parts)}." if parts else ""
 
 
-def format_score(quality: Quality) -> str:
-    """A metric's score and, if the model itself has one other than 1, that too."""
+def format_score(quality: Quality, accuracy: Accuracy) -> str:
+    """A metric's name and score and, if the model itself has one other than 1, that too."""
+    if quality.name == LABELS and quality.error is not None:
+        count = accuracy.samples.get("held_out", 0)
+        changed = quality.error * count
+        whole = math.isclose(changed, round(changed), abs_tol=1e-6)  # samples of several rows have several labels
+        return "labels changed: " + (f"{round(changed)} of {count}" if whole else f"{100 * quality.error:.2g} %")
     if quality.score is None:
-        return "of identical outputs" if quality.error == 0.0 else "not known"
+        return f"{quality.name} {'of identical outputs' if quality.error == 0.0 else 'not known'}"
     if quality.name == "psnr":
-        return f"{quality.score:.1f} dB"
+        return f"psnr {quality.score:.1f} dB"
     own = "" if quality.reference in (None, 1.0) else f" (the model itself {quality.reference:.4f})"
-    return f"{quality.score:.6g}{own}"
+    return f"{quality.name} {quality.score:.6g}{own}"
 
 
 def format_budget(budget: float | str) -> str:

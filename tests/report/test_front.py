@@ -91,8 +91,8 @@ def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> N
     )
     told = describe_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
     assert told.startswith("Relative error of the answer, of the worst sample: 0.009")
-    assert "The worst single sample: 0.16; 3 of 100 held-out samples are over the budget." in told
-    assert "agreement 0.99, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told
+    assert "Single samples: worst sample 0.16, 3 of 100 exceed the budget." in told
+    assert "labels changed: 1 of 100, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told
 
 
 def test_where_everything_computes_in_float32_there_is_no_front_to_show(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.accuracy.judge import Quality
 from collage_evo.errors import InputError
 from collage_evo.report.accuracy import describe_loss
 from collage_evo.report.advice import advice
@@ -138,7 +139,7 @@ def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> Non
 def test_the_error_is_told_in_the_words_of_the_metric_and_the_unit_of_the_budget() -> None:
     accuracy = Accuracy("m.py:accuracy", "1%", 0.009, 0.002, 0.0045, None, {"held_out": 50}, False)
     text = " ".join(end(replace(mixed(), accuracy=accuracy)))
-    assert "loss of m.py:accuracy 0.5%, budget 1%" in text
+    assert "drop of m.py:accuracy 0.5%, budget 1%" in text
     exact = replace(accuracy, metric="", budget="exact", largest=None)
     assert "the budget is float32 throughout" in " ".join(end(replace(mixed(), accuracy=exact)))
 
@@ -146,9 +147,9 @@ def test_the_error_is_told_in_the_words_of_the_metric_and_the_unit_of_the_budget
 @pytest.mark.parametrize(
     ("count", "unseen", "random", "told"),
     [
-        (1, True, False, "1 sample that the search had not seen)"),
-        (1, False, False, "1 sample)"),
-        (2, True, False, "2 samples that the search had not seen)"),
+        (1, True, False, "(1 held-out sample)"),
+        (1, False, False, "(1 sample)"),
+        (2, True, False, "(2 held-out samples)"),
         (1, True, True, "1 random input)"),
         (16, True, True, "16 random inputs)"),
     ],
@@ -158,6 +159,19 @@ def test_samples_are_counted_and_called_unseen_only_if_they_are(
 ) -> None:
     accuracy = replace(ACCURACY, samples={"held_out": count, "search": 5}, unseen=unseen, random=random)
     assert told in describe_loss(accuracy)
+
+
+def test_the_error_is_told_with_single_samples_and_changed_labels_as_far_as_they_are_known() -> None:
+    qualities = (Quality("", 0.018, worst=0.031), Quality("agreement", 0.1, score=0.9, reference=1.0))
+    accuracy = replace(ACCURACY, budget=0.02, largest=0.02, error_held_out=0.018, samples={"held_out": 20})
+    accuracy = replace(accuracy, held_out=qualities, over_budget=5)
+    details = "20 held-out samples; worst sample 0.031; 5 of 20 exceed the budget; labels changed: 2 of 20"
+    assert describe_loss(accuracy) == f"relative error 0.018, budget 0.02 ({details})"
+    rows = replace(accuracy, held_out=(qualities[0], replace(qualities[1], error=0.111)))
+    assert describe_loss(rows).endswith("; labels changed: 11 %)"), "samples of several rows"
+    own = replace(accuracy, metric="agreement", held_out=(Quality("agreement", 0.1, worst=1.0), Quality("", 0.018)))
+    assert describe_loss(own) == "drop of agreement 0.018, budget 0.02 (20 held-out samples)"
+    assert describe_loss(replace(accuracy, held_out=())).endswith("budget 0.02 (20 held-out samples)")
 
 
 @pytest.mark.parametrize("name", RESULTS)
