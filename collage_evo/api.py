@@ -36,9 +36,9 @@ from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
 from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
+from collage_evo.report.so_far import describe_so_far
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
-from collage_evo.run.best_so_far import describe_so_far
 from collage_evo.run.deadline import TimeIsOver, deadline
 from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import run_profiles
@@ -112,7 +112,7 @@ class Result:
 
     def __str__(self) -> str:
         if (found := read_so_far(self.artifact)) is not None:
-            return f"{self.artifact}: {describe_so_far(found)}"
+            return f"{self.artifact}: {describe_so_far(found)}, not confirmed by the final comparison"
         return "\n".join(summary(self.profiles, None if self._temporary else self.directory))
 
     def _repr_html_(self) -> str:

@@ -47,7 +47,8 @@ def show(
     """Print the summary of a run, or the variants of a package."""
     from collage_evo.report.html import write_picture
     from collage_evo.report.listings import print_package
-    from collage_evo.report.result import read_finished
+    from collage_evo.report.result import RESULT, read_finished
+    from collage_evo.report.so_far import print_so_far
     from collage_evo.report.terminal import print_profiles, print_summary
     from collage_evo.runtime.package import is_package, read_package
 
@@ -59,6 +60,8 @@ def show(
             print(to_json(package, indent=1))
         else:
             print_package(package)
+        return
+    if picture is None and not (run / RESULT).exists() and print_so_far(run, as_json):
         return
     finished = read_finished(run)
     if picture is not None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from collage_evo.codec import to_json
 from collage_evo.errors import CollageError
 from collage_evo.report.places import command
 from collage_evo.runtime.manifest import BEST
@@ -32,22 +31,22 @@ def resumable(directory: Path) -> Iterator[None]:
 def _what_is_there(directory: Path) -> Iterator[str]:
     """The answer so far, and the command that continues the run."""
     from collage_evo.answer.so_far import read_so_far
-    from collage_evo.run.best_so_far import describe_so_far
+    from collage_evo.report.so_far import describe_so_far
 
     with contextlib.suppress(CollageError):  # a damaged answer is reported by the command that continues
         if (found := read_so_far(directory / BEST)) is not None:
-            yield f"the best so far is in {directory / BEST}: {describe_so_far(found)}"
+            answer = f"the best so far is in {directory / BEST}: {describe_so_far(found)}"
+            yield f"{answer}, not confirmed by the final comparison"
     yield f"it goes on with: {command('resume', directory)}"
 
 
 def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:
     """Exit with the best answer so far, because the run's time is over; without one, as an error."""
     if (directory / BEST).exists():
-        from collage_evo.answer.so_far import read_so_far
+        from collage_evo.report.so_far import print_so_far
 
-        if as_json and (found := read_so_far(directory / BEST)) is not None:
-            print(to_json({"artifact": str(directory / BEST), **found.info}), flush=True)
-        leave(directory, "time is over", 0)
+        said = print_so_far(directory, as_json) and not as_json
+        leave(None if said else directory, "time is over before the final comparison", 0)
     leave(directory, "error: the time was over before a first answer; give more", 2)
 
 

@@ -432,6 +432,14 @@ def written_again(directory: Path) -> str:
     return f"write it again with {command('resume', directory)}" if goes_on(directory) else anew(directory)
 
 
+def unfinished(directory: Path) -> str:
+    """Why there is no result in ``directory``, and what to do."""
+    if not (directory / BEST).exists():
+        return f"{directory} holds no {RESULT}: give the directory of a run that ended"
+    text = f"{directory} stopped before its final comparison; export, inspect and load work now"
+    return f"{text}; finish it with: {command('resume', directory)}"
+
+
 def read_finished(directory: Path) -> list[Finished]:
     """The results of a run, one for each profile of input shapes, from its ``result.json``.
 
@@ -440,7 +448,7 @@ def read_finished(directory: Path) -> list[Finished]:
     """
     path = directory / RESULT
     if not path.exists():
-        raise InputError(f"{directory} holds no {RESULT}: give the directory of a run that ended")
+        raise InputError(unfinished(directory))
     mend = written_again(directory)
     with reading(path, mend):
         data = json.loads(path.read_bytes())

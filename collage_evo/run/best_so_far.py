@@ -22,7 +22,8 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
-from collage_evo.report.words import format_engine, format_ms, format_number, format_ratio, title
+from collage_evo.report.so_far import describe_so_far
+from collage_evo.report.words import format_engine, format_ms, title
 from collage_evo.run.context import RunContext
 
 GAIN = 0.98
@@ -128,14 +129,3 @@ class BestSoFar:
         if self._known is not None:
             since = time.monotonic() - self._run.begin
             self._run.reporter.log(f"best so far, after {since:.0f} s{name}: {describe_so_far(self._known)}")
-
-
-def describe_so_far(found: SoFar) -> str:
-    """One line on an answer: latency, ratio to a library, error, evidence."""
-    parts = [f"{format_ms(found.latency_ms)} ms"]
-    if found.library and found.library_ms > 0:
-        ratio = found.library_ms / found.latency_ms
-        parts.append(f"{format_ratio(ratio)} times as fast as {found.library}")
-    if found.error is not None:
-        parts.append(f"error {format_number(found.error)}")
-    return f"{', '.join(parts)} ({found.evidence.value}, not compared in turns yet)"

@@ -17,9 +17,10 @@ from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.places import command
-from collage_evo.report.result import RESULT, FrontPoint, Result, read_finished
+from collage_evo.report.result import RESULT, FrontPoint, Result, read_finished, unfinished
 from collage_evo.run.directory import kind_of_run, reopen_run, require_records
 from collage_evo.run.store import Store
+from collage_evo.runtime.manifest import BEST
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.checkpoint import recorded
 from collage_evo.search.evolution.state import Evaluated
@@ -108,6 +109,8 @@ def ended_run(directory: Path) -> Config:
         raise InputError(f"{directory} is a {kind}, not a run: give the directory of a run")
     if not (directory / RESULT).exists():
         require_records(directory)
+        if (directory / BEST).exists():
+            raise InputError(unfinished(directory))
         raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
     return config
 

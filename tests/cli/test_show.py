@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from collage_evo.answer.baselines import write_baselines
 from collage_evo.cli.app import app
+from collage_evo.config import parse_config
 from collage_evo.errors import InputError
+from collage_evo.report.places import COMMAND
 from collage_evo.report.result import RESULT, write_result
+from collage_evo.run.directory import save_run
 from tests.report.test_summary import LINES, mixed
+from tests.run.test_best_so_far import Place
 
 runner = CliRunner()
 
@@ -37,6 +42,23 @@ def test_a_run_with_several_profiles_is_told_profile_by_profile(tmp_path: Path) 
     (tmp_path / RESULT).write_text(json.dumps({"schema": mixed().schema, "profiles": rows}))
     assert "2 profiles of input shapes" in shown(tmp_path)
     assert "profile: x [1, 16]" in shown(tmp_path, "--all")
+
+
+def test_of_a_run_that_stopped_it_tells_the_answer_so_far_and_other_commands_how_to_finish(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    exact, fast = place.baseline("onnxruntime", 20.0), place.baseline("openvino", 10.0, 5e-3, exact=False)
+    place.best.offer_baselines([exact, fast])
+    write_baselines(tmp_path / "baselines.json", [exact, fast])
+    save_run(tmp_path, parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test"), "run")
+    told = shown(tmp_path)
+    assert "before its final comparison, which has not confirmed this answer" in told
+    assert "  10.0 ms, 2.00 times as fast as ONNX Runtime, error 0.005 (timed by itself)" in told
+    assert "  baseline ONNX Runtime in float32: 20.0 ms, error 0\n" in told
+    assert f"    {COMMAND} resume {tmp_path}\n" in told
+    assert json.loads(shown(tmp_path, "--json"))["so_far"]["latency_ms"] == 10.0
+    for command in (["show", str(tmp_path), "--picture", "p.svg"], ["pick", str(tmp_path), "--budget", "0.1"]):
+        with pytest.raises(InputError, match=f"export, inspect and load work now; finish it with: .* resume {tmp_path}"):
+            runner.invoke(app, command, catch_exceptions=False)
 
 
 @pytest.mark.parametrize(

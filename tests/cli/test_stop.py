@@ -109,7 +109,8 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monk
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["so_far"]["evidence"] in tuple(Evidence)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("time is over; the best so far is in out/best.collage: ")
+    assert last.startswith("time is over before the final comparison; the best so far is in out/best.collage: ")
+    assert "not confirmed by the final comparison" in last
     assert last.endswith(f"; it goes on with: {COMMAND} resume out")
     assert_right(tmp_path / "out" / "best.collage", model)
 
