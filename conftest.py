@@ -40,11 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 
-def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: garbage collection need not walk them.
+@pytest.fixture(scope="module", autouse=True)
+def garbage_is_of_this_module() -> None:
+    """What is there before a module's tests stays to the end: garbage collection need not walk it.
 
-    Saves 6 % of the processor time of the tests of graph, patterns and genome (in turns, twice each way).
+    Each test of a device asks for two collections, which take 0.3 s where all libraries have been imported.
     """
+    gc.collect()
     gc.freeze()
 
 
