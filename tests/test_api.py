@@ -103,6 +103,7 @@ def test_saving_keeps_the_artifact(found: collage_evo.Result, tmp_path: Path) ->
         found.save(kept)
 
 
+@pytest.mark.slow
 def test_at_the_end_of_its_time_a_run_gives_the_best_answer_so_far(cache: Path) -> None:
     long = {"final": {"seconds": 600, "rounds": 1000}, "search": {"seconds": 600, "evaluations": 10**6}}
     found = collage_evo.optimize(chain(6), time=8, config={**fast(cache), **long})
@@ -120,6 +121,7 @@ def test_the_answer_goes_out_as_plain_files(found: collage_evo.Result, tmp_path:
     assert (tmp_path / "plain" / "pipeline.json").exists()
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_guard_and_is_told_the_usual_lines(cache: Path, tmp_path: Path) -> None:
     onnx.save(MODEL, tmp_path / "tiny.onnx")
     (tmp_path / "script.py").write_text(
@@ -214,6 +216,7 @@ def test_a_search_needs_no_library_but_one_and_no_cluster() -> None:
     assert done.stdout.strip() == "optimize", done.stderr
 
 
+@pytest.mark.slow
 def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and_it_says_why(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_rules_decline_no_more_than_what_was_seen_wrong(backend: str, most: int)
     assert sum(any(known_wrong(graph, node) for graph, node in operators(model)) for model in models) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", {**REPORTS, **RECENT})
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_path: Path) -> None:
@@ -90,11 +91,13 @@ def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_
     assert refused or off_by(program, report, dict(report.feeds)) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, one in RECENT.items() if one.source.startswith("tvm")])
 def test_tvm_is_right_declines_or_is_refused(name: str, tmp_path: Path) -> None:
     test_a_library_is_right_declines_or_is_refused("tvm", name, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NONFINITE)
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_a_run_that_keeps_nan_and_infinity_refuses_what_loses_them(backend: str, name: str, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
 from tests.support.quick import QUICK, options
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 0.02
 FAST = options({**QUICK, "accuracy.budget": BUDGET, "search.evaluations": 6})
 

@@ -24,6 +24,8 @@ from tests.cli.commands import collage, refused
 from tests.support.faults import install_faulty
 from tests.support.quick import QUICK, options
 
+pytestmark = pytest.mark.slow
+
 LONG = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "search.ga.patience": 0})
 
 

@@ -77,6 +77,7 @@ def test_a_run_whose_files_are_gone_is_not_to_be_resumed_for_them(tmp_path: Path
         export_plain(run, tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path, backend: str) -> None:
     said = checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out")
@@ -86,6 +87,7 @@ def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path
     assert (told["inputs"], told["outputs"]) == (["x"], ["y"])
 
 
+@pytest.mark.slow
 def test_an_answer_of_several_pieces_runs_them_in_turn(tmp_path: Path) -> None:
     run = placed(tmp_path / "run", tiny_convnet(), [(name, "default") for name in (*LIBRARIES, LIBRARIES[0])])
     assert gives_the_same(checked(run, tmp_path / "out"))
@@ -105,6 +107,7 @@ def lower_precision() -> list[tuple[str, str, Arithmetic | None]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "variant", "low"), lower_precision())
 def test_lower_precision_is_in_the_files_or_in_the_settings(
     exported: Callable[[str], Path], tmp_path: Path, backend: str, variant: str, low: Arithmetic | None

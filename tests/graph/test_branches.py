@@ -53,6 +53,7 @@ def test_a_branch_that_no_input_takes_is_named_and_one_that_none_can_take_is_not
     assert taking_each_branch(settled, [random_inputs(settled, 0)], threads=1) == ([], ())
 
 
+@pytest.mark.slow
 def test_who_was_not_checked_in_a_branch_runs_neither_the_model_nor_the_branches(tmp_path: Path) -> None:
     if not get_backend("openvino").probe().available:
         pytest.skip("OpenVINO is not installed")

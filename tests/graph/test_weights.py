@@ -159,6 +159,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert not list(second.parent.glob("collage_evo-weights*"))
 
 
+@pytest.mark.slow
 def test_a_run_on_such_a_model_is_right_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +169,7 @@ def test_a_run_on_such_a_model_is_right_and_leaves_no_files(
         "import collage_evo.graph.weights as weights\nweights.HEAVY_BYTES, weights.LARGE_BYTES = 0, 64\n"
     )
     libraries = ["onnxruntime", "openvino", "tvm"]
-    settings = {**QUICK, "backends.use": libraries, "search.evaluations": 6, "accuracy.budget": 0.02}
+    settings = {**QUICK, "backends.use": libraries, "search.evaluations": 2, "accuracy.budget": 0.02}
     settings["accuracy.int8_without_data"] = True
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))

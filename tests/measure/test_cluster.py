@@ -80,6 +80,7 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
             list(answers)
 
 
+@pytest.mark.slow
 def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_another(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     with dask_cluster(tmp_path / "first", 1) as cluster:

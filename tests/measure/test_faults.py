@@ -187,6 +187,7 @@ def test_every_fault_has_its_test() -> None:
     assert {*FAULTS, *(variant.name for variant in FaultyBackend.variants)} == tried
 
 
+@pytest.mark.slow
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {

@@ -134,6 +134,7 @@ def errors(backend_name: str, folder: Path) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("level", ["avx2", "avx512", ""])
 def test_no_sum_saturates(backend: str, level: str, tmp_path: Path) -> None:

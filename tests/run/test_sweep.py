@@ -205,6 +205,7 @@ def test_more_trials_than_cores_hold_are_refused(tmp_path: Path, keys: dict[str,
         run_sweep(config_of(**keys), tmp_path)
 
 
+@pytest.mark.slow
 def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_after_a_kill(tmp_path: Path) -> None:
     if len(usable_cores()) < 2:
         pytest.skip("a single core")

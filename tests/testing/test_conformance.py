@@ -23,6 +23,8 @@ from tests.support.faults import install_backend
 
 from . import wrong, wrong_building
 
+pytestmark = pytest.mark.slow
+
 COUNTING = Effort(cases=False, examples=0, per_pattern=1)
 QUICK = replace(COUNTING, count_threads=False)
 

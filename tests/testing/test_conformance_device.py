@@ -17,6 +17,8 @@ from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend, FaultyGpuBackend
 from tests.testing.test_conformance import COUNTING, QUICK, model
 
+pytestmark = pytest.mark.slow
+
 
 def check(backend: Backend, models: Mapping[str, onnx.ModelProto], effort: Effort = QUICK) -> Report:
     return check_backend(backend, models, effort)
