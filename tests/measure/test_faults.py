@@ -70,8 +70,12 @@ def call(sandbox: Sandbox, job: Job) -> Measured | Failure:
     return sandbox.call(job, 1.0 if "hang" in repr(job) else 60.0)
 
 
-@pytest.mark.parametrize("variant", EXPECTED)
-@pytest.mark.parametrize("kind", [alone, inside])
+# In a placement, one of each way to go wrong: a process that ends, numbers, an input, no piece.
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [*((alone, variant) for variant in EXPECTED),
+     *((inside, variant) for variant in ("crash", "nan", "overwrite", "unbuildable"))],
+)  # fmt: skip
 def test_each_fault_is_a_reason_and_the_next_job_is_done(sandbox: Sandbox, kind: type, variant: str) -> None:
     answer = call(sandbox, kind(variant))
     assert isinstance(answer, Failure)
