@@ -32,12 +32,6 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_cudnn.Record]:
     handle_on.cache_clear()
 
 
-@pytest.fixture
-def device(fake_cuda: FakeCuda) -> Iterator[Device]:
-    with fake_cuda.used(cuda_lazy=1):
-        yield open_device("cuda")
-
-
 def feeds_of(model: onnx.ModelProto, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Random inputs, and the outputs that they should have."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -17,7 +17,6 @@ from collage_evo.backends.cuda.tensorrt import backend as module
 from collage_evo.backends.cuda.tensorrt.half import in_half
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import Device
-from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.ir import Tensor
 from collage_evo.graph.read import build_graph
@@ -34,12 +33,6 @@ BACKEND = TensorRtBackend()
 def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_tensorrt.Record]:
     yield fake_tensorrt.install(monkeypatch)
     fake_tensorrt.forget()
-
-
-@pytest.fixture
-def device(fake_cuda: FakeCuda) -> Iterator[Device]:
-    with fake_cuda.used(cuda_lazy=1):
-        yield open_device("cuda")
 
 
 def border(model: onnx.ModelProto) -> tuple[list[Tensor], list[Tensor]]:

@@ -52,6 +52,14 @@ def usable(*names: str) -> list[str]:
     return [name for name in names if get_backend(name).probe().available]
 
 
+def of_a_float_index() -> onnx.ModelProto:
+    """Rows of a table at floats that become its indices, with their sign changed."""
+    text = "g (float[1, 3] i) => (float[1, 3, 2] y) <float[5, 2] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}>"
+    body = "{ k = Cast<to = 7>(i) e = Gather(w, k) y = Neg(e) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
+    return onnx.shape_inference.infer_shapes(model)
+
+
 def placed(
     folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], low: Arithmetic | None = None
 ) -> Path:

@@ -27,7 +27,7 @@ from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.target.processor import level, this_machine
 from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
-from tests.export.runs import TARGET, alone, gives_the_same, placed, usable, with_fallback
+from tests.export.runs import TARGET, alone, gives_the_same, of_a_float_index, placed, usable, with_fallback
 
 LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
 ALONE = "import runpy, sys; sys.modules['collage_evo'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"  # noqa: E501
@@ -199,13 +199,6 @@ def test_the_runner_refuses_indices_that_lead_out_of_their_table(tmp_path: Path)
     lines = "import numpy as np, pipeline; pipeline.Pipeline().run({'ids': np.full((1, 8), 50)})"
     done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path / "out", capture_output=True, text=True)
     assert "ids is to be from -50 to 49" in done.stderr
-
-
-def of_a_float_index() -> onnx.ModelProto:
-    text = "g (float[1, 3] i) => (float[1, 3, 2] y) <float[5, 2] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}>"
-    body = "{ k = Cast<to = 7>(i) e = Gather(w, k) y = Neg(e) }"
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
-    return onnx.shape_inference.infer_shapes(model)
 
 
 GOES_ROUND = """

@@ -24,7 +24,7 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.target.processor import level
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
-from tests.export.runs import alone, placed, usable, with_fallback
+from tests.export.runs import alone, of_a_float_index, placed, usable, with_fallback
 
 pytestmark = pytest.mark.skipif(
     usable("onnxruntime", "openvino") != ["onnxruntime", "openvino"], reason="needs ONNX Runtime and OpenVINO"
@@ -307,13 +307,6 @@ def test_indices_outside_their_table_are_refused_and_the_next_request_runs(tmp_p
         with pytest.raises(Exception, match=rf"'ids': indices .* idx={wrong} must be within .* \[-50,49\]$"):
             session.run(None, {"ids": np.where(good == 0, wrong, good)})
         assert same(session.run(None, {"ids": good}), artifact.run(None, {"ids": good}))
-
-
-def of_a_float_index() -> onnx.ModelProto:
-    text = "g (float[1, 3] i) => (float[1, 3, 2] y) <float[5, 2] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}>"
-    body = "{ k = Cast<to = 7>(i) e = Gather(w, k) y = Neg(e) }"
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
-    return onnx.shape_inference.infer_shapes(model)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 5, -6])
