@@ -11,7 +11,6 @@ from collage_evo.config import Config, load_config, parse_config
 from collage_evo.effort import EFFORTS, TIMED
 from collage_evo.errors import ConfigError
 from collage_evo.run.budget import most_seconds
-from collage_evo.run.directory import reopen_run, start_run
 
 
 def value_of(config: Config, key: str) -> Any:
@@ -61,11 +60,6 @@ def test_a_search_leaves_the_final_comparison_its_time(spent_s: float, most_s: f
     config = load_config("builtin:bert", ("time=60", "final.seconds=9"))
     assert most_seconds(config, spent_s) == pytest.approx(most_s)
     assert most_seconds(config.untimed(), spent_s) == math.inf
-
-
-def test_a_run_that_goes_on_has_what_it_began_with(tmp_path: Path) -> None:
-    began = start_run(tmp_path / "run", load_config("builtin:bert", ("effort=quick", "costs.seconds=9")))
-    assert reopen_run(tmp_path / "run") == began
 
 
 def test_another_word_is_refused_with_those_that_there_are() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 
@@ -60,8 +56,3 @@ def test_another_budget_leaves_what_was_measured() -> None:
     assert (limits.budget, other.budget, other.asked) == (pytest.approx(0.8), pytest.approx(1.6), "2%")
     assert other.measured == limits.measured
     assert limits.with_budget("exact").budget == 0.0
-
-
-def test_they_travel_as_plain_values() -> None:
-    for limits in (Limits.decide("1%", TOLERANCE, score=3.0), Limits.decide(0.1, TOLERANCE, {"y": math.inf})):
-        assert Limits(**json.loads(json.dumps(asdict(limits)))) == limits

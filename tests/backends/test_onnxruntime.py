@@ -8,7 +8,6 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
-from collage_evo.backends.variants import Variant
 from collage_evo.graph.read import build_graph
 from collage_evo.measure.worker_context import unbuilt
 from collage_evo.placement.failure import Fault
@@ -39,12 +38,6 @@ def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
     built = [backend.build(model, Target(), variant, tmp_path) for variant in backend.variants[:2]]
     assert all(isinstance(piece, Built) for piece in built)
     assert built[0] != built[1]
-
-
-def test_without_a_convolution_there_is_one_layout(tmp_path: Path) -> None:
-    built = OnnxRuntimeBackend().build(CASES["relu"](), Target(), Variant("nchw"), tmp_path)
-    assert isinstance(built, BuildFailure)
-    assert "nchw" in built.reason
 
 
 def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -260,12 +259,3 @@ def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives
     assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
     assert best_single(found, budget=0.02).name == best
     assert best_single(found).name == "slow", "by default of those in float32"
-
-
-def test_baselines_that_an_older_run_saved_are_exact(tmp_path: Path) -> None:
-    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1, error=1e-7)),)
-    write_baselines(tmp_path / "b.json", found)
-    (old,) = json.loads((tmp_path / "b.json").read_text())
-    del old["exact"]
-    (tmp_path / "b.json").write_text(json.dumps([old]))
-    assert read_baselines(tmp_path / "b.json", tmp_path) == found

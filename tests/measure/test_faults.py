@@ -24,7 +24,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.measure.helpers import cost_job, make_setting
-from tests.support.faults import FAULTS, FaultyBackend, install_faulty
+from tests.support.faults import install_faulty
 from tests.support.quick import QUICK, options
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
@@ -184,11 +184,6 @@ time.sleep(600)
     while left.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert not left.exists()
-
-
-def test_every_fault_has_its_test() -> None:
-    tried = {*EXPECTED, "crash-late", "wrong-late", "slow", "native"}
-    assert {*FAULTS, *(variant.name for variant in FaultyBackend.variants)} == tried
 
 
 @pytest.mark.slow

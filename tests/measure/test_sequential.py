@@ -82,19 +82,6 @@ def test_the_best_of_several_equals_rarely_wins_either() -> None:
     assert np.mean(won) <= 0.01 + 3 * (0.01 / len(races)) ** 0.5
 
 
-def test_without_the_correction_equals_would_win_too_often() -> None:
-    rng = np.random.default_rng(3)
-    races = [logs_of(QUIET.race(0.0, STOPPING.rounds, rng)) for _ in range(RACES)]
-    assert np.mean([any(mean_interval(x[:n])[0] > 0 for n in LOOKS) for x in races]) > 0.05
-
-
-def test_a_ratio_that_is_another_in_other_minutes_is_certified_as_it_is_now() -> None:
-    """Which is why a result says over how long its rounds were spread."""
-    rng, minutes = np.random.default_rng(4), Noise(layout=0.005, lap=0.01, drift=0.005, memory=100.0)
-    ended = [race_over(minutes.race(0.0, STOPPING.rounds, rng), STOPPING) for _ in range(500)]
-    assert np.mean([wins(laps, STOPPING) for laps in ended]) > 0.1
-
-
 def test_a_gain_worth_having_is_seldom_given_up_and_a_loss_soon() -> None:
     rng = np.random.default_rng(5)
     gained, lost = (

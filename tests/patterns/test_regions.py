@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.regions import Regions, blocks_of, maximal_regions
-from collage_evo.testing.models import chain, tiny_transformer
+from collage_evo.testing.models import chain
 from tests.patterns.strategies import supported_parts
-from tests.support.models import tiny_branchy
 
 
 @given(supported_parts(16))
@@ -31,12 +29,6 @@ def test_regions_are_convex_pieces_that_hold_every_supported_node_and_cannot_gro
     assert covered == supported
 
 
-def test_the_whole_graph_is_one_region_if_all_of_it_is_supported() -> None:
-    graph = build_graph(normalise(tiny_transformer()))
-    assert maximal_regions(graph, graph.all_nodes) == (graph.all_nodes,)
-    assert graph.all_nodes in set(Regions().find(graph, graph.all_nodes))
-
-
 @given(supported_parts(16))
 def test_blocks_cover_a_region_and_end_where_all_its_paths_pass(part: tuple[Graph, NodeSet]) -> None:
     graph, supported = part
@@ -49,13 +41,6 @@ def test_blocks_cover_a_region_and_end_where_all_its_paths_pass(part: tuple[Grap
             comparable = not region & ~(graph.anc[index] | graph.desc[index] | 1 << index)
             past = any(i < index < j for i, j in edges)
             assert (index in ends) == (comparable and not past)
-
-
-def test_a_branchy_network_has_blocks_of_several_nodes() -> None:
-    graph = build_graph(normalise(tiny_branchy()))
-    blocks = blocks_of(graph, graph.all_nodes)
-    assert max(block.bit_count() for block in blocks) > 2
-    assert all(graph.is_convex(block) for block in blocks)
 
 
 def test_a_region_its_halves_and_quarters() -> None:

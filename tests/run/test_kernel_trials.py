@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from collage_evo.backends.tuning import Kernel
 from collage_evo.costs.matches import CostTable
-from collage_evo.files import read_json, write_json
 from collage_evo.patterns.match import Match
 from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend, structures
-from collage_evo.run.kernel_tuning import Tuned, TunedStructure, read_known, write_known
+from collage_evo.run.kernel_tuning import read_known, write_known
 from tests.support.spaces import products
 
 
@@ -96,10 +94,3 @@ def test_what_is_known_of_a_structure_is_kept_beside_the_records(tmp_path: Path)
     assert read_known(tmp_path, found) == known
     write_known(tmp_path, {"a": Known(("one",), finished=True)})
     assert read_known(tmp_path, found) == known | {"a": Known(("one",), finished=True)}
-
-
-def test_what_was_tuned_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    kernels = {"one": Kernel(3, 2.0, 1.0), "broken": Kernel(1, math.inf, math.inf)}
-    tuned = Tuned("tvm", "tuned", 4, 4, 1.5, 5, kernels, (TunedStructure(5, 2, 2.0, math.inf, 0.5, ("one",)),))
-    write_json(tmp_path / "tuning.json", tuple[Tuned, ...], (tuned,))
-    assert read_json(tmp_path / "tuning.json", tuple[Tuned, ...]) == (tuned,)

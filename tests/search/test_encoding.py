@@ -87,14 +87,6 @@ def test_operators_give_decodable_genomes(seed: int) -> None:
         check_placement(space.graph, decode(child, space))
 
 
-def test_operators_draw_only_from_the_generator_passed_in() -> None:
-    space = make_space(resnet_like(2), random.Random(0))
-    before = random.getstate()
-    first = [mutate(random_genome(space, random.Random(3)), space, random.Random(4)) for _ in range(2)]
-    assert first[0] == first[1]
-    assert random.getstate() == before
-
-
 def test_nodes_without_a_match_of_their_own() -> None:
     """Choices that leave a node uncovered cannot be repaired one by one: some cover is found all the same."""
     graph = make_graph([[], [0], [1], [2]])

@@ -40,15 +40,6 @@ def relative_errors(features: FeatureMap, weights: np.ndarray, some: list[Placem
     return float(np.mean([abs(predicted_ms(features.vector(p), weights) / m - 1) for p, m in pairs]))
 
 
-def test_without_data_it_is_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
-    features = FeatureMap(space)
-    surrogate = Surrogate(features, [], [])
-    for placement in placements[:10]:
-        assert predicted_ms(features.vector(placement), surrogate.mean) == pytest.approx(space.predict(placement))
-    one, other = (surrogate.sample(np.random.default_rng(seed)) for seed in (0, 1))
-    assert not np.allclose(one, other)
-
-
 def test_what_is_rewritten_is_one_engine_with_the_plain_pieces_of_its_backend() -> None:
     space = make_space(resnet_like(2), random.Random(5), engines=4, rewrites=40)
     cheap = tuple(0.1 if match.rewrites else ms for match, ms in zip(space.matches, space.cost.match_ms, strict=True))

@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
 from collage_evo.graph.ir import Tensor
-from collage_evo.graph.read import build_graph
 from collage_evo_lanes.load import LINE, plan_inner
 from collage_evo_lanes.plan import LanePlan, Part
-from plugins.lanes.tests.hand_lanes import random_model, scattered
 
 
 def tensor(name: str, *shape: int) -> Tensor:
@@ -174,10 +172,3 @@ def test_a_chain_in_one_lane_shares_memory_and_two_lanes_share_no_line() -> None
     offsets = plan_inner(LanePlan(2, apart, tensors, ("x",), ())).offsets
     lines = [{offsets[f"t{i}"] // LINE for i in range(lane, 20, 2)} for lane in range(2)]
     assert not lines[0] & lines[1]
-
-
-@pytest.mark.parametrize(("seed", "lanes"), list(product(range(6), (1, 2, 3))))
-def test_the_plans_of_the_other_tests_are_in_order(seed: int, lanes: int) -> None:
-    plan, models = scattered(build_graph(random_model(seed)), lanes, seed)
-    assert from_json(to_json(plan), LanePlan) == plan
-    assert len(models) == len(plan.parts)
