@@ -16,7 +16,7 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import edits_of, nodes_in
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
-from collage_evo.search.evolution.seeds import make_seeds
+from collage_evo.search.evolution.seeds import likeliest, make_seeds
 from collage_evo.testing.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
 from tests.support.precise import predicted_error
@@ -173,3 +173,19 @@ def test_its_rungs_are_seeds_after_the_engines_alone() -> None:
     assert kinds[:3] == ["single:a/default", "single:a/int8", "single:a/low"]
     assert kinds[3] == "ladder:a"
     assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1
+
+
+def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_error() -> None:
+    plain = space()
+    pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)
+    errors = tuple(50.0 if match.engine == LOW and match.nodes & 0b10101010 else error for match, error in pairs)
+    found = replace(plain, terms={Objective.ERROR: errors})
+    _, placement = next(greedy_levels(found, [FLOAT32, LOW], math.sqrt(20.0) / BUDGET_LEVELS[0]))
+    assert nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) == 0b01010101
+
+
+def test_float32_of_a_family_is_not_far_behind_where_its_lower_precision_is_fast() -> None:
+    near, far = likeliest(space(), {FLOAT32: 9.0, LOW: 4.0})
+    assert (set(near), far) == ({FLOAT32, LOW, INT8}, ())
+    near, far = likeliest(space(families=False), {FLOAT32: 9.0, LOW: 4.0})
+    assert (set(near), far) == ({LOW, INT8}, (FLOAT32,))

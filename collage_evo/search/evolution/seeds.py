@@ -100,15 +100,16 @@ def level_kind(family: Engine) -> str:
 def likeliest(
     space: SearchSpace, baseline_ms: Mapping[Engine, float]
 ) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
-    """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
+    """Engines, those first whose family runs the whole model the fastest; and those whose family is known to be far
+    behind: float32 in a family whose bfloat16 is fast is not, because it is what makes a mixture exact."""
 
-    def known_ms(engine: Engine) -> float:
+    def family_ms(engine: Engine) -> float:
         alike = (ms for other, ms in baseline_ms.items() if space.cost.family(other) == space.cost.family(engine))
-        return baseline_ms[engine] if engine in baseline_ms else min(alike, default=math.inf)
+        return min(alike, default=math.inf)
 
-    ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
+    ordered = sorted(space.engines, key=lambda engine: (baseline_ms.get(engine, family_ms(engine)), engine))
     bound = SLOW * min(baseline_ms.values(), default=math.inf)
-    far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
+    far = [engine for engine in ordered if bound < family_ms(engine) < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
