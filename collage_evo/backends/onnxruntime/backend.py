@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -34,7 +35,6 @@ from collage_evo.backends.checks import (
 from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
 from collage_evo.backends.onnxruntime.plain import UNOPTIMISED, OnnxRuntimePlain, session_settings
 from collage_evo.backends.onnxruntime.plain.piece import session_options
-from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from collage_evo.patterns.language import Pattern
 
 _PROVIDER = "CPUExecutionProvider"
+_KERNEL_TIME = "_kernel_time"
+"""End of a kernel's name in profiles."""
 FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
 """Names of the model, by the layout of its convolutions, or the quantisation of its products."""
 _INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
@@ -189,7 +191,7 @@ class OnnxRuntimeBackend(Backend):
             session = _session(path, target, variant, cores=self._cores, profile=Path(directory) / "kernels")
             loaded = _Loaded(session)
             runs = runs_within(seconds, partial(loaded.run, inputs))
-            return kernel_times(read_profile(Path(session.end_profiling())), runs)
+            return kernel_times(_read_profile(Path(session.end_profiling())), runs)
 
 
 class _Loaded:
@@ -294,6 +296,15 @@ def _session(
         own = ";".join(str(core + 1) for core in cores[1:])
         options.add_session_config_entry("session.intra_op_thread_affinities", own)
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
+
+
+def _read_profile(path: Path) -> dict[str, list[float]]:
+    """The times in ms of each call of each kernel, by the name of its node in the optimised graph."""
+    found: dict[str, list[float]] = {}
+    for event in json.loads(path.read_text()):
+        if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME):
+            found.setdefault(event["name"].removesuffix(_KERNEL_TIME), []).append(event["dur"] / 1e3)
+    return found
 
 
 def _may_be_blocked(graph: Graph, convolution: Node) -> bool:

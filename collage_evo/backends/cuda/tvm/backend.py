@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
 from collage_evo.backends.base import DeviceExecutable, Target, Tensors
 from collage_evo.backends.checks import lacks_arithmetic
 from collage_evo.backends.cuda.tvm.build import FILES, build_files
-from collage_evo.backends.cuda.tvm.compiler import unusable
-from collage_evo.backends.cuda.tvm.load import CudaExecutable
+from collage_evo.backends.cuda.tvm.compiler import compile_kernels, unusable
+from collage_evo.backends.cuda.tvm.load import CudaExecutable, kernels_compiled_by, load_runtime
+from collage_evo.backends.cuda.tvm.schedule import default_schedule
 from collage_evo.backends.cuda.tvm.target import WEIGHTS, gpu_target
-from collage_evo.backends.cuda.tvm.tune import TvmCudaTuner
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.backend import TvmBackend, find_linker
+from collage_evo.backends.tvm.schedule import Plan
+from collage_evo.backends.tvm.tune import TvmTuner
 from collage_evo.backends.variants import Arithmetic, Variant
 
 
@@ -44,3 +47,25 @@ class TvmCudaBackend(TvmBackend):
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> DeviceExecutable:
         return CudaExecutable(workdir)
+
+
+class TvmCudaTuner(TvmTuner):
+    """The tuner of TVM's kernels for a GPU: MetaSchedule proposes all schedules."""
+
+    device: ClassVar[str] = "cuda"
+    weights: ClassVar[str] = WEIGHTS
+
+    def compiled_for(self, target: Target) -> Any:
+        return gpu_target(target)
+
+    def plans_for(self, kernel: Any, target: Any) -> tuple[Plan, ...] | None:
+        return None
+
+    def untuned(self, module: Any, target: Any) -> Any:
+        return default_schedule(module["main"], target)
+
+    def prepare(self, threads: int) -> None:
+        load_runtime()
+
+    def compiling(self, target: Any) -> AbstractContextManager[None]:
+        return kernels_compiled_by(lambda source: compile_kernels(source, str(target.attrs["arch"])))
