@@ -57,6 +57,8 @@ def _searched(
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])
         result = evaluate(shaped, directory, reporter, lambda flow: flow.on_threads_that_pay().result(), file)
+        if note:
+            reporter.log(note)  # again: the first one is far above by now
         return (Finished(profiles[0], result, directory),)
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]

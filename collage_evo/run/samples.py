@@ -77,9 +77,12 @@ def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) 
     if all(shapes[name][0] <= 1 for name in batched):
         return ""
     single = {name: [1 if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
-    text = ", ".join(f"{name} {shapes[name]}" for name in batched)
+    batch = " and ".join(str(size) for size in dict.fromkeys(shapes[name][0] for name in batched))
     wanted = ", ".join(f"{name}: {sizes}" for name, sizes in single.items())
-    return f"the data are taken as batches of {text}: for samples of one row give --shapes {shlex.quote(wanted)}"
+    return (
+        f"The model's batch is dynamic: this run optimises for a batch of {batch} and judges each batch as one "
+        f"sample. To serve batch 1: --shapes {shlex.quote(wanted)}"
+    )
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:

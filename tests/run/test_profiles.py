@@ -142,10 +142,26 @@ def test_a_batch_that_the_data_choose_is_said_with_the_shapes_of_single_samples(
         return describe_batch(asked, profiles_of(asked, file), file)
 
     assert said(64) == (
-        "the data are taken as batches of x [64, 4]: for samples of one row give --shapes 'x: [1, 4]'"
+        "The model's batch is dynamic: this run optimises for a batch of 64 and judges each batch as one sample. "
+        "To serve batch 1: --shapes 'x: [1, 4]'"
     )
     assert said(1) == ""
     assert said(64, shapes={"x": [64, 4]}) == ""
+
+
+def test_it_is_said_before_and_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(OPEN, tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", **rows(64))  # type: ignore[arg-type]
+    asked = parse_config(
+        {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path / "x.npz")}}, (), "test"
+    )
+    lines: list[str] = []
+    monkeypatch.setattr(run_module, "evaluate", lambda *given: lines.append("it runs"))
+    (tmp_path / "run").mkdir()
+    run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
+    said = ["this run optimises for a batch of 64" in line for line in lines]
+    before, after = said[: lines.index("it runs")], said[lines.index("it runs") :]
+    assert (sum(before), sum(after)) == (1, 1)
 
 
 @pytest.mark.parametrize(("use", "said"), [([], True), (["onnxruntime"], False)])
