@@ -102,6 +102,9 @@ def explain(
     source: Annotated[str, typer.Argument(metavar="MODEL", help="As for run, or the directory of a run.")],
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of a node: unmeasured matches and patterns that do not match, too.")
+    ] = False,
     overrides: Set = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -130,7 +133,7 @@ def explain(
     if as_json:
         print(to_json(explanation, indent=1))
     elif isinstance(explanation, Explanation):
-        print_explanation(explanation, PlainConsole())
+        print_explanation(explanation, PlainConsole(), everything)
     else:
         print_region(explanation, PlainConsole())
 

@@ -182,8 +182,8 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
                 reason = pattern.why_not(graph, supported, node.index)
             except TooManyWays as error:
                 reason = str(error)
-            reason = reason or "it fits, but only where a pattern before it does"
-            yield Refusal(pattern.name, (node.op_type,), reason)
+            reason = reason or "a pattern before it matches the same operators"
+            yield Refusal(pattern.name, (node.op_type,), reason, matches=False)
 
 
 def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

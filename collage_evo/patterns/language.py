@@ -89,5 +89,5 @@ class GraphPattern(Pattern):
             return ""
         node = graph.nodes[index]
         if not any(operator.takes(node) for operator in operators(self.ends)):
-            return f"there is no {node.op_type} in it"
+            return f"it contains no {node.op_type}"
         return matcher.refused.get(index, "the operators around it do not fit")

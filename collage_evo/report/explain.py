@@ -36,11 +36,13 @@ class Offer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A proposal of a pattern around the node, or the node itself, and why the backend refuses it."""
+    """A proposal of a pattern around the node, or the node itself, and why the backend refuses it; or a pattern that
+    does not match there."""
 
     pattern: str
     operators: tuple[str, ...]
     reason: str
+    matches: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,12 @@ class RegionExplanation:
     rewrites: tuple[RewrittenNodes, ...] = ()
 
 
-def print_explanation(found: Explanation, console: Console) -> None:
-    """Print the node, a table of offers from all backends, then each backend's refusals."""
+def print_explanation(found: Explanation, console: Console, everything: bool = False) -> None:
+    """Print the node, a table of offers from all backends, then each backend's refusals.
+
+    Unless ``everything`` is asked for, patterns that do not match are only counted, and so are matches without a cost
+    but for the first one of each engine.
+    """
     if found.folded:
         console.print(found.folded, highlight=False, soft_wrap=True)
     if not found.answers:
@@ -116,18 +122,23 @@ def print_explanation(found: Explanation, console: Console) -> None:
     console.print(f"{found.node}: {found.op_type}", soft_wrap=True)
     for tensor in found.tensors:
         console.print(f"  {tensor}", soft_wrap=True)
-    table = new_table("who could run it", "backend...", "pattern...", "operators...", "ms")
+    table = new_table("Backends that can run it", "backend...", "pattern...", "operators...", "ms")
+    hidden = 0
     for answer in found.answers:
-        for offer in answer.offers:
+        offers = answer.offers if everything else _telling(answer.offers)
+        hidden += len(answer.offers) - len(offers)
+        for offer in offers:
             _add(table, answer.backend, offer, offer.pattern)
     console.print(table)
+    if hidden:
+        console.print(f"and {hidden} larger matches that were not measured: see --all")
     for answer in found.answers:
         _print_failures(answer.backend, answer.offers, console)
     offers = [offer for answer in found.answers for offer in answer.offers]
     if offers and all(offer.reason == NOT_MEASURED for offer in offers):
         console.print("no cost is known yet: run the search with this configuration, it measures them")
     for answer in found.answers:
-        _print_refusals(answer, console)
+        _print_refusals(answer, console, everything)
 
 
 def print_region(found: RegionExplanation, console: Console) -> None:
@@ -144,7 +155,7 @@ def print_region(found: RegionExplanation, console: Console) -> None:
         console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
     for lane, steps in enumerate(found.lanes):
         console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
-    table = new_table("who could run it as one piece", "backend...", "one by one, ms", "operators...", "ms")
+    table = new_table("Backends that can run it as one piece", "backend...", "one by one, ms", "operators...", "ms")
     for answer in found.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
         for offer in answer.offers:
@@ -165,6 +176,15 @@ def print_region(found: RegionExplanation, console: Console) -> None:
             console.print(f"{answer.backend}: and {len(nodes) - SHOWN_REASONS} more refusals: see --json")
 
 
+def _telling(offers: Sequence[Offer]) -> list[Offer]:
+    """Those that were tried, and the first one of each variant that was not."""
+    untried: dict[str, Offer] = {}
+    for offer in offers:
+        if offer.reason == NOT_MEASURED:
+            untried.setdefault(offer.variant, offer)
+    return [offer for offer in offers if offer.reason != NOT_MEASURED or untried[offer.variant] is offer]
+
+
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
     cost = failed if offer.ms is None else f"{'about ' if offer.estimated else ''}{offer.ms:.4f}"
@@ -179,16 +199,26 @@ def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> 
             console.print(f"{what}: {offer.reason}", soft_wrap=True)
 
 
-def _print_refusals(answer: BackendAnswer, console: Console) -> None:
+def _print_refusals(answer: BackendAnswer, console: Console, everything: bool) -> None:
     if answer.cut:
         console.print(f"{answer.backend}: the enumeration was cut at its bound, there may be more matches")
-    count = Counter((r.pattern, _short(r.operators), r.reason) for r in answer.refusals)
-    for (pattern, operators, reason), number in list(count.items())[:SHOWN_REASONS]:
-        what = f"pattern {pattern}" if pattern else "the operator itself"
-        times = f" ({number} times)" if number > 1 else ""
-        console.print(f"{answer.backend}: not {what} on {operators}{times}: {reason}", soft_wrap=True)
-    if len(count) > SHOWN_REASONS:
-        console.print(f"{answer.backend}: and {len(count) - SHOWN_REASONS} more refusals: see --json")
+    shown = [refusal for refusal in answer.refusals if everything or refusal.matches]
+    count = Counter(map(_sentence, shown))
+    most = len(count) if everything else SHOWN_REASONS
+    for sentence, number in list(count.items())[:most]:
+        console.print(f"{answer.backend}: {sentence}{f' ({number} times)' if number > 1 else ''}", soft_wrap=True)
+    if len(count) > most:
+        console.print(f"{answer.backend}: and {len(count) - most} more refusals: see --all")
+    if misfits := len(answer.refusals) - len(shown):
+        console.print(f"{answer.backend}: patterns that do not match: {misfits}; see --all")
+
+
+def _sentence(refusal: Refusal) -> str:
+    if not refusal.pattern:
+        return f"cannot run {_short(refusal.operators)}: {refusal.reason}"
+    if not refusal.matches:
+        return f"pattern {refusal.pattern!r} does not match: {refusal.reason}"
+    return f"cannot run pattern {refusal.pattern!r} on {_short(refusal.operators)}: {refusal.reason}"
 
 
 def _short(operators: Sequence[str]) -> str:

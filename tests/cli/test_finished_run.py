@@ -107,7 +107,7 @@ def test_the_version_is_told(tmp_path: Path, here: Here) -> None:
 def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Path, here: Here) -> None:
     region = json.loads((finished / "run" / "result.json").read_text())["placement"][0]
     done = collage("explain", "run", "--node", region["nodes"][0], cwd=finished)
-    assert "who could run it" in done.stdout, done.stderr
+    assert "Backends that can run it" in done.stdout, done.stderr
     done = collage("explain", "run", "--region", 0, cwd=finished)
     assert "region 0: " in done.stdout, done.stderr
     refused(here("explain", "run", cwd=finished), "--node", "--region")

@@ -176,7 +176,7 @@ def test_it_says_why_a_node_is_in_no_place() -> None:
     assert reason(lambda op: op.Conv(..., group=2), 0) == "its attribute group is 1"
     assert "is no constant" in reason(lambda op: op.Relu(constant()), 1)
     assert "has the shape" in reason(lambda op, x: op.Conv(x, constant(shape=(4,))), 0)
-    assert "no Relu in it" in reason(lambda op: op.Tanh(...), 1)
+    assert "contains no Relu" in reason(lambda op: op.Tanh(...), 1)
     assert "operators around" in reason(lambda op, x: op.Tanh(op.Relu(x)), 1)
 
 

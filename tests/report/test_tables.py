@@ -14,6 +14,7 @@ from rich.console import Console
 from collage_evo.backends.registry import Entry
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
+    NOT_MEASURED,
     BackendAnswer,
     Explanation,
     Offer,
@@ -221,6 +222,23 @@ def test_explanations() -> None:
     for name in ("openvino/bf16", "epilogue", "LayerNormalization", "1234.5678"):
         assert name in table
     assert f"openvino/bf16 on LayerNormalization Conv: {failed}" in text
+
+
+def test_what_says_little_about_a_node_is_printed_only_on_demand() -> None:
+    unmeasured = [Offer(f"p{k}", "default", OPERATORS[:k], None, NOT_MEASURED) for k in (1, 2)]
+    misfit = Refusal("chain", ("Conv",), "it contains no Conv", matches=False)
+    refusals = (Refusal("", ("Conv",), "int8 needs data"), misfit)
+    found = Explanation("n", "Conv", (), (BackendAnswer("ncnn", (OFFER, *unmeasured), refusals, cut=False),))
+    short = printed(lambda console: print_explanation(found, console))
+    assert "Backends that can run it" in short
+    assert "ncnn: cannot run Conv: int8 needs data" in short
+    assert "and 1 larger matches that were not measured: see --all" in short
+    assert "ncnn: patterns that do not match: 1; see --all" in short
+    assert "p2" not in short
+    whole = printed(lambda console: print_explanation(found, console, everything=True))
+    assert "p2" in whole
+    assert "ncnn: pattern 'chain' does not match: it contains no Conv" in whole
+    assert "--all" not in whole
 
 
 EVIL = "conv\x1b]0;owned\x07\r\n\u202e[red]fake[/red][/]"
