@@ -79,7 +79,7 @@ def resolve(
         InputError: ``budget`` and ``precision`` contradict each other, or ``precision`` is no such word.
     """
     if precision not in (None, "exact", "mixed"):
-        raise InputError(f"precision is {precision!r}: say exact (only 32-bit floats) or mixed")
+        raise InputError(f"precision is {precision!r}: say exact (float32 only) or mixed")
     if precision == EXACT and budget not in (None, EXACT):
         raise InputError(f"precision exact leaves no room for a budget of {budget}: give one of the two")
     values = {

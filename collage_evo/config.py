@@ -61,7 +61,7 @@ class AccuracyConfig(Section):
         0.02,
         description="Largest error of the answer. Without a metric: the relative error (2-norm) of any output over "
         "the samples; the default leaves room for bfloat16, which OpenVINO takes by itself where it is fast. With a "
-        "metric: its largest drop, as 0.01, or as 1% of what the model reaches in float32. exact: float32 alone.",
+        "metric: its largest drop, as 0.01, or as 1% of what the model reaches in float32. exact: float32 only.",
     )
     metric: Annotated[str, AfterValidator(checked_name)] = Field(
         "",

@@ -37,7 +37,7 @@ class Policy:
         "and with its defaults takes no part in the final comparison",
         "Seen: programs beside it made a library up to twice as slow")
     threads_short_ms: float = _decides(
-        1.0, 0, 1e6, "A model that the best single library runs in this many ms on all threads is tried on fewer; 0: "
+        1.0, 0, 1e6, "A model that the best baseline runs in this many ms on all threads is tried on fewer; 0: "
         "all threads are used", "Seen: one network of eleven, of 0.3 ms, took half as long on one of two threads")
     threads_pay: float = _decides(
         1.03, 1, 1000, "As many threads are used as make the best library this many times as fast as on fewer",
@@ -78,7 +78,7 @@ class Policy:
         0.005, 0, 1, "Who is not likely to be faster by more than this share leaves the final comparison")
     race_near: float = _decides(
         1.15, 1, 1000, "Single libraries and placements take part that take at most this many times as long as the "
-        "best single library")
+        "best baseline")
     race_share_ms: float = _decides(
         300.0, 0, 1e6, "What each has of a round, ms, or as long as all took to load where that is longer")
     # fmt: on

@@ -69,7 +69,7 @@ def compare(
     with opened(compared, reporter) as (run, model, samples):
         names = tuple(libraries) or tuple(compared.config.backends.use)
         target = compared.config.target
-        with run.stage("each library as it comes"):
+        with run.stage("each library with its defaults"):
             backends = select_backends(names, target.device, target.threads)
             timing = run.config.fitness.timing.settings()
             baselines = measure_as_it_comes(backends, run.work, run.whole, timing)

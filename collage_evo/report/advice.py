@@ -41,7 +41,7 @@ def budget_too_small(result: Result, home: Path) -> str:
 
 
 def library_faster(result: Result, home: Path) -> str:
-    """No combination won, and a library that meets the budget was faster in the final comparison than the answer"""
+    """No placement won, and a library that meets the budget was faster in the final comparison than the answer"""
     if _combined(result):
         return ""
     faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
@@ -61,7 +61,7 @@ def library_over_budget(result: Result, home: Path) -> str:
 
 
 def noisy_times(result: Result, home: Path) -> str:
-    """No combination won, and times of the answer vary so much that the comparison could not decide"""
+    """No placement won, and times of the answer vary so much that the comparison could not decide"""
     best, tried = result.best, result.candidate_speedup
     if _combined(result) or not best.p10_ms or not best.p90_ms or not tried.rounds:
         return ""
@@ -96,7 +96,7 @@ def own_inputs(result: Result, home: Path) -> str:
 
 
 def small_error(result: Result, home: Path) -> str:
-    """The budget is `exact`, no combination won, and a library has a lower precision on this device"""
+    """The budget is `exact`, no placement won, and a library has a lower precision on this device"""
     answer = result.point
     if result.accuracy.budget != "exact" or _combined(result) or (answer is not None and not answer.exact):
         return ""
@@ -121,20 +121,20 @@ def larger_budget(result: Result, home: Path) -> str:
 
 
 def more_time(result: Result, home: Path) -> str:
-    """No combination won, but the best may be faster than every library, and is probably so or was found late"""
+    """No placement won, but the best may be faster than every library, and is probably so or was found late"""
     search, tried = result.search, result.candidate_speedup
     if _combined(result) or search is None or not tried.rounds or tried.high <= 1.0:
         return ""
     late = search.time_to_best_seconds > LATE * search.wall_seconds
     if not late and tried.estimate <= 1.0:
         return ""
-    why = "the search found its best near its end" if late else "the best mixture may be faster, but not for certain"
+    why = "the search found its best near its end" if late else "the best placement may be faster, not for certain"
     seconds = 3 * max(20, round(search.wall_seconds))
     return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
 
 
 def more_threads(result: Result, home: Path) -> str:
-    """No combination won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
+    """No placement won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
     threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
     allowed = int(result.target["allowed_threads"])
     if _combined(result) or result.objective == "throughput" or result.target["device"] != CPU or allowed >= cores:
@@ -167,7 +167,7 @@ def advice(result: Result, directory: Path) -> list[str]:
 
 
 def _combined(result: Result) -> bool:
-    """Whether a combination is the answer, and not one library."""
+    """Whether a placement is the answer, and not one library."""
     return result.answer == "placement"
 
 

@@ -177,7 +177,7 @@ def _ratio(over: Ratio | None) -> str:
 def _name(side: Side) -> str:
     if side.name == ARTIFACT:
         return ARTIFACT
-    return f"{side.name} as it comes" if side.own_settings else f"{side.name}, converted"
+    return f"{side.name} with its defaults" if side.own_settings else f"{side.name}, converted"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ Row = tuple[str, str, str, str, bool]
 PHASES = {
     "thoroughly": "Timed in the final comparison, in turns",
     "briefly": "Timed briefly, in the search, on the scale of the final comparison",
-    "alone": "Timed at the start of the run, on the scale of the final comparison",
+    "at first": "Timed at the start of the run, on the scale of the final comparison",
 }
 """Phase of the timing, by the word for it in a row."""
 
@@ -92,7 +92,7 @@ def describe_point(point: FrontPoint) -> str:
 def timing_of(point: FrontPoint) -> str:
     """Kind of a point's timing, which is also the phase of the run: times of two phases compare only
     approximately."""
-    return "thoroughly" if point.raced else "briefly" if point.key else "alone"
+    return "thoroughly" if point.raced else "briefly" if point.key else "at first"
 
 
 def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:

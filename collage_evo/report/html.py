@@ -45,13 +45,13 @@ from collage_evo.report.words import (
 
 MARKS = {
     "answer": "the answer",
-    "single": "a library on the whole model",
-    "pareto": "a combination, fastest at its error",
-    "placement": "another combination",
+    "single": "a baseline: one library on the whole model",
+    "pareto": "a placement, the fastest at its error",
+    "placement": "another placement",
     "answer brief": "the answer, timed briefly",
-    "single brief": "a library, timed briefly",
-    "pareto brief": "a combination, timed briefly, that seemed fastest at its error",
-    "placement brief": "another combination, timed briefly",
+    "single brief": "a baseline, timed briefly",
+    "pareto brief": "a placement, timed briefly, that seemed the fastest at its error",
+    "placement brief": "another placement, timed briefly",
 }
 """Classes of marks in the picture, and their meaning."""
 
@@ -229,7 +229,7 @@ def _single_in_search(result: Result) -> float | None:
 Single = tuple[str, str, str, str, bool]
 """A library that ran the whole model: its name, ms, error, remark; whether it is the answer."""
 
-IN_TURNS, AT_START, NOT_TIMED = "Timed in turns with the answer", PHASES["alone"], "Not timed"
+IN_TURNS, AT_START, NOT_TIMED = "Timed in turns with the answer", PHASES["at first"], "Not timed"
 SINGLES = (IN_TURNS, AT_START, NOT_TIMED)
 """Phases of a run that time libraries."""
 
@@ -240,7 +240,7 @@ def why(result: Result) -> list[str]:
 
 
 def _decided(result: Result) -> str:
-    """The comparison that the answer won, or why no mixture did."""
+    """The comparison that the answer won, or why no placement did."""
     speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, format_name(result.best_single)
     if result.not_searched:
         return f"The model only runs whole, in one library: {result.not_searched}."
@@ -251,9 +251,9 @@ def _decided(result: Result) -> str:
             f"{format_level(speed)} interval is above 1."
         )
     if tried.by_definition or not tried.rounds:
-        return f"No mixture of libraries and precisions that meets the budget was compared, so the answer is {best}."
+        return f"No placement that meets the budget was compared, so the answer is {best}."
     return (
-        f"No mixture of libraries and precisions was faster for certain than {best}: the best one was "
+        f"No placement was proved faster than {best}: the best one was "
         f"{describe_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
         f"{format_level(tried)} interval has to be above 1 as a whole."
     )
@@ -297,10 +297,10 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         error = result.point.error if result.point else None
         rows[IN_TURNS] += [_single("The answer", result.best.median_ms, error, "", answer=True)]
     for one in result.baselines:
-        if ":" in one.name:  # a mixture by a rule of thumb, no library
+        if ":" in one.name:  # a placement by a rule of thumb, no library
             continue
         ms = turns.get(one.name, one.median_ms)
-        remark = "the best single library" if one.name == result.best_single else one.reason
+        remark = "the best baseline" if one.name == result.best_single else one.reason
         if not remark and shown and one.name not in shown:
             remark = "another way of the same library"
         answer = one.name == result.answer

@@ -104,7 +104,7 @@ def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | Non
     dashed = ""
     if best_single_ms is not None:
         axes.axhline(best_single_ms, color=LIMIT, linewidth=1.5, dashes=(4, 3), gid="budget")
-        dashed = "; dashed: the best single library, timed in the search as well"
+        dashed = "; dashed: the best baseline, timed in the search as well"
     return _svg(axes, "front curve", 190, f"Best time so far, in ms, over the seconds of the search{dashed}")
 
 

@@ -62,7 +62,7 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
 
 IN_MEMORY = (
-    "Its folder is temporary: result.save(PATH) keeps the compiled model,",
+    "Its folder is temporary: result.save(PATH) keeps the artifact,",
     "result.export(PATH) plain files; result.table() has all tables.",
 )
 """Replaces the paths if there is no permanent directory."""
@@ -85,7 +85,7 @@ def _broken(line: str) -> list[str]:
 def _places(directory: Path) -> list[str]:
     """Paths of all outputs, and commands for more of them: each on a line of its own, to be copied."""
     return [
-        f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
+        f"Artifact: {directory / 'best.collage'} (load it with collage_evo.load)",
         f"Report: {directory / 'report.html'}; plain files, and all tables:",
         f"    {command('export', directory, '--to DIR')}",
         f"    {command('show', directory, '--all')}",
@@ -135,7 +135,7 @@ def gains(result: Result) -> list[str]:
         return f"{_gain(result, speedup.estimate)} {library}{around}{more}"
 
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
-        also = ", the best single library" if library is best else ""
+        also = ", the best baseline" if library is best else ""
         if library.speedup.by_definition:
             lines.append(f"this is {describe_library(library)} with its defaults{also}")
         else:
@@ -144,9 +144,9 @@ def gains(result: Result) -> list[str]:
     if best is None:
         single = format_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
-            lines.append(f"{single} is the best single library: no mixture is faster for certain")
+            lines.append(f"{single} is the best baseline: no placement is proved faster")
         else:
-            lines.append(line(result.speedup_over_best_single, single, ", the best single library"))
+            lines.append(line(result.speedup_over_best_single, single, ", the best baseline"))
     return lines
 
 
@@ -156,7 +156,7 @@ def not_proved(result: Result) -> list[str]:
     if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
     return [
-        f"not proved faster: the best mixture, {describe_gain(tried)} as fast as "
+        f"not proved faster: the best placement, {describe_gain(tried)} as fast as "
         f"{format_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
     ]
 
@@ -232,7 +232,7 @@ def _decision(result: Result) -> tuple[str, str]:
         call = f"a call of the artifact's session adds {format_ms(result.call_ms)} ms"
         return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
     if result.answer == "placement":
-        speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best library"
+        speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best baseline"
         gain = f"{_gain(result, speedup.estimate)} {best}"
         earlier = "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
         return "Use the artifact", f"{earlier}{gain}"

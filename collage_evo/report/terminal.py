@@ -87,14 +87,14 @@ def latency_table(result: Result) -> Table:
         title += f", {result.speeds.sessions} session(s) at once: the machine's time for a run"
     table = new_table(title, "what...", "median ms", "p10 .. p90", "runs", "predicted")
     for latency in result.baselines:
-        remark = ", best single backend" if latency.name == result.best_single else ""
+        remark = ", best baseline" if latency.name == result.best_single else ""
         table.add_row(_named(latency.name) + remark, *_cells(latency))
     table.add_section()
     for name, seed in _seeds(result):
         table.add_row(name, *_cells(seed.latency), format_ms(seed.predicted_ms))
     table.add_section()
     placed = result.answer == "placement"
-    remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
+    remark = f"{len(result.placement)} region(s)" if placed else f"baseline {result.best_single}"
     table.add_row(f"{result.best.name}, {remark}", *_cells(result.best), style="bold")
     return table
 
@@ -145,7 +145,7 @@ def describe_check(result: Result) -> str:
     if largest is None:
         return "The outputs of this model cannot be compared with those of another run of it."
     return (
-        f"Last check of the finished model, on {inputs}, beside ONNX Runtime without optimisations: largest "
+        f"Last check of the artifact, on {inputs}, beside ONNX Runtime without optimisations: largest "
         f"difference of any output {format_number(largest)} (2-norm of the difference over that of the output)."
     )
 

@@ -17,11 +17,11 @@ TINY = 1e-4
 """Errors below this are written as powers of ten: zeros behind the point are hard to count."""
 
 STARTS: Mapping[str, str] = {
-    "dp": "the fastest by the measured times of its parts",
-    "dp-near": "nearly the fastest by the measured times of its parts",
-    "dp-front": "the fastest for its error, by the measured times of its parts",
+    "dp": "the fastest by the measured times of its regions",
+    "dp-near": "nearly the fastest by the measured times of its regions",
+    "dp-front": "the fastest for its error, by the measured times of its regions",
     "ladder": "mixed precision,",
-    "dp-diverse": "fast by the measured times of its parts, and unlike the others",
+    "dp-diverse": "fast by the measured times of its regions, and unlike the others",
     "mutation": "a variation of a fast one",
     "crossover": "two fast ones combined",
     "climb": "a variation that promised to be faster",
@@ -106,7 +106,7 @@ def describe_parts(parts: Sequence[Part]) -> str:
         key = (part.backend, plain_name(part.variant))
         merged[key] = part if key not in merged else merged[key].plus(part)
     groups = sorted(merged.values(), key=lambda part: -part.operators)
-    pieces = f", in {len(parts)} pieces" if len(parts) > 1 else ""
+    pieces = f", in {len(parts)} regions" if len(parts) > 1 else ""
     if len(groups) == 1:
         return _describe_single(groups[0]) + pieces
     of, texts = f" of {sum(group.operators for group in groups)}", []
@@ -188,7 +188,7 @@ def in_words(kind: str, what: str = "") -> str:
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
-        return f"{rest.removesuffix('/default')} alone, as the search timed it"
+        return f"baseline {rest.removesuffix('/default')}, as the search timed it"
     if name == "greedy":
         return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
     start = STARTS.get(name, name)
@@ -246,7 +246,7 @@ def _own_words(failure: Failure, backend: str) -> str:
 
 
 def describe_unfit(failures: Iterable[Failure]) -> dict[str, int]:
-    """Number of mixtures without a valid time, for each kind of reason, the commonest first."""
+    """Number of placements without a valid time, for each kind of reason, the commonest first."""
     kinds = Counter(_KINDS.get(failure.fault, _WHAT[failure.fault]) for failure in failures)
     return dict(kinds.most_common())
 

@@ -130,7 +130,7 @@ def _placements(
             continue
         placement = decode(one.genome, tried.space)
         computes, single = arithmetics(placement, tried.space), engines.get(key, "")
-        where = f"{single} alone, as the search timed it" if single else in_words(one.kind)
+        where = f"baseline {single}, as the search timed it" if single else in_words(one.kind)
         how = f"{where}, {' and '.join(computes)}"
         what = describe_parts(parts_of(placement))
         point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
@@ -172,7 +172,7 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     if point.single in raced.fates:
         fate = raced.fates[point.single]
     elif point.key and point.raced:
-        fate = "in the thorough comparison it was not faster for certain than every single library"
+        fate = "in the thorough comparison it was not faster for certain than every baseline"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)
     elif point.single in failed:

@@ -153,7 +153,7 @@ def run_search(
     start = start or new_state(settings.seed)
     state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
-        reporter.log(f"going on with the search, after {state.evaluations} mixtures were timed")
+        reporter.log(f"going on with the search, after {state.evaluations} placements were timed")
         _report_progress(reporter, state, budget, before=start)
     evolution = Evolution(space, evaluator, settings, budget, clock, seeds)
     last = state

@@ -32,7 +32,7 @@ def test_it_tells_the_end_of_the_run_again_and_with_all_the_tables_too(tmp_path:
     assert len(short.splitlines()) <= LINES
     assert "2.85 times as fast as ONNX Runtime" in short
     assert whole.endswith(short)
-    for title in ("latency against error", "placement", "serving", "Last check of the finished model"):
+    for title in ("latency against error", "placement", "serving", "Last check of the artifact"):
         assert title in whole
         assert title not in short
 

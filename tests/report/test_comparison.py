@@ -50,14 +50,15 @@ def test_a_script_hears_of_what_is_certain_and_of_errors_first(found: Comparison
 def test_the_verdict_names_the_fastest_library_that_keeps_the_budget() -> None:
     told = verdict(comparison(FASTER, LEVEL, replace(BEATEN, error=0.5)))
     assert told == (
-        "The artifact is 0.99 [0.90, 1.10] times as fast as level as it comes, the fastest that meets the budget "
+        "The artifact is 0.99 [0.90, 1.10] times as fast as level with its defaults, the fastest that meets the "
+        "budget "
         "(whether at least 1 is not certain: --seconds gives more turns); its error is 0.01 (budget 0.02)."
     )
     assert "not certain" not in verdict(comparison(FASTER))
 
 
 def test_the_verdict_says_who_beats_it_and_what_it_breaks() -> None:
-    assert "not 1 times as fast as fast as it comes" in verdict(comparison(FASTER, BEATEN))
+    assert "not 1 times as fast as fast with its defaults" in verdict(comparison(FASTER, BEATEN))
     assert "exceeds the budget: its error is 0.03" in verdict(comparison(ours=replace(OURS, error=0.03)))
     assert "does not run here: no such processor" in verdict(
         comparison(ours=Side(ARTIFACT, reason="no such processor"))

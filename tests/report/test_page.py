@@ -142,12 +142,12 @@ def test_times_of_two_phases_stand_under_two_headings(tmp_path: Path) -> None:
     points = [replace(point, raced=point.single == "onnxruntime/nchw") for point in mixed().front]
     result = replace(mixed(), front=points, libraries=())
     found = dict(singles_in_words(result))
-    assert list(found) == [IN_TURNS, PHASES["alone"], NOT_TIMED]
+    assert list(found) == [IN_TURNS, PHASES["at first"], NOT_TIMED]
     assert {(name, answer) for name, _, _, _, answer in found[IN_TURNS]} == {
         ("The answer", True),
         ("ONNX Runtime in float32 (nchw)", False),
     }
-    table = words(page_of(result, tmp_path).partition("Each library on the whole model")[2])
+    table = words(page_of(result, tmp_path).partition("Baselines: each library on the whole model")[2])
     places = [table.index(phase) for phase in found]
     assert places == sorted(places)
 
@@ -164,7 +164,7 @@ def test_the_curve_of_the_search_has_times_of_the_search_only(tmp_path: Path) ->
         page_of(result, tmp_path).partition("How the search went")[2].partition("What serving")[0]
         for result in (with_single, replace(with_single, seeds=[]))
     )
-    assert "Dashed: the best single library" in drawn
+    assert "Dashed: the best baseline" in drawn
     labels = [float(label) for label in re.findall(r'anchor: end[^>]*>([\d.]+)</text>', drawn)]
     assert labels
     assert max(labels) < 6.0, "the axis reaches to times of the search, not to the race's 9.9 ms"

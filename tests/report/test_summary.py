@@ -44,7 +44,7 @@ OPENVINO = LibraryResult("openvino/bf16", "openvino", "bf16", 2.8, 6e-3, FASTER)
 
 
 def mixed() -> Result:
-    """A mixture won over OpenVINO, which is the best single library."""
+    """A mixture won over OpenVINO, which is the best baseline."""
     return replace(
         make_result(),
         best_single="openvino/bf16",
@@ -111,7 +111,7 @@ def test_a_run_ends_in_fifteen_lines_that_say_what_won_how_fast_how_wrong_and_wh
     text = " ".join(" ".join(lines).split())
     assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
     places = (f"export {RUN} --to DIR", f"show {RUN} --all")
-    for words in ("the best single library", "best.collage", "report.html", *places):
+    for words in ("the best baseline", "best.collage", "report.html", *places):
         assert words in text
     assert len(re.findall(r"\berror [\d.]+, budget 0\.01", text)) == 1
     assert "0.051" not in text, "the check's number has no place beside the budget"
@@ -199,7 +199,7 @@ def test_where_nothing_is_won_it_says_what_the_run_knows_to_help() -> None:
 def test_a_mixture_that_was_not_proved_faster_is_in_the_first_lines_with_its_figures() -> None:
     tried = Speedup(1.72, 0.75, 3.95, (1.62, 1.73, 1.82))
     lost = " ".join(" ".join(end(replace(chosen(), candidate_speedup=tried))).split())
-    assert "not proved faster: the best mixture," in lost
+    assert "not proved faster: the best placement," in lost
     assert "1.72 times (0.750 to 3.95) as fast as ncnn in float32 in 3 rounds of the final comparison" in lost
     assert "not proved faster" not in " ".join(end(replace(mixed(), candidate_speedup=tried)))
     assert "not proved faster" not in " ".join(end(replace(chosen(), candidate_speedup=ITSELF)))

@@ -79,10 +79,10 @@ def older() -> Result:
 
 
 SENTENCES: dict[Callable[[], Result], str] = {
-    mixed: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
-    throughput: "Use the artifact: 1.25 times the throughput of OpenVINO in bfloat16, the best library.",
+    mixed: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best baseline.",
+    throughput: "Use the artifact: 1.25 times the throughput of OpenVINO in bfloat16, the best baseline.",
     held: "Use the artifact: it won an earlier comparison, and this one does not decide: 1.30 times as fast as "
-    "OpenVINO in bfloat16, the best library.",
+    "OpenVINO in bfloat16, the best baseline.",
     chosen: "Use the artifact: ncnn in float32 is 2.85 times as fast as ONNX Runtime.",
     nothing_won: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",
     usual_breaks: "Switch to OpenVINO with its defaults: 1.30 times as fast as ONNX Runtime, which exceeds the "
@@ -93,8 +93,8 @@ SENTENCES: dict[Callable[[], Result], str] = {
     not_proved: "Keep ONNX Runtime: nothing that was measured is proved faster.",
     of_microseconds: "Keep what you have: a call of the artifact's session adds 0.00500 ms, no less than the "
     "artifact wins over OpenVINO.",
-    wins_by_the_call: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
-    beside_what_breaks: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best library.",
+    wins_by_the_call: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best baseline.",
+    beside_what_breaks: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best baseline.",
     itself: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",
     older: "Keep ONNX Runtime: nothing that was measured is proved faster.",
     broken: "Keep what you have: nothing that was measured meets the budget.",

@@ -47,7 +47,7 @@ THREE = [Part("ncnn", "default", 20), Part("openvino", "bf16", 30, {"int8": 4}),
             describe_parts,
             (THREE,),
             "ncnn in float32 (50 of 80 operators) and OpenVINO in bfloat16 (30 operators, 4 of them in int8), "
-            "in 3 pieces",
+            "in 3 regions",
         ),
     ],
 )

@@ -53,8 +53,8 @@ def test_only_float32_is_exact_whatever_the_errors_are() -> None:
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("seed:dp", "the fastest by the measured times of its parts"),
-        ("seed:single:openvino/default", "openvino alone, as the search timed it"),
+        ("seed:dp", "the fastest by the measured times of its regions"),
+        ("seed:single:openvino/default", "baseline openvino, as the search timed it"),
         ("seed:greedy:tvm,ncnn", "each operator in the first library that takes it, of tvm, ncnn"),
         ("rewritten:ncnn", "operators written in another way that computes the same, in ncnn"),
         ("crossover", "two fast ones combined"),
@@ -111,7 +111,7 @@ def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() 
     (answer,) = [point for point in found if point.answer]
     assert answer.single == "openvino"
     (lost,) = [point for point in found if point.key == placements["last"].key]
-    assert lost.remark == "in the thorough comparison it was not faster for certain than every single library"
+    assert lost.remark == "in the thorough comparison it was not faster for certain than every baseline"
 
 
 def test_a_backend_alone_is_one_point_where_its_own_file_was_measured_too() -> None:

@@ -64,7 +64,7 @@ def test_a_time_that_others_disturbed_says_nothing_of_threads(contended: bool, b
 
 def test_what_was_decided_is_told_with_the_times_that_decided_it() -> None:
     found = OnThreads(1, ((2, 0.53), (1, 0.26)))
-    assert found.reason == "Of 2 threads 1 are used: the best single library takes 0.530 ms on 2, 0.260 ms on 1"
+    assert found.reason == "Of 2 threads 1 are used: the best baseline takes 0.530 ms on 2, 0.260 ms on 1"
 
 
 def config_of(folder: Path, **given: Any) -> Any:

@@ -49,7 +49,7 @@ def with_budget_levels(
     if not wanted:
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
-    with measuring(run, reference, baselines) as evaluator, run.stage("mixtures for this budget", len(wanted)):
+    with measuring(run, reference, baselines) as evaluator, run.stage("placements for this budget", len(wanted)):
         outcomes = evaluator.evaluate(wanted)
     evaluated = dict(record.evaluated)
     for (placement, kind), outcome in zip(wanted.items(), outcomes, strict=True):

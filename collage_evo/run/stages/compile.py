@@ -95,7 +95,7 @@ def compile_candidates(
     with run.stage("compile"):
         for name, artifact in write_placements(run, placements, space).items():
             if isinstance(artifact, Failure):
-                run.tell("one of the best mixtures could not be compiled again and is left out", str(artifact))
+                run.tell("one of the best placements could not be compiled again and is left out", str(artifact))
             else:
                 candidates[name] = artifact
     return candidates

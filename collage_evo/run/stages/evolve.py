@@ -72,7 +72,7 @@ def evolve(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
     failures = {str(o.failure) for o in record.outcomes.values() if o.failure and not o.failure.fault.about_speed}
-    run.keep_details(f"a mixture that the search tried\n    {failure}" for failure in sorted(failures))
+    run.keep_details(f"a placement that the search tried\n    {failure}" for failure in sorted(failures))
     return record
 
 

@@ -43,7 +43,7 @@ def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
     return {
-        (backend.name, variant.name): "was not tried alone for want of time (backends.seconds): left out"
+        (backend.name, variant.name): "was not timed: the time for baselines was over (backends.seconds)"
         for backend in backends
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late

@@ -44,7 +44,7 @@ class OnThreads:
         times = [f"{format_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
         if self.used == self.allowed:
             return ""
-        return f"Of {self.allowed} threads {self.used} are used: the best single library takes {', '.join(times)}"
+        return f"Of {self.allowed} threads {self.used} are used: the best baseline takes {', '.join(times)}"
 
     @property
     def allowed(self) -> int:
