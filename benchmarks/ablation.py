@@ -27,7 +27,7 @@ from contest.tasks import TASKS
 from ordinary_trained import TRAINED
 from turns import median_ms, ratio, take_turns
 
-from collage_evo.graph.data import write_npz
+from collage_evo.graph.load.data import write_npz
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import usable_cores
 

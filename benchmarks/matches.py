@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.backends.select import select_backends
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.load import load_model
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.testing.models import chain
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:bert?layers=1&length=128")

@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto
 
 from collage_evo.errors import InputError
-from collage_evo.graph.files import save_model
+from collage_evo.graph.load.files import save_model
 from collage_evo.models.builder import Builder
 from collage_evo.models.convnets import ConvNet
 from collage_evo.models.weights import generator, layer_weight, normal

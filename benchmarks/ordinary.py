@@ -63,7 +63,7 @@ def export(folder: Path, names: Sequence[str]) -> None:
 def _write_trained(place: Path, model: Any, given: Feeds, held_out: Feeds) -> None:
     import onnx
 
-    from collage_evo.graph.data import write_npz
+    from collage_evo.graph.load.data import write_npz
 
     place.mkdir(parents=True, exist_ok=True)
     onnx.save(model, place / "model.onnx")
@@ -316,9 +316,9 @@ def bits(folder: Path, names: Sequence[str], output: Path) -> None:
 
     from collage_evo.backends.checks import numerics_in
     from collage_evo.backends.registry import get_backend
-    from collage_evo.graph.normalise import normalise
-    from collage_evo.graph.read import build_graph
-    from collage_evo.graph.reference import Reference
+    from collage_evo.graph.convert.read import build_graph
+    from collage_evo.graph.normalise.normalise import normalise
+    from collage_evo.graph.reference.reference import Reference
     from collage_evo.precision.quantise import rounded
     from collage_evo.precision.quantise.ranges import calibrate
     from collage_evo.precision.quantise.scales import weight_scales

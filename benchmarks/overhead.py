@@ -20,7 +20,7 @@ from turns import faults_per_run, median_ms, take_turns
 
 from collage_evo.answer.sequential import mean_interval
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region

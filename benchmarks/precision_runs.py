@@ -16,7 +16,7 @@ from pathlib import Path
 
 import repository  # noqa: F401
 
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Operator, Result, result_in
 from collage_evo.run.stages.precision import SHARES, Sensitivities

@@ -18,9 +18,9 @@ import onnx
 from collage_evo.backends.cuda.torch.switches import computing_in
 from collage_evo.backends.torch.export import as_module
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.measure.references import read_references
 from collage_evo.target.target import CPU, Target
 

@@ -31,7 +31,7 @@ from collage_evo.config import Config
 from collage_evo.effort import Effort
 from collage_evo.errors import CollageError, InputError, describing_system_errors
 from collage_evo.export import FORMS, Exported, Form
-from collage_evo.graph.functions import file_being_imported
+from collage_evo.graph.load.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
 from collage_evo.report.result import Finished

@@ -15,9 +15,9 @@ from collage_evo.accuracy.choose import name_of
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.effort import Effort
 from collage_evo.errors import InputError
-from collage_evo.graph.data import write_npz
-from collage_evo.graph.files import save_model
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.data import write_npz
+from collage_evo.graph.load.files import save_model
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.run.directory import IN_MEMORY
 from collage_evo.yaml_values import nested
 

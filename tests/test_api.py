@@ -13,7 +13,7 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import ConfigError, InputError, NotSearchable
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.report.places import COMMAND
 from collage_evo.target.private import machine_directory
 from collage_evo.testing.models import chain
@@ -183,7 +183,7 @@ def test_loading_imports_nothing_of_the_search() -> None:
 
 def test_onnxruntime_keeps_no_reports(tmp_path: Path) -> None:
     script = (
-        "from collage_evo.graph.reference import Reference\n"
+        "from collage_evo.graph.reference.reference import Reference\n"
         "from collage_evo.testing.cases import CASES\n"
         "Reference(CASES['relu']())\n"
     )

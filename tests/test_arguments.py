@@ -9,7 +9,7 @@ import pytest
 from collage_evo.arguments import base_keys, effort_keys, resolve, shape_keys
 from collage_evo.config import load_config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.graph.functions import load_function
+from collage_evo.graph.load.functions import load_function
 
 
 def test_shapes_of_the_python_interface_are_the_same_keys() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.reference.reference import reference_outputs
 from tests.report.helpers import make_result
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage_evo.codec import from_json, from_plain, to_json, to_plain
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 
 
 class Colour(StrEnum):

@@ -16,9 +16,9 @@ import typer
 
 from collage_evo.cli import app
 from collage_evo.config import parse_config
-from collage_evo.graph.data import IMAGES
-from collage_evo.graph.ir import members
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.load.data import IMAGES
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import BUILTINS, parameters_of
 from collage_evo.patterns.language import GraphPattern, Pattern

@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs
 from tests.graph.helpers import difference
 
 SMALL = {"densenet121": "", "nasnet_a": "size=64&cells=1", "dcgan": ""}

@@ -15,10 +15,10 @@ import pytest
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Target
 from collage_evo.backends.torch.export import as_module
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.references import write_references

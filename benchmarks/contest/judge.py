@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.graph.data import write_npz
+from collage_evo.graph.load.data import write_npz
 from collage_evo.statistics import bootstrap_interval, net_share_interval
 from contest.engines import Run, open_onnxruntime
 from contest.task import METRICS, Sample, Task, feeds_of, read_samples

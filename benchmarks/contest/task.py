@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from collage_evo.graph.data import write_npz
+from collage_evo.graph.load.data import write_npz
 
 Sample = dict[str, Any]
 """Arrays by name: inputs, and labels if there are any."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from collage_evo.graph.reference import holds_labels
+from collage_evo.graph.reference.reference import holds_labels
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 from corpus.inside import measure_inside
 
@@ -215,7 +215,7 @@ def _alone(normalised: Path) -> dict[str, int]:
     """How many nodes only one backend takes, by operator, backend and the others' reasons."""
     from collage_evo.backends.enumerate import supported_nodes
     from collage_evo.backends.select import select_backends
-    from collage_evo.graph.read import build_graph
+    from collage_evo.graph.convert.read import build_graph
 
     graph = build_graph(onnx.load(normalised))
     refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([])}

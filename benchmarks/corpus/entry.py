@@ -18,7 +18,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.data import write_npz
+from collage_evo.graph.load.data import write_npz
 
 Arrays = dict[str, np.ndarray]
 Value = Any

@@ -12,7 +12,7 @@ from typing import Any
 from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
 from collage_evo.accuracy.named import NAMED
 from collage_evo.errors import InputError
-from collage_evo.graph.functions import names_function
+from collage_evo.graph.load.functions import names_function
 
 OWN_FILE = "put it into a file of its own and import it from there: measuring processes load it by file and name"
 
@@ -32,7 +32,7 @@ def load_metric(text: str, excused: Mapping[str, float] = MappingProxyType({})) 
     """The metric for a :func:`checked_name`; if that is empty, the relative error beyond what is ``excused``.
 
     Raises:
-        InputError: see :func:`collage_evo.graph.functions.load_function`.
+        InputError: see :func:`collage_evo.graph.load.functions.load_function`.
     """
     if not text:
         return RelativeError(excused)

@@ -25,7 +25,7 @@ from collage_evo.errors import InputError
 from collage_evo.statistics import LEVEL, Interval, bootstrap_interval
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
-"""Maps inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
+"""Maps inputs and names of outputs to these outputs, plain (``graph/ir/values.py``)."""
 Over = Literal["all", "worst"]
 """The error that counts: that of all samples together, or that of the sample with the largest error."""
 METRIC_BOOTSTRAPS, LEAST_BOOTSTRAPS = 200, 50

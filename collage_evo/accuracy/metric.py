@@ -13,7 +13,7 @@ import numpy as np
 from collage_evo.accuracy.losses import Losses, Pairs, relative_losses
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError, named_line
-from collage_evo.graph.functions import load_function
+from collage_evo.graph.load.functions import load_function
 
 Values = Mapping[str, Any]
 Function = Callable[[Sequence[Values], Sequence[Values]], float]
@@ -98,7 +98,7 @@ class FunctionMetric(Metric):
     """The function that ``file.py:function`` names; its exceptions become errors of one line.
 
     Raises:
-        InputError: see :func:`collage_evo.graph.functions.load_function`.
+        InputError: see :func:`collage_evo.graph.load.functions.load_function`.
     """
 
     def __init__(self, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from collage_evo.files import reading
-from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.graph.ir.values import plain, read_values, save_values
 
 Values = Mapping[str, Any]
 SHARED = 3

@@ -13,7 +13,7 @@ import numpy as np
 from collage_evo.backends.variants import DEFAULT, Variant, plain_name
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.target.target import Target as Target  # part of the contract
 
@@ -136,8 +136,8 @@ class Backend(ABC):
     A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
     """
     maps_weights: ClassVar[bool] = False
-    """Whether ``build`` takes a model whose large initializers are in files (``graph/weights.py``); any other backend
-    gets them in the message."""
+    """Whether ``build`` takes a model whose large initializers are in files (``graph/ir/weights.py``); any other
+    backend gets them in the message."""
     portable: ClassVar[bool] = False
     """Whether pieces of the variant ``default`` hold no compiled code, and so run on any processor."""
     gives_reference: ClassVar[bool] = False
@@ -191,7 +191,7 @@ class Backend(ABC):
             return no(UNCHECKED)
         if not verdict or any(map(self.guards, self.variants)):
             return verdict
-        from collage_evo.graph.indices import stray_index  # serving does not need it
+        from collage_evo.graph.check.indices import stray_index  # serving does not need it
 
         stray = stray_index(graph, node)
         return no(stray) if stray else verdict

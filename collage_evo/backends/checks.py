@@ -17,7 +17,7 @@ from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, 
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError, one_line
 from collage_evo.extras import install
-from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.target.gpu import gpu_capability
@@ -183,8 +183,8 @@ def _fails_to_pass_through(model: onnx.ModelProto) -> str:
 
 def normalised_graph(model: onnx.ModelProto) -> Graph:
     """The graph of ``model``, normalised as pieces are already: a user's whole model is not."""
-    from collage_evo.graph.normalise import normalise  # serving needs neither
-    from collage_evo.graph.read import build_graph
+    from collage_evo.graph.convert.read import build_graph
+    from collage_evo.graph.normalise.normalise import normalise  # serving needs neither
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

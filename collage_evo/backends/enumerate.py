@@ -10,7 +10,7 @@ from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.precision.quantise.rules import Ranges

@@ -39,7 +39,7 @@ class HasProfiler(Protocol):
 
 
 def names_in(label: str) -> tuple[str, ...]:
-    """Canonical names of nodes and tensors (``graph/extract.py``) in the library's name of a kernel."""
+    """Canonical names of nodes and tensors (``graph/convert/extract.py``) in the library's name of a kernel."""
     return tuple(_NAMES.findall(label))
 
 

@@ -12,8 +12,8 @@ from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Variant, rewritten_name
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet
-from collage_evo.graph.operators import ELEMENTWISE
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet
+from collage_evo.graph.ir.operators import ELEMENTWISE
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Edits, edits_of

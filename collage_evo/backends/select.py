@@ -12,7 +12,7 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
@@ -135,7 +135,7 @@ def piece_variants(
     ``ranges``: whether there are calibrated ranges; without them only quantisers that find ranges at run time do.
     ``left_out``: excluded backends and variants; variants that compile as one of these are excluded too.
     """
-    from collage_evo.graph.indices import stray_index  # serving does not need it
+    from collage_evo.graph.check.indices import stray_index  # serving does not need it
 
     found = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
     guarded = [variant for variant in found if backend.guards(variant)]

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from collage_evo.config_errors import explain
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import ConfigError
-from collage_evo.graph.load import ModelFile
-from collage_evo.graph.shapes import dynamic_inputs, written
+from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.load.shapes import dynamic_inputs, written
 from collage_evo.yaml_values import Refused, load_yaml
 
 AUTO = "auto"

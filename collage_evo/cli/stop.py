@@ -55,8 +55,8 @@ def leave(directory: Path | None = None, why: str = "stopped", code: int = INTER
     with contextlib.suppress(OSError):  # the reader of the pipe may have been stopped too
         print("; ".join([why, *(_what_is_there(directory) if directory else ())]), file=sys.stderr, flush=True)
         sys.stdout.flush()
-    if "collage_evo.graph.weights" in sys.modules:  # else there are none
-        from collage_evo.graph.weights import remove_weight_files
+    if "collage_evo.graph.ir.weights" in sys.modules:  # else there are none
+        from collage_evo.graph.ir.weights import remove_weight_files
 
         remove_weight_files()
     os._exit(code)

@@ -18,9 +18,9 @@ from collage_evo.answer.sequential import Ratio, Stopping
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.commands.compared import ComparedArtifact
-from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir.weights import all_weight_bytes
+from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.measure.judging import BROKEN
 from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed

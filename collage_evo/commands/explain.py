@@ -14,7 +14,7 @@ from collage_evo.backends.variants import rewritten_name
 from collage_evo.commands.explained import Explained
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.report.explain import (

@@ -18,8 +18,8 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import CostKeys
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.origin import Origin
+from collage_evo.graph.convert.origin import Origin
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import SearchableModel, searchable
 from collage_evo.measure.jobs import WorkFiles
 from collage_evo.patterns.match import Match

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from scipy.optimize import least_squares
 
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Engine, bordering, crossings
 from collage_evo.placement.space import SearchSpace

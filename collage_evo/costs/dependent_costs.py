@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from collage_evo.costs.known_costs import KnownCosts
 from collage_evo.costs.matches import BATCH, Costs
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.placement.space import SearchSpace

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.costs.database import CostDatabase
-from collage_evo.graph.extract import structural_hash
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.convert.extract import structural_hash
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob, Measured, bare

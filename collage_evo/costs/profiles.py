@@ -15,8 +15,8 @@ from operator import or_
 from collage_evo.backends.base import Backend
 from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.variants import plain_name
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.roofline import multiply_adds, touched_bytes
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.measure.pool import WorkerPool

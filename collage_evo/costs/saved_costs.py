@@ -12,8 +12,8 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, read_json, write_json
-from collage_evo.graph.extract import content_hash
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.convert.extract import content_hash
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.placement.failure import Failure

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.costs.profiles import NodeMs
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, multiply_adds, touched_bytes
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
+from collage_evo.graph.ir.roofline import BYTES_PER_MS, MACS_PER_MS, multiply_adds, touched_bytes
 
 LEAST_MS = 1e-4
 """Minimum time of a node: a profile may have fused it away where another engine does not."""

@@ -21,8 +21,8 @@ from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.cuda.onnxruntime import available_providers
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
-from collage_evo.graph.files import read_model, save_model
-from collage_evo.graph.origin import node_names
+from collage_evo.graph.convert.origin import node_names
+from collage_evo.graph.load.files import read_model, save_model
 from collage_evo.report.places import home_of
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST

@@ -16,20 +16,20 @@ import onnx
 from onnx import TensorProto
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.graph.branches import taking_each_branch
-from collage_evo.graph.data import given_inputs
-from collage_evo.graph.edges import decided, edge_samples
-from collage_evo.graph.files import digest
-from collage_evo.graph.inputs import divides, random_inputs
-from collage_evo.graph.ir import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
-from collage_evo.graph.load import LoadedModel, ModelFile
-from collage_evo.graph.observe import Observation, observe, record
-from collage_evo.graph.origin import Origin, name_nodes
-from collage_evo.graph.read import build_graph, declared_tensor
-from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.rounding import Moved
-from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
-from collage_evo.graph.values import plain
+from collage_evo.graph.check.branches import taking_each_branch
+from collage_evo.graph.check.edges import decided, edge_samples
+from collage_evo.graph.convert.observe import Observation, observe, record
+from collage_evo.graph.convert.origin import Origin, name_nodes
+from collage_evo.graph.convert.read import build_graph, declared_tensor
+from collage_evo.graph.convert.static import StaticTypes, annotate, embed_constants, static_types
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.data import given_inputs
+from collage_evo.graph.load.files import digest
+from collage_evo.graph.load.inputs import divides, random_inputs
+from collage_evo.graph.load.load import LoadedModel, ModelFile
+from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.rounding import Moved
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
@@ -305,7 +305,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     Raises:
         NotSearchable: it runs, but cannot be split into nodes; the message gives the reason.
     """
-    from collage_evo.graph.normalise import Rules, error_of, normalise  # onnxscript is slow to import
+    from collage_evo.graph.normalise.normalise import Rules, error_of, normalise  # onnxscript is slow to import
 
     feeds, expected = model.references[0]
     fixed = onnx.ModelProto()

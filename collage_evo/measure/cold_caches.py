@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.transforms.edits import Numerics
 from collage_evo.target.cores import own_cores
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Part, Placement, Region
 from collage_evo.placement.failure import Failure
 from collage_evo.policy import DEFAULT_POLICY, Policy
@@ -35,7 +35,7 @@ class WorkFiles:
         self.reference = directory / "reference.npz"
         """Values of reference inputs and outputs, as ``measure/references.py`` keeps them."""
         self.edges = directory / "edges.npz"
-        """The same for inputs at the edge of what the model may be given (``graph/edges.py``)."""
+        """The same for inputs at the edge of what the model may be given (``graph/check/edges.py``)."""
         self.nonfinite = directory / "nonfinite.npz"
         """The same with NaN and infinity in the inputs; there where those must not be lost."""
         self.recorded = directory / "recorded.npz"

@@ -17,9 +17,9 @@ from collage_evo.accuracy.metric import Metric
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
-from collage_evo.graph.nonfinite import lost
-from collage_evo.graph.reference import Error, counted_distances, holds_labels
-from collage_evo.graph.values import identical, plain
+from collage_evo.graph.check.nonfinite import lost
+from collage_evo.graph.ir.values import identical, plain
+from collage_evo.graph.reference.reference import Error, counted_distances, holds_labels
 from collage_evo.measure.jobs import Setting
 from collage_evo.measure.references import Reference, read_references
 from collage_evo.patterns.match import Placement

@@ -10,10 +10,10 @@ from operator import or_
 import onnx
 
 from collage_evo.backends.profiled import KernelTime, names_in
-from collage_evo.graph.extract import canonical_names
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.roofline import heavy_operators
+from collage_evo.graph.convert.extract import canonical_names
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
+from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.patterns.match import Region
 from collage_evo.precision.transforms.casts import AS
 from collage_evo.precision.transforms.rewritten import Rewritten

@@ -13,10 +13,10 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import exact_arithmetic
-from collage_evo.graph.extract import extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs, relative_error
-from collage_evo.graph.values import plain
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.measure.cold_caches import Flush
 from collage_evo.measure.jobs import CostJob, KernelsJob, KernelTimes, Measured
 from collage_evo.measure.kernels import kernels_of

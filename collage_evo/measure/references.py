@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError
 from collage_evo.files import reading
-from collage_evo.graph.nonfinite import spoiled
-from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.graph.check.nonfinite import spoiled
+from collage_evo.graph.ir.values import plain, read_values, save_values
 
 if TYPE_CHECKING:
     import onnx
@@ -46,7 +46,7 @@ def nonfinite_references(
 ) -> list[Reference]:
     """``feeds`` with NaN or infinity in them, and the outputs of ``model`` for these; ``names`` names inputs and
     outputs."""
-    from collage_evo.graph.reference import Reference as Model  # few processes need it
+    from collage_evo.graph.reference.reference import Reference as Model  # few processes need it
 
     loaded, (inputs, outputs) = Model(model, threads), names
     found = []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.devices.device import Device
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.measure.cold_caches import Flush, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob
 from collage_evo.runtime.crowd import Crowd

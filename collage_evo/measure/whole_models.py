@@ -14,9 +14,9 @@ from pathlib import Path
 from collage_evo.backends.base import BuildFailure, DeviceExecutable, Executable, Target
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.graph.edges import other_shapes
-from collage_evo.graph.files import read_model
-from collage_evo.graph.reference import Error
+from collage_evo.graph.check.edges import other_shapes
+from collage_evo.graph.load.files import read_model
+from collage_evo.graph.reference.reference import Error
 from collage_evo.measure.jobs import FallbackJob, Measured, PlacementJob, WholeJob
 from collage_evo.measure.judging import EXACT, Estimate, all_exact
 from collage_evo.measure.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up

@@ -15,7 +15,7 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
-from collage_evo.graph.extract import extract
+from collage_evo.graph.convert.extract import extract
 from collage_evo.measure.jobs import (
     REGIONS,
     Answer,

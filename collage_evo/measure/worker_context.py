@@ -10,9 +10,9 @@ from typing import Any
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import probe_all
-from collage_evo.graph.files import read_model
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.exclusive import ExclusiveTiming

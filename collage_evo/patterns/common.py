@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage_evo.graph.operators import ELEMENTWISE, HEAVY
+from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
 from collage_evo.patterns.language import GraphPattern, Ops, Pattern, Value, chain, constant, optional
 from collage_evo.patterns.regions import Regions
 

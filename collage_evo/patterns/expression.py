@@ -8,7 +8,7 @@ from types import EllipsisType
 from typing import Any
 
 from collage_evo.errors import ConfigError
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 NodeCondition = Callable[[Graph, Node], str]
 """Why the node does not fit, or nothing."""

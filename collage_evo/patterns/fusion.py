@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import OpKind, edge_kind, kind_of
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import OpKind, edge_kind, kind_of
 from collage_evo.patterns.language import Pattern
 
 

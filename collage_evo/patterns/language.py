@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collage_evo.errors import ConfigError
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.expression import (
     Anything,
     Either,

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.precision.transforms.edits import Edits, Numerics, edits_text, precisions_in, sites_in
 from collage_evo.rewrites.rewrite import Sites
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.patterns.expression import Anything, Either, Operator, Result, Value
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.language import Pattern
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from collage_evo.backends.variants import plain_name
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Placement
 
 Engine = tuple[str, str]

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering, flows, predict
 from collage_evo.placement.outcome import Objective, Terms

@@ -12,7 +12,6 @@ from collage_evo.report.words import format_engine, format_ms, format_number, fo
 from collage_evo.runtime.manifest import BEST
 
 
-
 def describe_so_far(found: SoFar) -> str:
     """One line on an answer: latency, ratio to a library, error, evidence."""
     return f"{_figures(found)} ({found.evidence.value})"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 VECTOR = 16

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.operators import ELEMENTWISE
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import ELEMENTWISE
 from collage_evo.rewrites.common import filled, reshape, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.rewrites.common import Convolution, ConvolutionRewrite, convolve, reshape
 from collage_evo.rewrites.rewrite import Draft
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.rewrites.common import VECTOR, Convolution, ConvolutionRewrite, convolve
 from collage_evo.rewrites.rewrite import Draft
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.rewrites.common import convolution, convolve, sole_reader, split, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

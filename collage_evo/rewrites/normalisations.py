@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.rewrites.common import NodeRewrite, filled, reshape, standard
 from collage_evo.rewrites.rewrite import Draft
 

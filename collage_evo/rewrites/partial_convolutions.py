@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

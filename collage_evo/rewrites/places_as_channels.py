@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.rewrites.common import VECTOR, Convolution, ConvolutionRewrite, convolve, cut, reshape
 from collage_evo.rewrites.rewrite import Draft
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import cut, reshape, split, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import (
     Convolution,
     NodeRewrite,

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 
 Sites = tuple[tuple[str, NodeSet], ...]
 """The rewritten sites of a piece: names of rewrites with the node sets that they replace, disjoint, sorted."""

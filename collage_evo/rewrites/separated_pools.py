@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.rewrites.common import NodeRewrite, filled, standard
 from collage_evo.rewrites.rewrite import Draft
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.rewrites.common import filled, reshape, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

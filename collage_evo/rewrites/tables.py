@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import OPAQUE, Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.operators import ELEMENTWISE
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.ir.graph import OPAQUE, Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import ELEMENTWISE
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.rewrites.common import reshape, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

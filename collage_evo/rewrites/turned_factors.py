@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import filled, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 

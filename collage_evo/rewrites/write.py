@@ -1,6 +1,6 @@
 """Writing of rewrites into a region: a standalone model, or its key.
 
-Names are canonical as in ``graph/extract.py``: equal regions rewritten alike give equal models.
+Names are canonical as in ``graph/convert/extract.py``: equal regions rewritten alike give equal models.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import canonical_names, declare, extract, import_domains, put_operators, renamed_node
-from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
-from collage_evo.graph.static import captures
+from collage_evo.graph.convert.extract import (
+    canonical_names,
+    declare,
+    extract,
+    import_domains,
+    put_operators,
+    renamed_node,
+)
+from collage_evo.graph.convert.static import captures
+from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.rewrites.rewrite import Replacement, Sites
 
@@ -27,7 +34,8 @@ _PREFIX = "r{}_"
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
     """The region ``nodes`` as a standalone model in which each of ``sites`` is replaced by its rewrite's operators.
 
-    Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, and all tensors inside have types.
+    Its inputs and outputs are those of :func:`collage_evo.graph.convert.extract.extract`, and all tensors inside have
+    types.
 
     Raises:
         InputError: a rewrite is unknown, a site is not in ``nodes`` or overlaps another, or its replacement does

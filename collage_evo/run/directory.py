@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
-from collage_evo.graph.functions import names_function
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.functions import names_function
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.models.builtin import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on

@@ -24,7 +24,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.placement.outcome import Objective
 from collage_evo.precision.quantise.rules import Ranges

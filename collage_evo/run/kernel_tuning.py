@@ -31,7 +31,7 @@ from collage_evo.costs.copies import engines_on_device
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.measure.jobs import TuneJob
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox

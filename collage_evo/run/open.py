@@ -12,9 +12,9 @@ from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.config import Config, SearchConfig
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.ir.weights import all_weight_bytes
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace

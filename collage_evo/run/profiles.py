@@ -12,7 +12,7 @@ from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Finished, write_finished

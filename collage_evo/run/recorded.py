@@ -11,9 +11,9 @@ from collage_evo.answer.baselines import Baseline, read_baselines
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
-from collage_evo.graph.files import read_model
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.places import command

@@ -14,7 +14,7 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.saved_costs import MeasuredCosts
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure

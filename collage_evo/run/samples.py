@@ -10,8 +10,8 @@ from typing import Any
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
-from collage_evo.graph.data import input_dims, read_feeds
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.data import input_dims, read_feeds
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.run.store import Store
 
 PROFILES = "profiles"

@@ -13,7 +13,7 @@ from typing import ClassVar
 from collage_evo.answer.candidates import Tried
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Evaluator, Outcome

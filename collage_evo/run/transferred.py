@@ -1,6 +1,6 @@
 """Transfer from an earlier run to another graph: its costs, sensitivities and front.
 
-Operators are paired (``graph/align.py``); knowledge about one applies to its pair. A match without a counterpart
+Operators are paired (``graph/ir/align.py``); knowledge about one applies to its pair. A match without a counterpart
 costs what the earlier run shows for its engine's operators, scaled by the amount of work. If an operator has no pair,
 or none of the matches is left that ran it, the cheapest match of the same engine, family or backend covers it.
 """
@@ -18,8 +18,8 @@ from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.align import same_nodes
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.graph.ir.align import same_nodes
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import CostModel, Engine, bordering
 from collage_evo.placement.genome import Genome

@@ -18,7 +18,7 @@ import platformdirs
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.graph.functions import names_function
+from collage_evo.graph.load.functions import names_function
 from collage_evo.target.private import open_private, own_directory
 
 

@@ -19,9 +19,9 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.graph.align import likeness
-from collage_evo.graph.files import read_model
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.ir.align import likeness
+from collage_evo.graph.load.files import read_model
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.report.progress import Reporter

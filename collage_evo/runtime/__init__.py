@@ -16,9 +16,10 @@ libraries compile anew. Only libraries that refuse shapes which a model cannot t
 take part. Pieces whose shapes are open have no buffers: they return what their library allocates. Sizes with one name
 in the user's file have to be equal.
 
-Indices. ``graph/indices.py`` proves for each operator with indices, lengths, axes or shapes whether they stay inside
-whatever a request holds: ``index_uses.py`` has the operators, ``value_ranges.py`` the known ranges of values. Where a
-backend is not safe by itself (``Backend.guards``), ``Backend.takes`` and ``Compiler`` decline unproved operators, and
-indices that are an input of the model have limits in the ``Program``, against which a ``Runner`` checks each request
-when it is fed. So have other 64-bit integers where a backend computes with 32 bits (``Backend.bits``).
+Indices. ``graph/check/indices.py`` proves for each operator with indices, lengths, axes or shapes whether they stay
+inside whatever a request holds: ``index_uses.py`` has the operators, ``value_ranges.py`` the known ranges of values.
+Where a backend is not safe by itself (``Backend.guards``), ``Backend.takes`` and ``Compiler`` decline unproved
+operators, and indices that are an input of the model have limits in the ``Program``, against which a ``Runner``
+checks each request when it is fed. So have other 64-bit integers where a backend computes with 32 bits
+(``Backend.bits``).
 """

@@ -12,7 +12,7 @@ import numpy as np
 
 from collage_evo.backends.registry import device_of
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.graph.data import read_npz, require_rows
+from collage_evo.graph.load.data import read_npz, require_rows
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session

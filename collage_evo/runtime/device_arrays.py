@@ -8,7 +8,7 @@ from typing import Any
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.dlpack import borrow
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.runtime.plan import Lifetime, plan_memory
 
 

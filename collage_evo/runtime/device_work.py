@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from collage_evo.devices.device import CaptureError, Device, Replay
-from collage_evo.graph.memory import allocate
+from collage_evo.graph.ir.memory import allocate
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of, waits_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from collage_evo.errors import CollageError, InputError, one_line
-from collage_evo.graph.elements import IN_32_BITS
+from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.runtime.input_limits import first_outside
 
 _OF_AN_INDEX = re.compile(r"\bind(ex|ices)\b|out of (data )?(bounds|range)", re.IGNORECASE)

@@ -18,8 +18,8 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.codec import As, from_plain
 from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
 from collage_evo.files import reading
-from collage_evo.graph.elements import EXTENDED, NUMPY
-from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.graph.ir.elements import EXTENDED, NUMPY
+from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program

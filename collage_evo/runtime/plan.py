@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import Tensor
-from collage_evo.graph.memory import ALIGNMENT, MemoryPlan, place
+from collage_evo.graph.ir.graph import Tensor
+from collage_evo.graph.ir.memory import ALIGNMENT, MemoryPlan, place
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
     """Place tensors so that none shares memory with another that is alive at the same time.
 
     The planner is :func:`place`, as everywhere. For sequential steps a lifetime is a span; for streams, whose
-    order is open, :class:`collage_evo.graph.memory.StepUse` derives it from the steps' waits. Offsets are
+    order is open, :class:`collage_evo.graph.ir.memory.StepUse` derives it from the steps' waits. Offsets are
     multiples of ``alignment`` bytes.
     """
     alive = {life.tensor.name: (life.first, life.last) for life in lifetimes}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.runtime.checked import CheckedFile
 from collage_evo.runtime.plan import Lifetime
 

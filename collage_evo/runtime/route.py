@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.graph.memory import StepUse, all_before
+from collage_evo.graph.ir.memory import StepUse, all_before
 from collage_evo.runtime.plan import Lifetime
 from collage_evo.runtime.program import Program, Touched, alive
 

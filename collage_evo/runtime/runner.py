@@ -19,9 +19,9 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
-from collage_evo.graph.ir import OPAQUE, Tensor
-from collage_evo.graph.memory import allocate
-from collage_evo.graph.ort_values import from_ort_value
+from collage_evo.graph.ir.graph import OPAQUE, Tensor
+from collage_evo.graph.ir.memory import allocate
+from collage_evo.graph.reference.ort_values import from_ort_value
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive

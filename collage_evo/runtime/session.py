@@ -15,7 +15,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import OPAQUE
+from collage_evo.graph.ir.graph import OPAQUE
 from collage_evo.runtime.binding import IOBinding, as_ort_value
 from collage_evo.runtime.device_arrays import as_device_array
 from collage_evo.runtime.device_work import exclusive

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError
-from collage_evo.graph.elements import onnx_name
-from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.graph.ir.elements import onnx_name
+from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.runtime.program import Program
 
 if TYPE_CHECKING:

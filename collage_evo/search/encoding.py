@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.space import SearchSpace

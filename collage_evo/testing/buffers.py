@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.devices.device import Device
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 
 GUARD_BYTES = 256
 """Bytes on each side of a buffer that no backend may write."""

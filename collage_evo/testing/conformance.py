@@ -22,11 +22,11 @@ from collage_evo.backends.registry import require_importable
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
-from collage_evo.graph.extract import content_hash, extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.extract import content_hash, extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY as HEAVY_OPERATORS
+from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.precision.quantise.marks import heavy_in_int8
 from collage_evo.precision.quantise.ranges import calibrate
 from collage_evo.precision.quantise.rules import Ranges

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from collage_evo.backends.base import Backend, Support
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.models.builder import IR_VERSION, OPSET, Builder
 from collage_evo.testing.cases.case import weight
 

@@ -21,11 +21,11 @@ from collage_evo.backends.variants import Variant
 from collage_evo.devices.device import CaptureError
 from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, Tensor
-from collage_evo.graph.nonfinite import lost, spoiled
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.check.nonfinite import lost, spoiled
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, Tensor
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.target.target import CPU
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, DeviceBuffer, HostBuffer
 from collage_evo.testing.finding import Finding, Status

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure
-from collage_evo.graph.indices import limits_of
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.check.indices import limits_of
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.runtime.limits import require_inside
 from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.examine import Begin, Instance, Piece

@@ -16,7 +16,7 @@ from collage_evo.backends.variants import Variant
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.graph.ir import Graph, Node, Tensor
+    from collage_evo.graph.ir.graph import Graph, Node, Tensor
     from collage_evo.patterns.language import Ops, Pattern, Value
 
 UFUNCS: Mapping[str, np.ufunc] = {

@@ -21,10 +21,10 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
-from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import members
-from collage_evo.graph.memory import MemoryPlan
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.memory import MemoryPlan
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from tests.support.cudnn_plan import outputs_of

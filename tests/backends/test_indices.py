@@ -6,7 +6,7 @@ from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.testing.cases.indices import Indexed, index_cases
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "backends.md"

@@ -14,7 +14,7 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8

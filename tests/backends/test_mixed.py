@@ -13,11 +13,11 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.openvino.precision import other_precision
-from collage_evo.graph.extract import extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic

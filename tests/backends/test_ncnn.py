@@ -14,7 +14,7 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.ncnn.plain import piece
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
@@ -47,7 +47,7 @@ def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_pa
         import numpy as np
         from collage_evo.backends.base import Target
         from collage_evo.backends.registry import get_backend
-        from collage_evo.graph.read import build_graph
+        from collage_evo.graph.convert.read import build_graph
         from collage_evo.testing.cases import CASES
 
         ncnn = get_backend("ncnn")

@@ -6,7 +6,7 @@ import pytest
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import Effort
 from collage_evo.testing.finding import Report

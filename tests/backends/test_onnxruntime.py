@@ -8,7 +8,7 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.measure.worker_context import unbuilt
 from collage_evo.placement.failure import Fault
 from collage_evo.testing.cases import CASES

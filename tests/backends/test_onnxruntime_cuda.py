@@ -18,7 +18,7 @@ from collage_evo.backends.libraries.onnxruntime import OnnxRuntime
 from collage_evo.devices.device import Device
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from tests.support.cuda import FakeCuda

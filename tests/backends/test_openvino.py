@@ -14,10 +14,10 @@ from onnx import TensorProto
 from collage_evo.backends.base import Built
 from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.values import plain
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.target.target import Target
 from collage_evo.testing.cases.case import weight
@@ -82,7 +82,7 @@ FREED = """
 import signal, sys
 from pathlib import Path
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.target.target import Target
 
@@ -143,8 +143,8 @@ from pathlib import Path
 import numpy as np
 from collage_evo.backends.openvino import backend as module
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.target.target import Target
 from tests.support.models import tiny_branchy
 

@@ -18,8 +18,8 @@ from collage_evo.backends.cuda.tensorrt.half import in_half
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import Device
 from collage_evo.errors import CollageError, InputError
-from collage_evo.graph.ir import Tensor
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from tests.support import fake_tensorrt

@@ -16,9 +16,9 @@ from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.backend import TorchBackend
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.windows import spatial_pads, window_counts
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.windows import spatial_pads, window_counts
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.testing.cases import CASES

@@ -21,11 +21,11 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CPU
 from collage_evo.devices.open import open_device
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, reference_outputs, relative_error
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.runtime.session import Session

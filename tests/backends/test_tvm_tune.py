@@ -134,7 +134,7 @@ def force_better(records: Path) -> None:
 
 def check_same_numbers(backend: object, target: Target, variant: str, folder: Path) -> None:
     from collage_evo.backends.tvm.backend import TvmBackend
-    from collage_evo.graph.ir import Tensor
+    from collage_evo.graph.ir.graph import Tensor
 
     assert isinstance(backend, TvmBackend)
     assert variant.startswith("tuned-")

@@ -13,11 +13,11 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Variant
-from collage_evo.graph.extract import extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.transforms.edits import numerics_of

@@ -17,8 +17,8 @@ import pytest
 
 import collage_evo
 from collage_evo.costs.saved_costs import read_costs
-from collage_evo.graph.files import read_model
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.report.result import SCHEMA
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
@@ -71,7 +71,7 @@ def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> No
     bound = largest_error(json.loads((finished / "run" / "result.json").read_text()), 1e-4)
     code = (
         "import collage_evo, numpy as np, onnx, sys\n"
-        "from collage_evo.graph.reference import reference_outputs, relative_error\n"
+        "from collage_evo.graph.reference.reference import reference_outputs, relative_error\n"
         "session = collage_evo.load('run/best.collage')\n"
         "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype('float32')\n"
         "     for i in session.get_inputs()}\n"

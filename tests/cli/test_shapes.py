@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from collage_evo.cli.shapes import shape_values
 from collage_evo.errors import ConfigError
-from collage_evo.graph.load import ModelFile
+from collage_evo.graph.load.load import ModelFile
 
 
 def file_of(folder: Path, **inputs: list[int | str]) -> ModelFile:

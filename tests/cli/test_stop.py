@@ -15,8 +15,8 @@ import onnx
 import pytest
 
 from collage_evo.answer.so_far import Evidence
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.report.places import COMMAND
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import chain, tiny_convnet

@@ -11,8 +11,8 @@ import pytest
 from collage_evo.costs import matches as module
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, CostSettings
-from collage_evo.graph.ir import NodeSet
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.measure import cold_caches
 from collage_evo.measure.jobs import BuildJob, CostJob, Measured, Reply
 from collage_evo.patterns.match import Match

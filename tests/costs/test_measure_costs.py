@@ -17,8 +17,8 @@ from collage_evo.costs.matches import Costs
 from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.ir import members
-from collage_evo.graph.roofline import multiply_adds
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.roofline import multiply_adds
 from collage_evo.measure.jobs import KernelTimes
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine

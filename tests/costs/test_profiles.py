@@ -18,8 +18,8 @@ from collage_evo.costs.profiles import (
     profile_regions,
     to_profile,
 )
-from collage_evo.graph.extract import extract
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.measure.jobs import Job, KernelsJob, KernelTimes
 from collage_evo.measure.kernels import kernels_of
 from collage_evo.measure.worker import Worker

@@ -13,7 +13,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.errors import DamagedFile
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective

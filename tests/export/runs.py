@@ -12,12 +12,12 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import node_set
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.origin import name_nodes
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.origin import name_nodes
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import node_set
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.jobs import REGIONS, regions_of

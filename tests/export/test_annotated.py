@@ -14,8 +14,8 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.export import annotated as export
 from collage_evo.export.annotated import ANNOTATION, SETTINGS, export_onnx
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.testing.models import tiny_convnet
 from tests.export.runs import alone, placed
 

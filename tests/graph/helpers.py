@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx
 
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 
 
 def difference(model: onnx.ModelProto, other: onnx.ModelProto, seed: int = 0) -> float:

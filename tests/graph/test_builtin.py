@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builtin import BUILTINS, make_builtin, parameters_of
 from tests.graph.helpers import difference
 

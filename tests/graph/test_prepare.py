@@ -11,15 +11,15 @@ from onnx import helper, numpy_helper
 
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.graph.data import read_feeds
-from collage_evo.graph.extract import content_hash, extract, structural_hash
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import COMPOSITE, OPAQUE
-from collage_evo.graph.load import ModelFile
-from collage_evo.graph.normalise import Rules
+from collage_evo.graph.convert.extract import content_hash, extract, structural_hash
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.data import read_feeds
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.normalise.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
-from collage_evo.graph.reference import reference_outputs, relative_error
-from collage_evo.graph.values import plain
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, whole
 from tests.support import misoptimised
@@ -285,7 +285,7 @@ def test_steps_that_rounding_decides_are_excused_whichever_sample_lies_on_them(t
 
 
 def test_rules_that_change_the_outputs_are_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collage_evo.graph import normalise
+    from collage_evo.graph.normalise import normalise
 
     def faulty(model: onnx.ModelProto, rules: Rules) -> onnx.ModelProto:
         made = onnx.ModelProto()

@@ -14,8 +14,8 @@ from pathlib import Path
 import onnx
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.measure.jobs import CostJob, Setting, WorkFiles
 from collage_evo.measure.references import write_references
 from collage_evo.patterns.match import Region

@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.edges import edge_samples
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.check.edges import edge_samples
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.measure.jobs import CostJob, Measured, Opened, OpenJob, WholeJob
 from collage_evo.measure.references import read_references, write_references
 from collage_evo.measure.sandbox import Sandbox

@@ -10,8 +10,8 @@ import pytest
 
 from collage_evo.answer.baselines import best_fallback, measure_fallbacks
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.measure.jobs import FallbackJob, Measured, Setting
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.references import write_references

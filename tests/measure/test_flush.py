@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
-from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.measure.cold_caches import (
     LEAST_DEVICE_FLUSH_BYTES,
     LINE_BYTES,

@@ -15,8 +15,8 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import Error, Reference
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Error, Reference
 from collage_evo.measure import judging
 from collage_evo.measure.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
 from collage_evo.measure.judging import FEW, NEAR, PART, Estimate, Judge, computes_exactly

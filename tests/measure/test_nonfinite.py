@@ -10,7 +10,7 @@ import pytest
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import parse_config
-from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.measure.jobs import CostJob, Measured, OpenJob, Setting, WholeJob
 from collage_evo.measure.references import nonfinite_references, read_references, write_references
 from collage_evo.measure.sandbox import Sandbox

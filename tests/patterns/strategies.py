@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from tests.support.models import random_dag
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import OpKind, kind_of
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import OpKind, kind_of
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.fusion import PostDominatorFusion, post_dominators
 from tests.patterns.strategies import graphs, supported_parts

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from collage_evo.errors import ConfigError
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.models.builder import Builder
 from collage_evo.patterns import matcher
 from collage_evo.patterns.language import GraphPattern, chain, constant, either, optional, value

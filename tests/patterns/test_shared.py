@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collage_evo.graph.ir import Graph, members
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, members
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.common import ATTENTION, CHAIN, EPILOGUE, SINGLE
 from collage_evo.patterns.language import Pattern

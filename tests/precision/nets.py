@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.ranges import calibrate
 from collage_evo.precision.quantise.rules import Ranges

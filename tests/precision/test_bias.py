@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.bias import corrected_bias, mean_shift
 from collage_evo.precision.quantise.form import Int8Form

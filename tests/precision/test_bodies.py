@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import numerics_of

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import heavy_in_int8, written_in

@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.graph.observe import record
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.observe import record
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.scales import (

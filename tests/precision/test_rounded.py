@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import rounded as module
 from collage_evo.precision.quantise.rounded import rounded_weights, share_rounded, usual_scales

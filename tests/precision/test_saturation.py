@@ -19,9 +19,9 @@ import pytest
 
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.registry import get_backend
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.rounded import usual_scales
 from collage_evo.precision.quantise.rules import Range

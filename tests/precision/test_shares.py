@@ -12,11 +12,11 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from collage_evo.graph.ir import members
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.load.load import load_model
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import quantisable

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import written_in

@@ -10,10 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, members
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, members
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import write
 from collage_evo.precision.quantise.form import Int8Form

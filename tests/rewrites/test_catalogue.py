@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
 from collage_evo.rewrites.rewrite import Rewrite

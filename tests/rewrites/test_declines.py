@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from collage_evo.graph.ir import NodeSet
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import rewrite_named
 from tests.support.rewrites.check import rewrite_problems

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.rewrites.recurrences import MOST_STEPS

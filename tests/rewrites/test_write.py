@@ -11,12 +11,12 @@ import pytest
 from onnx import helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet, node_set
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.values import plain
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, node_set
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions

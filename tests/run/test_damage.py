@@ -25,8 +25,8 @@ from collage_evo.config import parse_config
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.errors import CollageError
-from collage_evo.graph.files import read_model
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.measure.jobs import Measured
 from collage_evo.measure.judging import computes_exactly
 from collage_evo.measure.references import read_recorded, read_references

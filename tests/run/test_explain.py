@@ -17,9 +17,9 @@ from collage_evo.config import load_config
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import CostKeys, CostSettings
 from collage_evo.errors import InputError
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.load import load_model
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.measure.jobs import Measured
 from collage_evo.measure.references import read_references
 from collage_evo.models.builder import Builder

@@ -17,10 +17,10 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
 from collage_evo.costs.saved_costs import costs_key
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.load import load_model
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.load import load_model
 from collage_evo.graph.prepare import SearchableModel
-from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.cost_model import CostModel

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.runtime import bench
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Piece, Program

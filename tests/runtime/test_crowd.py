@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.runtime.crowd import PORTIONS, Crowd, Tally
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, RACE_RUNS, TimingSettings

@@ -10,7 +10,7 @@ from collage_evo.devices.cuda import CudaDevice
 from collage_evo.devices.device import Replay
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime import device_work
 from collage_evo.runtime.device_work import DeviceWork
 from collage_evo.runtime.session import Session

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.runtime import program
 from collage_evo.runtime.plan import Lifetime, plan_memory
 from collage_evo.runtime.program import Piece, Program

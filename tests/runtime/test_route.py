@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage_evo.graph.ir import Tensor
-from collage_evo.graph.memory import MemoryPlan, all_before
+from collage_evo.graph.ir.graph import Tensor
+from collage_evo.graph.ir.memory import MemoryPlan, all_before
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.runtime.route import RunPiece, ToDevice, ToHost, Wait, route_of, waits_of

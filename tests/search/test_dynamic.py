@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Border, Copies, CostModel
 from collage_evo.placement.space import SearchSpace

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.kinds import kinds_of
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.genome import Genome

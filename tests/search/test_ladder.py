@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.outcome import Objective

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collage_evo.graph.kinds import kinds_of
+from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.space import SearchSpace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.ir.graph import Graph, Node, Tensor
 
 if TYPE_CHECKING:
     import onnx

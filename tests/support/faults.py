@@ -15,7 +15,7 @@ import numpy as np
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Support, Target, no
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor
 from tests.support.delegating import DelegatingBackend
 
 if TYPE_CHECKING:

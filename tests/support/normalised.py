@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import Reference
 from tests.support.models import parse_graph
 
 

@@ -6,7 +6,7 @@ import onnx
 
 from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
 from collage_evo.backends.openvino.int8 import INT8
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rules import Ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import bordering
 from collage_evo.placement.space import SearchSpace

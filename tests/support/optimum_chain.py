@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import members, node_set
+from collage_evo.graph.ir.graph import members, node_set
 from collage_evo.patterns.match import Placement, Region
 from tests.support.optimum import best_backend_set
 from tests.support.simulated_target import SimulatedEvaluator

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine, Flow
 from collage_evo.placement.space import SearchSpace

@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, members
+from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine
 from collage_evo.placement.outcome import Objective

@@ -10,7 +10,7 @@ import numpy as np
 
 from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from tests.support.clock import spend
 from tests.support.delegating import DelegatingBackend
 

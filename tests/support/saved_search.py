@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.space import SearchSpace

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.cost_model import Engine, bordering, crossings, transfers
 from collage_evo.placement.failure import Failure, Fault

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.kinds import kinds_of
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from tests.support.optimum import exhaustive_optimum
 from tests.support.optimum_chain import chain_optimum

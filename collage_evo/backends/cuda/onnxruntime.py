@@ -19,8 +19,8 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
-from collage_evo.graph.elements import EXTENDED
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.elements import EXTENDED
+from collage_evo.graph.ir.graph import Graph, NodeSet
 
 if TYPE_CHECKING:
     import onnx

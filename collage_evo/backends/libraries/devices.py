@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Executable, Tensors
 from collage_evo.backends.variants import Variant
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.target.target import CPU, Target
 
 if TYPE_CHECKING:

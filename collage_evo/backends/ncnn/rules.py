@@ -24,7 +24,7 @@ from collage_evo.backends.checks import (
     takes_small_for_zero,
     when,
 )
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 MAX_RANK = 4
 """Axes of a tensor that ncnn can be handed; inside a region a channel shuffle may pass through five."""

@@ -39,9 +39,9 @@ from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
-from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
-from collage_evo.graph.ort_values import all_numpy, run_session
+from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.reference.ort_values import all_numpy, run_session
 from collage_evo.precision.quantise.marks import heavy_in_int8
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class OnnxRuntimeBackend(Backend):
         in ``nchw``, others and all blocks of several convolutions up to 5 times. Grouped ones keep their
         layout, or are depthwise and lose.
         """
-        from collage_evo.graph.operators import ELEMENTWISE
+        from collage_evo.graph.ir.operators import ELEMENTWISE
 
         chosen = [graph.nodes[index] for index in members(nodes)]
         convolutions = [node for node in chosen if node.op_type == "Conv"]
@@ -161,7 +161,7 @@ class OnnxRuntimeBackend(Backend):
 
     @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
-        from collage_evo.graph.files import save_model
+        from collage_evo.graph.load.files import save_model
 
         if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
             return BuildFailure("without convolutions, nchw is no other than default", needless=True)

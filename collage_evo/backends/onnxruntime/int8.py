@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.operators import CONTRIBUTED
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.precision.quantise.form import PRODUCTS, Int8Form, Integers
 
 if TYPE_CHECKING:

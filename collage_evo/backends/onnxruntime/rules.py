@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from collage_evo.backends.checks import Rule, constant, present, refused_by, when
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 _LENGTHS = 6
 """Attention's input of valid lengths."""

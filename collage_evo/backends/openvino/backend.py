@@ -44,7 +44,7 @@ from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
-from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members
 from collage_evo.target.cores import own_cores
 from collage_evo.target.processor import level, this_machine
 
@@ -206,7 +206,7 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
 
 def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
     """Read ``model`` unchanged; a heavy one through a file, beside the weights that the library maps."""
-    from collage_evo.graph.weights import is_heavy, saved_near_weights
+    from collage_evo.graph.ir.weights import is_heavy, saved_near_weights
 
     if not is_heavy(model):
         return core.read_model(model.SerializeToString())
@@ -220,7 +220,7 @@ def _composite(graph: Graph, node: Node) -> Support:
         tensor = graph.tensors[name]
         if tensor.dtype not in _DTYPES:
             return no(f"tensor {name} is {tensor.dtype}; only {', '.join(sorted(_DTYPES))} are taken")
-    from collage_evo.graph.scopes import inner_operators  # serving does not need it
+    from collage_evo.graph.check.scopes import inner_operators  # serving does not need it
 
     for inside, inner in inner_operators(graph, node):
         if inner.domain not in ("", "ai.onnx"):

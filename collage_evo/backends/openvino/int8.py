@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import spatial_pads
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import spatial_pads
 from collage_evo.precision.quantise.form import Int8Form, Layout
 from collage_evo.target.processor import this_machine
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.profiled import names_in
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
 

@@ -21,8 +21,8 @@ from collage_evo.backends.checks import (
     takes_small_for_zero,
     when,
 )
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import spatial_pads
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import spatial_pads
 
 _ALWAYS: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",

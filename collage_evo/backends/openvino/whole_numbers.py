@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from collage_evo.graph.elements import IN_32_BITS
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.scopes import exact_values
-from collage_evo.graph.value_ranges import Range, Values
+from collage_evo.graph.check.scopes import exact_values
+from collage_evo.graph.check.value_ranges import Range, Values
+from collage_evo.graph.ir.elements import IN_32_BITS
+from collage_evo.graph.ir.graph import Graph, Node
 
 _WHOLE = ("int32", "int64")
 _IN_24_BITS = -(2**24) + 1, 2**24

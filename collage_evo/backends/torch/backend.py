@@ -30,8 +30,8 @@ from collage_evo.backends.torch.plain.piece import bound
 from collage_evo.backends.torch.rules import judge
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import named_line
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.target.cores import gnu_openmp
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Fusion, Step, Values, steps
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.target.private import own_temporary
 
 _FILTERS = {"Conv", "ConvTranspose"}

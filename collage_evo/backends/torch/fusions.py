@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from collage_evo.backends.torch.operators import OPERATORS, Call
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.patterns.common import ATTENTION
 from collage_evo.patterns.language import GraphPattern, Ops, Value, constant, either, optional
 from collage_evo.patterns.matcher import TooManyWays

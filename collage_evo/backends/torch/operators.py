@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import spatial_pads, window_counts
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import spatial_pads, window_counts
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from collage_evo.backends.base import YES, Support, no
 from collage_evo.backends.checks import Rule, by_whole_numbers, constant, plain, present, refused_by, when
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _NUMBERS: Mapping[str, tuple[int, ...]] = {

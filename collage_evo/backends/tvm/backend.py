@@ -34,7 +34,7 @@ from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name
 from collage_evo.errors import named_line
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 if TYPE_CHECKING:
     import onnx

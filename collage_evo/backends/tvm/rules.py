@@ -15,7 +15,7 @@ from collage_evo.backends.checks import (
     takes_small_for_zero,
     when,
 )
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 _VANISHING = ("Sigmoid", "Softplus", "Softmax")
 """Operators that return zero for the smallest numbers."""

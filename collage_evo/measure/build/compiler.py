@@ -14,10 +14,7 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
-from collage_evo.graph.data import given_inputs
-from collage_evo.graph.extract import content_hash
-from collage_evo.graph.files import digest
-from collage_evo.graph.indices import (
+from collage_evo.graph.check.indices import (
     IndexVerdict,
     indices_of_model,
     joined,
@@ -26,12 +23,15 @@ from collage_evo.graph.indices import (
     limits_of_32_bits_of_model,
     stray_index,
 )
-from collage_evo.graph.ir import Graph, Tensor, members
-from collage_evo.graph.origin import node_names
-from collage_evo.graph.outputs import computed_outputs
-from collage_evo.graph.read import declared_tensor
-from collage_evo.graph.scopes import operators
-from collage_evo.graph.weights import inlined
+from collage_evo.graph.check.scopes import operators
+from collage_evo.graph.convert.extract import content_hash
+from collage_evo.graph.convert.origin import node_names
+from collage_evo.graph.convert.read import declared_tensor
+from collage_evo.graph.ir.graph import Graph, Tensor, members
+from collage_evo.graph.ir.weights import inlined
+from collage_evo.graph.load.data import given_inputs
+from collage_evo.graph.load.files import digest
+from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.ranges import read_ranges

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 
 if TYPE_CHECKING:
     import onnx

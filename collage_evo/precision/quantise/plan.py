@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rules import (
     PASSING,

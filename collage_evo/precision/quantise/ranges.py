@@ -10,8 +10,8 @@ from typing import Any
 
 from collage_evo.errors import InputError
 from collage_evo.files import read_json, write_json
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.precision.quantise.observers import Observation
 from collage_evo.precision.quantise.rules import Range, Ranges
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.extract import constant_digest
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import kernel_inside
+from collage_evo.graph.convert.extract import constant_digest
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import kernel_inside
 from collage_evo.precision.quantise.bias import mean_shift
 from collage_evo.precision.quantise.rules import weight_axis
 from collage_evo.precision.quantise.scales import (

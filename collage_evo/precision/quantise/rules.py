@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.form import PRODUCTS, Int8Form
 
 

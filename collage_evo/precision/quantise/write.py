@@ -1,6 +1,6 @@
 """Writing of quantisers into a region: a standalone model, and its keys.
 
-Names are canonical as in ``graph/extract.py``: equal regions with equal scales give equal models.
+Names are canonical as in ``graph/convert/extract.py``: equal regions with equal scales give equal models.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from collage_evo.graph.extract import canonical_names, extract, import_domains, put_operators
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.convert.extract import canonical_names, extract, import_domains, put_operators
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.bias import corrected_bias
 from collage_evo.precision.quantise.form import PRODUCTS, Int8Form, Layout
 from collage_evo.precision.quantise.marks import mark_int8
@@ -31,7 +31,7 @@ def quantised_region(
 ) -> onnx.ModelProto:
     """The region ``nodes`` as a standalone model in which ``quantised`` of them have quantisers around them.
 
-    Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, in their own types.
+    Its inputs and outputs are those of :func:`collage_evo.graph.convert.extract.extract`, in their own types.
 
     Raises:
         InputError: a tensor that needs a range has none.

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.extract import put_operators
-from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.operators import ELEMENTWISE, HEAVY
-from collage_evo.graph.static import captures
+from collage_evo.graph.convert.extract import put_operators
+from collage_evo.graph.convert.static import captures
+from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import PASSING, Ranges, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Transform, Trial

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.casts import Casts
 from collage_evo.precision.transforms.edits import Numerics

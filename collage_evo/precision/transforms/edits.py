@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from collage_evo.codec import As
-from collage_evo.graph.ir import NodeSet, nodes_from
+from collage_evo.graph.ir.graph import NodeSet, nodes_from
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import onnx
 from onnx import helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.bias import corrected_bias
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales

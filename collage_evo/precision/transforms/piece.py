@@ -12,8 +12,8 @@ from functools import cached_property
 
 import onnx
 
-from collage_evo.graph.extract import canonical_names
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.convert.extract import canonical_names
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.catalogue import in_turn
 from collage_evo.precision.transforms.edits import Edits, precisions_in, sites_in
@@ -40,7 +40,7 @@ class EditedRegion:
         return " ".join([*parts, *(transform.key(draft, own) for transform, own in writing)])
 
     def model(self) -> onnx.ModelProto:
-        """The region as a standalone model, with the borders of :func:`collage_evo.graph.extract.extract`.
+        """The region as a standalone model, with the borders of :func:`collage_evo.graph.convert.extract.extract`.
 
         Raises:
             InputError: a rewrite does not fit; there is int8 without quantisers, or a tensor that needs a range has

@@ -11,9 +11,9 @@ from functools import reduce
 from operator import or_
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import canonical_names
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.extract import canonical_names
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rounded import share_rounded

@@ -21,10 +21,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.extract import import_domains
-from collage_evo.graph.ir import Graph, Node, NodeSet, node_set
-from collage_evo.graph.operators import CONTRIBUTED, HEAVY
-from collage_evo.graph.reference import Reference, counted_distances, holds_labels
+from collage_evo.graph.convert.extract import import_domains
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, node_set
+from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
+from collage_evo.graph.reference.reference import Reference, counted_distances, holds_labels
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale

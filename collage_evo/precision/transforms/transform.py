@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 import onnx
 
-from collage_evo.graph.extract import canonical_names, extract
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.convert.extract import canonical_names, extract
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rules import Ranges

@@ -17,9 +17,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from collage_evo.graph.extract import import_domains, put_operators
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.operators import CONTRIBUTED
+from collage_evo.graph.convert.extract import import_domains, put_operators
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import Ranges, constant_products

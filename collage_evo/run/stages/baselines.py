@@ -21,7 +21,7 @@ from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.evaluate import MeasuredEvaluator
@@ -122,8 +122,8 @@ def _timed(baseline: Baseline, ms: float) -> Baseline:
 
 
 def _makes_rows(graph: Graph, node: Node) -> bool:
-    """Whether it is the first operator that :class:`~collage_evo.graph.row_images.RowImages` wrote, or looks like
-    it."""
+    """Whether it is the first operator that :class:`~collage_evo.graph.normalise.row_images.RowImages` wrote, or
+    looks like it."""
     if node.op_type != "Reshape":
         return False
     shape, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))

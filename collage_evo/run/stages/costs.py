@@ -18,7 +18,7 @@ from collage_evo.costs.matches import CostMeter, Costs, CostSettings, measure_co
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement

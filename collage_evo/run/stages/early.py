@@ -12,7 +12,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.ir import Graph, members
+from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
 from collage_evo.placement.outcome import Outcome, Terms

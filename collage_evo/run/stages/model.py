@@ -9,13 +9,13 @@ import numpy as np
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.graph.files import read_model, save_linked
-from collage_evo.graph.load import ModelFile
-from collage_evo.graph.origin import Origin
+from collage_evo.graph.convert.origin import Origin
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.values import save_values
+from collage_evo.graph.ir.weights import all_weight_bytes
+from collage_evo.graph.load.files import read_model, save_linked
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.values import save_values
-from collage_evo.graph.weights import all_weight_bytes
 from collage_evo.measure.jobs import WorkFiles
 from collage_evo.measure.references import (
     RECORDED,

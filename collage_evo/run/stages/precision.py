@@ -11,7 +11,7 @@ from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
 from collage_evo.placement.outcome import Objective, Terms

@@ -22,11 +22,11 @@ from collage_evo.accuracy.samples import (
     write_samples,
 )
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.load import ModelFile
-from collage_evo.graph.nonfinite import nonfinite
+from collage_evo.graph.check.nonfinite import nonfinite
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.run.context import Workplace
 from collage_evo.run.samples import matching
 from collage_evo.run.samples import read_samples as read_own

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering
 from collage_evo.search.cover.bounds import Prices, solve_prices
 from collage_evo.search.cover.layout import Laid, layout_of

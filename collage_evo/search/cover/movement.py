@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 
 EVERYWHERE = -1
 """State of a live tensor that every engine that may still read it already has."""

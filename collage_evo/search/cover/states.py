@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir.graph import members
 from collage_evo.search.cover.frontier import Frontier, Option
 from collage_evo.search.cover.movement import AheadTable, GapTable, ReadTable
 

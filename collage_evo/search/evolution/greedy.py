@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.space import SearchSpace

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.outcome import Objective

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from collage_evo.graph.ir import NodeSet, members, node_set
-from collage_evo.graph.kinds import kinds_of
+from collage_evo.graph.ir.graph import NodeSet, members, node_set
+from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Region
 from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.genome import Genome

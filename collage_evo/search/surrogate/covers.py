@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir.graph import members
 from collage_evo.placement.cost_model import Border, Copies, bordering
 from collage_evo.placement.genome import Genome
 from collage_evo.search.cover.dynamic_program import Cover, cheapest_covers

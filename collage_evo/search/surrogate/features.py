@@ -13,8 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from collage_evo.graph.ir import members
-from collage_evo.graph.kinds import kinds_of
+from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import bordering, crossings, transfers
 from collage_evo.placement.space import SearchSpace

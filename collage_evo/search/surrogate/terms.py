@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import bordering
 from collage_evo.placement.outcome import Objective

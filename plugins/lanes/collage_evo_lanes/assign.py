@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo_lanes.work import Groups, Timeline, Work
 
 EFFORT = 150_000

@@ -27,7 +27,7 @@ from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_n
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, read_json, reading
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.target.cores import own_cores
 from collage_evo_lanes.load import LoadedLanes
 from collage_evo_lanes.plan import LanePlan
@@ -172,7 +172,7 @@ class LanesBackend(Backend):
 
     @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
-        from collage_evo.graph.read import build_graph
+        from collage_evo.graph.convert.read import build_graph
 
         way = self._way(variant)
         plan, models = self.cut(build_graph(model), way, target.threads // way.width)

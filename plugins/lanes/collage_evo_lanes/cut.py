@@ -8,8 +8,8 @@ from __future__ import annotations
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.ir.graph import Graph
 from collage_evo_lanes.assign import schedule
 from collage_evo_lanes.estimate import node_ms
 from collage_evo_lanes.plan import LanePlan, Part

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.operators import ELEMENTWISE, HEAVY
-from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, VIEWS, multiply_adds, touched_bytes
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
+from collage_evo.graph.ir.roofline import BYTES_PER_MS, MACS_PER_MS, VIEWS, multiply_adds, touched_bytes
 
 DEPTHWISE_MACS_PER_MS = 5e6
 """Multiply-adds of depthwise convolutions, which use each input only a few times."""

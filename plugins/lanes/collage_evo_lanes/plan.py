@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from collage_evo.graph.elements import NUMPY
-from collage_evo.graph.ir import Tensor, members
-from collage_evo.graph.memory import StepSet, all_before
+from collage_evo.graph.ir.elements import NUMPY
+from collage_evo.graph.ir.graph import Tensor, members
+from collage_evo.graph.ir.memory import StepSet, all_before
 
 _MOST_LANES = 4096
 """More than any machine has cores for."""

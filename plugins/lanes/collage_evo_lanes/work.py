@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo_lanes.estimate import USUAL, Charges
 
 

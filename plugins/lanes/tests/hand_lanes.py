@@ -11,8 +11,8 @@ import numpy as np
 from onnx import ModelProto
 
 from collage_evo.backends.variants import Variant
-from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.models.builder import Builder
 from collage_evo_lanes.backend import Engine, LanesBackend, Way
 from collage_evo_lanes.cut import plan_of

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import reference_outputs
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo_lanes import assign
 from collage_evo_lanes import cut as cutting

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.models.builtin import BUILTINS, make_builtin
 from collage_evo_lanes.patterns import lane_patterns
 from plugins.lanes.tests.branchy import BranchyNet, towers

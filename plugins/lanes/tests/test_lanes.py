@@ -15,9 +15,9 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Probe, no
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.measure.jobs import CostJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region

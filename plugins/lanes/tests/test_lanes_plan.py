@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo_lanes.load import LINE, plan_inner
 from collage_evo_lanes.plan import LanePlan, Part
 

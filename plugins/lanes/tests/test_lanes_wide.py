@@ -16,7 +16,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.runtime import pools
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain

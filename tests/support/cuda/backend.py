@@ -18,7 +18,7 @@ from collage_evo.backends.variants import Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.target.driver import cuda_driver
 from tests.support.cuda import HostFunction, host_view
 from tests.support.delegating import DelegatingBackend

@@ -16,7 +16,7 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
-from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor
 from collage_evo.target.driver import cuda_driver
 from tests.support.clock import spend
 from tests.support.cuda import HostFunction, host_view

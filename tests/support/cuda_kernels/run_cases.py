@@ -24,7 +24,7 @@ from collage_evo.backends.cuda.tvm import compiler, load
 from collage_evo.backends.cuda.tvm.backend import TvmCudaBackend
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.testing.cases import CASES
 from tests.support.cuda_kernels import HostCompiler
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from hypothesis import strategies as st
 
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.testing.generated import Draw, Family, models
 from tests.support.rewrites import convolutions, others

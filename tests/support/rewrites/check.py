@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import extract
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.values import plain
+from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.values import plain
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.rewrites.rewrite import Rewrite, Sites
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
 

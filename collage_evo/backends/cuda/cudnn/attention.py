@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from collage_evo.backends.cuda.cudnn.plan import contiguous
 from collage_evo.backends.cuda.cudnn.rules import takes_head
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 
 _RANK = 4
 

@@ -32,7 +32,7 @@ from collage_evo.backends.cuda.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.target.gpu import gpu_capability
 
 if TYPE_CHECKING:

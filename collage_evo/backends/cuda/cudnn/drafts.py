@@ -13,7 +13,7 @@ import numpy as np
 
 from collage_evo.backends.checks import present
 from collage_evo.backends.cuda.cudnn.rules import BEHIND_CONVOLUTION, BINARY, HEAVY, UNARY, bounds, collapse
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 
 _MOST = 16
 """Elementwise operators in one step."""

@@ -11,7 +11,7 @@ from math import prod
 
 from collage_evo.backends.cuda.cudnn.drafts import Draft, operands
 from collage_evo.backends.cuda.cudnn.rules import collapse
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 
 _RANKS = (4, 5)
 

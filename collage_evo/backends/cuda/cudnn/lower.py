@@ -26,8 +26,8 @@ from collage_evo.backends.cuda.cudnn.plan import (
 from collage_evo.backends.cuda.cudnn.rules import BINARY, UNARY, bounds, collapse, geometry
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import spatial_pads
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import spatial_pads
 
 _STORED = {Arithmetic.FLOAT16: "float16", Arithmetic.BFLOAT16: "bfloat16"}
 """The stored type of tensors inside a region, where that is not float32."""

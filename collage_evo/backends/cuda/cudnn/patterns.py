@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collage_evo.backends.cuda.cudnn.rules import BINARY, HEAVY, UNARY
-from collage_evo.graph.ir import Graph, NodeSet, node_set
+from collage_evo.graph.ir.graph import Graph, NodeSet, node_set
 from collage_evo.patterns.language import GraphPattern, Ops, Pattern, Value, chain, constant, optional
 from collage_evo.patterns.regions import Regions
 

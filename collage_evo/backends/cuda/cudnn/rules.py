@@ -9,8 +9,8 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Support, no
 from collage_evo.backends.checks import constant, plain, present
-from collage_evo.graph.ir import Graph, Node
-from collage_evo.graph.windows import spatial_pads
+from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.windows import spatial_pads
 
 _DTYPES = frozenset({"float32"})
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})

@@ -16,7 +16,7 @@ from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 from collage_evo.files import BUILD_ANEW, read_json, reading
-from collage_evo.graph.memory import MemoryPlan, StepUse, place
+from collage_evo.graph.ir.memory import MemoryPlan, StepUse, place
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
 _LARGEST = {"float16": 65504.0}

@@ -12,7 +12,7 @@ from typing import Any
 from collage_evo.backends.checks import require_borders
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import CollageError, InputError
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir.graph import Tensor
 
 _DTYPES = {"HALF": "float16", "FLOAT": "float32", "BF16": "bfloat16", "BOOL": "bool"}
 

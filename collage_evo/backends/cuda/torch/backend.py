@@ -12,8 +12,8 @@ from collage_evo.backends.cuda.torch import requirements
 from collage_evo.backends.cuda.torch.loaded import LoadedOnDevice
 from collage_evo.backends.torch.backend import Program, TorchBackend
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
 
 if TYPE_CHECKING:
     import onnx

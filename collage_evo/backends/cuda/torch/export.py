@@ -10,7 +10,7 @@ from collage_evo.backends.cuda.torch.switches import computing_in
 from collage_evo.backends.torch.export import compile_program, export_region, save_program
 from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir.graph import Graph
 
 HALVES = {Arithmetic.BFLOAT16: "bfloat16", Arithmetic.FLOAT16: "float16"}
 

@@ -25,8 +25,8 @@ class OnnxRuntimePlain:
     code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
-        from collage_evo.graph.borders import with_border_names
-        from collage_evo.graph.files import read_model, save_model
+        from collage_evo.graph.convert.borders import with_border_names
+        from collage_evo.graph.load.files import read_model, save_model
 
         model = read_model(piece.directory / self.files.get(piece.variant.name, self.files["default"]))
         path = folder / f"{stem}.onnx"

@@ -1,0 +1,80 @@
+"""Coverage of a model's branches: a check whose inputs never take a branch proves nothing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.errors import InputError
+from collage_evo.graph.check.value_ranges import Values
+from collage_evo.graph.convert.static import STANDARD, inferred
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference
+
+TRIED = 16
+"""Random inputs to try for a branch that no other input took. Chosen."""
+
+Feeds = Mapping[str, Any]
+
+
+def taking_each_branch(
+    model: onnx.ModelProto, given: Sequence[Feeds], threads: int, timeout_s: float | None = None
+) -> tuple[list[Feeds], tuple[str, ...]]:
+    """Random inputs that take branches which ``given`` inputs do not, and the Ifs with a side that no input took.
+
+    Ifs inside bodies count as part of the operator around them: their conditions cannot be observed from outside.
+
+    Args:
+        model: with its inputs' shapes fixed.
+        given: inputs on which the model runs anyway.
+        threads: for each run.
+        timeout_s: limit of one run in seconds.
+    """
+    ifs = [node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD]
+    known = Values(model, inferred(model)) if ifs else None  # takes a while for a large model
+    decided = [node for node in ifs if known is not None and not known.settled(node.input[0])]
+    if not decided:
+        return [], ()
+    reference = Reference(_only(model, sorted({node.input[0] for node in decided})), threads, timeout_s=timeout_s)
+    sides = {(node.name or node.output[0], node.input[0]): set[bool]() for node in decided}
+
+    def new(feeds: Feeds) -> bool:
+        conditions = dict(zip(reference.outputs, reference.run(feeds), strict=True))
+        before = sum(map(len, sides.values()))
+        for (_, condition), seen in sides.items():
+            seen.add(bool(np.all(conditions[condition])))
+        return sum(map(len, sides.values())) > before
+
+    for feeds in given:
+        new(feeds)
+    found = []
+    for feeds in _drawn(model):
+        if all(len(seen) == 2 for seen in sides.values()):
+            break
+        try:
+            if new(feeds):
+                found.append(feeds)
+        except InputError:  # a branch may take no such sizes
+            continue
+    return found, tuple(name for (name, _), seen in sides.items() if len(seen) < 2)
+
+
+def _drawn(model: onnx.ModelProto) -> Iterator[Feeds]:
+    try:
+        yield from (random_inputs(model, seed=5000 + index) for index in range(TRIED))
+    except InputError:  # a sequence: random values cannot be drawn for it
+        return
+
+
+def _only(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """``model`` with the conditions ``names`` as its outputs."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.output[:]
+    made.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, None) for name in names
+    )
+    return made

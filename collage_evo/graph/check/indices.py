@@ -1,0 +1,173 @@
+"""Bounds of the indices in a model: whether they may point outside its tensors, and which inputs need limits.
+
+The reference run has shown that constants are valid, and for some computed indices it follows whatever the inputs
+hold. Other indices are an input of the model, as tokens are: each request is checked against their limits. All
+remaining ones may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+from onnx.inliner import inline_local_functions
+
+from collage_evo.graph.check.index_uses import IndexUse, attribute, uses
+from collage_evo.graph.check.value_ranges import RELAYS, Values
+from collage_evo.graph.convert.static import STANDARD, bodies, captures, inferred
+from collage_evo.graph.ir.elements import IN_32_BITS
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+
+Limits = Mapping[str, tuple[int, int]]
+"""For inputs of a model the least value, and one more than the greatest."""
+
+_FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+_RELAYED = 64
+_MEMO, _VALUES = "indices", "values"
+
+
+@dataclass(frozen=True)
+class IndexVerdict:
+    """An operator's indices of unknown range, as text, and the limits of inputs."""
+
+    stray: str = ""
+    limits: Limits = field(default_factory=dict)
+
+
+def stray_index(graph: Graph, node: Node) -> str:
+    """Which indices of ``node`` may point outside its tensors in some request; empty if none."""
+    return next((found.stray for found in _verdicts(graph, node) if found.stray), "")
+
+
+def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
+    """Limits of the model's inputs under which no index in ``nodes`` that they provide points outside."""
+    return joined(found.limits for index in members(nodes) for found in _verdicts(graph, graph.nodes[index]))
+
+
+def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
+    """The verdict on a whole model as the user has it. With its shapes fixed, it must have run once."""
+    flat = inline_local_functions(model) if model.functions else model
+    known = Values(flat, inferred(flat))
+    found = [_judge(known, node) for node in known.nodes]
+    return IndexVerdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
+
+
+def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
+    """Limits of the model's inputs under which the whole numbers that ``nodes`` read of them fit into 32 bits."""
+    known = _values(graph)
+    read = _read_exactly(proto for index in members(nodes) for proto in graph.nodes[index].protos)
+    whole = (name for name in graph.boundary(nodes)[0] if name in read and graph.tensors[name].dtype == "int64")
+    sources = (_source(known, name) for name in whole)
+    return {name: IN_32_BITS for name in sources if name and known.dtype(name) == "int64"}
+
+
+def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
+    """:func:`limits_of_32_bits` for a whole model as the user has it."""
+    read = _read_exactly(model.graph.node)
+    wide = (v.name for v in model.graph.input if v.type.tensor_type.elem_type == onnx.TensorProto.INT64)
+    return {name: IN_32_BITS for name in wide if name in read}
+
+
+def _read_exactly(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """Tensors that ``nodes`` read, except to cast them to floats, which takes all bits into account."""
+    others = (node for node in nodes if node.op_type != "Cast" or attribute(node, "to", 0) not in _FLOATS)
+    return {name for node in others for name in (*node.input, *captures(node))}
+
+
+def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
+    """The intersection of ``limits``."""
+    every: dict[str, tuple[int, int]] = {}
+    for name, (low, high) in ((name, pair) for each in limits for name, pair in each.items()):
+        least, most = every.get(name, (low, high))
+        every[name] = max(low, least), min(high, most)
+    return every
+
+
+def _verdicts(graph: Graph, node: Node) -> Iterator[IndexVerdict]:
+    if _MEMO not in graph.memo:
+        known = _values(graph)
+        graph.memo[_MEMO] = {id(proto): _judge(known, proto) for n in graph.nodes for proto in n.protos}
+    found: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
+    return (found[id(proto)] for proto in node.protos)
+
+
+def _values(graph: Graph) -> Values:
+    if _VALUES not in graph.memo:
+        graph.memo[_VALUES] = Values(graph.model, graph.model.graph.value_info)
+    found: Values = graph.memo[_VALUES]
+    return found
+
+
+def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
+    for body in bodies(node):
+        if stray := _stray_in_body(body, known):
+            return IndexVerdict(f"{node.op_type}: {stray}")
+    limits: list[Limits] = []
+    for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
+        same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
+        if same or _inside(known, use):  # constants were valid in the run that the model has completed
+            continue
+        source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
+        if not source:
+            what = "the model's input" if use.name in known.inputs else "computed"
+            return IndexVerdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
+        limits.append({source: (use.low[0], use.high[0])})
+    return IndexVerdict("", joined(limits))
+
+
+def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
+    """Integer inputs of an operator that ONNX does not describe: any may be indices."""
+    if node.domain not in (*STANDARD, "ai.onnx.ml"):
+        named = {use.name for use in uses(node, known.shape)}
+        integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
+        yield from (IndexUse(name) for name in integers if name not in named)
+
+
+def _inside(known: Values, use: IndexUse) -> bool:
+    """Whether the values are valid in every request."""
+    if not use.high:
+        return known.settled(use.name)
+    values = known.constant(use.name)
+    if values is not None:
+        low, high = np.array(use.low), np.array(use.high)
+        return bool(((values >= low) & (values < high)).all())
+    found = known.range(use.name)
+    return found is not None and max(use.low) <= found[0] and found[1] < min(use.high)
+
+
+def _source(known: Values, name: str) -> str:
+    """The input of the model that holds the same values; empty if there is none."""
+    for _ in range(_RELAYED):
+        if name in known.inputs:
+            return name
+        node = known.maker.get(name)
+        if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
+            return ""
+        # On its way a number may be rounded up to the next one, a negative one become large, any become true.
+        if node.op_type == "Cast" and not known.dtype(name).startswith("int"):
+            return ""
+        name = node.input[0]
+    return ""
+
+
+def _stray_in_body(body: onnx.GraphProto, known: Values) -> str:
+    """Indices in a body: only constants, of the body or around it, are known."""
+    inside = onnx.ModelProto()
+    inside.graph.CopyFrom(body)
+    own = Values(inside, body.value_info)
+
+    def shape_of(name: str) -> tuple[int, ...] | None:
+        shape = own.shape(name)
+        return known.shape(name) if shape is None else shape
+
+    for node in body.node:
+        for use in (*uses(node, shape_of), *_unknown_uses(own, node)):
+            if not _inside(own, use) and not _inside(known, use):
+                return f"{node.op_type} in its body: {use.name} is computed"
+        for inner in bodies(node):
+            if stray := _stray_in_body(inner, known):
+                return stray
+    return ""

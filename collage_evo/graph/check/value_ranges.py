@@ -1,0 +1,289 @@
+"""Value ranges of a model's integers, whatever its inputs hold.
+
+Floats have none: no operator confines NaN to bounds, and cast to an integer it may be any. For indices, ranges do not
+follow through Clip, Min, Max and Mod: libraries that compute with 32 bits clip other numbers than a request holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.graph.convert.read import declared_tensor
+from collage_evo.graph.convert.static import NONDETERMINISTIC, STANDARD, bodies
+from collage_evo.graph.ir.graph import OPAQUE
+from collage_evo.graph.ir.weights import array_of
+
+Range = tuple[int, int]
+"""The least and the greatest value."""
+
+RELAYS = frozenset({"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Cast"})
+"""Operators whose output has all values of the first input, and no others."""
+_SELECTING = RELAYS | {"Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND"}
+"""Operators whose output has only values of the first input."""
+
+
+class Values:
+    """The operators of a model by the tensors they make, its constants, and what is known about its tensors.
+
+    Args:
+        model: with its functions inlined.
+        declared: types and shapes of its inner tensors.
+        given: ranges of inputs, by name, where they are narrower than the type.
+        around: the values of the surrounding model, if this one is a body in it.
+        exact: the library computes whole numbers exactly, so that ranges follow through all operators.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        declared: Iterable[onnx.ValueInfoProto],
+        given: Mapping[str, Range] = MappingProxyType({}),
+        around: Values | None = None,
+        exact: bool = False,
+    ) -> None:
+        graph = model.graph
+        self._around, self._rules = around, {**_RULES, **_EXACT} if exact else _RULES
+        self.nodes = tuple(graph.node)
+        self.maker = {name: node for node in self.nodes for name in node.output if name}
+        self._initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.inputs = {value.name for value in graph.input} - self._initializers.keys()
+        self.fixed = all(declared_tensor(v.name, v.type).static for v in graph.input if v.name in self.inputs)
+        """Whether all inputs have one shape, so that settled values are the same in every run."""
+        types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
+        self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
+        self._ranges: dict[str, Range | None] = dict(given)
+        self._follow()
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """The value of a tensor that is written into the model."""
+        if name in self._initializers:
+            return array_of(self._initializers[name])
+        node = self.maker.get(name)
+        if node is None and name not in self.inputs and self._around is not None:
+            return self._around.constant(name)
+        if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
+            return None
+        found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if "value" in found:
+            return np.asarray(numpy_helper.to_array(found["value"]))
+        kind, value = next(iter(found.items()))
+        return np.asarray(value, np.int64) if kind in ("value_int", "value_ints") else None
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """A tensor's sizes, unknown ones negative; None where not even their number is known."""
+        if name in self._initializers:
+            return tuple(self._initializers[name].dims)
+        tensor = self._types.get(name)
+        if tensor is None and self._around is not None:
+            return self._around.shape(name)
+        return tensor.shape if tensor is not None and tensor.dtype != OPAQUE else None
+
+    def dtype(self, name: str) -> str:
+        """The name of a tensor's element type; empty where it is not known."""
+        if name in self._initializers:
+            return str(helper.tensor_dtype_to_np_dtype(self._initializers[name].data_type).name)
+        tensor = self._types.get(name)
+        if tensor is None and self._around is not None:
+            return self._around.dtype(name)
+        return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
+
+    def settled(self, name: str) -> bool:
+        """Whether a tensor's values follow from only constants and shapes."""
+        return name in self._settled or self._settled_around(name)
+
+    @cached_property
+    def _settled(self) -> set[str]:
+        found = set(self._initializers)
+        for node in self.nodes:
+            by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
+            if node.op_type in NONDETERMINISTIC or any(bodies(node)):
+                continue
+            if by_shape or all(name in found or self._settled_around(name) for name in node.input if name):
+                found.update(filter(None, node.output))
+        return found
+
+    def _settled_around(self, name: str) -> bool:
+        outside = name not in self.maker and name not in self.inputs
+        return outside and self._around is not None and self._around.settled(name)
+
+    def range(self, name: str) -> Range | None:
+        """The values that a tensor of integers may have; None where it may hold floats."""
+        if name not in self._ranges:
+            outside = name not in self.maker and name not in self.inputs and name not in self._initializers
+            if outside and self._around is not None:
+                return self._around.range(name)
+            values = self.constant(name) if _widest(self.dtype(name)) else None
+            found = (int(values.min()), int(values.max())) if values is not None and values.size else None
+            self._ranges[name] = found or _widest(self.dtype(name))
+        return self._ranges[name]
+
+    def _follow(self) -> None:
+        """Find the ranges of the operators' outputs, in order, so that the inputs' ranges are known."""
+        for node in self.nodes:
+            if node.op_type == "Constant" and node.domain in STANDARD:
+                continue  # its value is more precise than a range
+            rule = self._rules.get(node.op_type) if node.domain in STANDARD else None
+            for name in node.output[1:] if node.op_type == "TopK" else node.output:
+                widest = _widest(self.dtype(name))
+                made = rule(self, node) if rule and widest else None
+                # A result that does not fit into its type wraps around.
+                fits = widest and made and widest[0] <= made[0] and made[1] <= widest[1]
+                self._ranges[name] = made if fits else widest
+
+
+def _widest(dtype: str) -> Range | None:
+    if dtype == "bool":
+        return 0, 1
+    if not dtype.startswith(("int", "uint")) or dtype in ("int4", "uint4", "int2", "uint2"):
+        return None
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _first(values: Values, node: onnx.NodeProto) -> Range | None:
+    return values.range(node.input[0])
+
+
+def _all(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in (node.input[1:] if node.op_type == "Where" else node.input)]
+    known = [one for one in found if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
+
+
+def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
+    left, right = map(values.range, node.input)
+    if left is None or right is None:
+        return None
+    pairs = [(a, b) for a in left for b in right]
+    made = [a * b if node.op_type == "Mul" else a + b if node.op_type == "Add" else a - b for a, b in pairs]
+    # Some libraries compute with 32 bits whatever the type is.
+    return (min(made), max(made)) if min(made) >= -(2**31) and max(made) < 2**31 else None
+
+
+def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
+    """An index along an axis (ArgMax and the like); -1 where a library finds none, as among NaN."""
+    shape = values.shape(node.input[0])
+    default = -1 if node.op_type == "TopK" else 0
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), default)
+    size = shape[axis] if shape and -len(shape) <= axis < len(shape) else 0
+    return (-1, size - 1) if size > 0 else None
+
+
+def _sizes(values: Values, node: onnx.NodeProto) -> Range | None:
+    shape = values.shape(node.input[0])
+    return (min(shape), max(shape)) if shape and min(shape) >= 0 and node.op_type == "Shape" else (0, 2**63 - 1)
+
+
+_RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
+    **dict.fromkeys(_SELECTING, _first),
+    **dict.fromkeys(("Concat", "Where"), _all),
+    **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic),
+    **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
+    **dict.fromkeys(("Shape", "Size"), _sizes),
+}
+
+
+def _negated(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (-found[1], -found[0]) if found else None
+
+
+def _magnitude(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (0 if found[0] <= 0 <= found[1] else min(map(abs, found)), max(map(abs, found))) if found else None
+
+
+def _relu(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    return (max(found[0], 0), max(found[1], 0)) if found else None
+
+
+def _extreme(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in node.input]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    pick = max if node.op_type == "Max" else min
+    return pick(low for low, _ in known), pick(high for _, high in known)
+
+
+def _clipped(values: Values, node: onnx.NodeProto) -> Range | None:
+    found, *bounds = (values.range(name) if name else None for name in (*node.input, "", "")[:3])
+    if found is None:
+        return None
+    least, most = (one or found for one in bounds)
+    return min(max(found[0], least[0]), most[1]), max(min(found[1], most[1]), least[0])
+
+
+def _quotient(values: Values, node: onnx.NodeProto) -> Range | None:
+    """A quotient, or a remainder, is no larger in magnitude than the dividend."""
+    found, by = map(values.range, node.input)
+    if found is None or by is None:
+        return None
+    if by[0] > 0:
+        if node.op_type == "Mod":
+            fmod = any(attribute.name == "fmod" and attribute.i for attribute in node.attribute)
+            return (-(by[1] - 1) if fmod and found[0] < 0 else 0), by[1] - 1
+        pairs = [abs(a) // b * (1 if a >= 0 else -1) for a in found for b in by]
+        return min(pairs), max(pairs)
+    most = max(map(abs, (*found, *by)))
+    return -most, most
+
+
+def _reduced(values: Values, node: onnx.NodeProto) -> Range | None:
+    found, shape = values.range(node.input[0]), values.shape(node.input[0])
+    if found is None or node.op_type in ("ReduceMax", "ReduceMin", "ReduceMean"):
+        return found
+    count = int(np.prod(shape)) if shape is not None and min(shape, default=0) >= 0 else 0
+    return (min(found[0] * count, 0), max(found[1] * count, 0)) if count else None
+
+
+def _scattered(values: Values, node: onnx.NodeProto) -> Range | None:
+    added = any(attribute.name == "reduction" and attribute.s != b"none" for attribute in node.attribute)
+    found = [values.range(node.input[index]) for index in (0, 2)]
+    known = [one for one in found if one is not None]
+    return None if added or len(known) < 2 else (min(low for low, _ in known), max(high for _, high in known))
+
+
+def _padded(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = values.range(node.input[0])
+    added = values.range(node.input[2]) if len(node.input) > 2 and node.input[2] else (0, 0)
+    return (min(found[0], added[0]), max(found[1], added[1])) if found and added else None
+
+
+def _counted(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in node.input[:2]]
+    known = [one for one in found if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == 2 else None
+
+
+def _known(values: Values, node: onnx.NodeProto) -> bool:
+    return min(values.shape(node.input[0]) or (-1,)) >= 0
+
+
+def _of_values(values: Values, node: onnx.NodeProto) -> Range | None:
+    return values.range(node.input[2])
+
+
+_EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
+    "Neg": _negated,
+    "Abs": _magnitude,
+    "Sign": lambda values, node: (-1, 1),
+    "Relu": _relu,
+    **dict.fromkeys(("Max", "Min"), _extreme),
+    "Clip": _clipped,
+    **dict.fromkeys(("Div", "Mod"), _quotient),
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "CumSum"), _reduced),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), _scattered),
+    "Pad": _padded,
+    "Range": _counted,
+    "OneHot": _of_values,
+    "NonZero": lambda values, node: (0, max(values.shape(node.input[0]) or (0,))) if _known(values, node) else None,
+}
+"""In addition to those that hold for all libraries."""

@@ -1,0 +1,329 @@
+"""Origin of a normalised model's nodes: their names in the user's file, and the fate of the file's nodes.
+
+The passes preserve most tensors' names. Between two tensors that both models have, the nodes in the normalised model
+do what the nodes in the file did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import onnx
+
+from collage_evo.graph.convert.static import bodies
+
+_SHAPES = frozenset({"Shape", "Size"})
+"""Constant where shapes are static, whatever they read."""
+_RANDOM = frozenset({"RandomNormal", "RandomUniform"})
+"""Read nothing, and are no constants."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """The fate of one node of the file.
+
+    Attributes:
+        outputs: the tensors that it makes.
+        nodes: the nodes of the normalised model that do its work now, or that read the constant it became.
+        constant: whether it was folded into a constant.
+    """
+
+    name: str
+    op_type: str
+    outputs: tuple[str, ...]
+    nodes: tuple[str, ...]
+    constant: bool = False
+
+    @property
+    def is_preserved(self) -> bool:
+        """Whether a node of the normalised model has its name."""
+        return self.name in self.nodes
+
+    @property
+    def description(self) -> str:
+        """The fate as text that follows the node's name."""
+        if self.is_preserved:
+            return "is a node of its own"
+        if not self.nodes:
+            return "was folded into nothing: no output needs it"
+        where = ", ".join(self.nodes)
+        return f"was folded into a constant, which {where} reads" if self.constant else f"was folded into {where}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Names for the nodes of a normalised model, in their order, and the fate of every node of the file."""
+
+    names: tuple[str, ...]
+    fates: tuple[Fate, ...]
+
+    def find(self, name: str) -> Fate | None:
+        """The fate of the node of that name, else of the node that makes the tensor of that name."""
+        by_tensor = {output: fate for fate in self.fates for output in fate.outputs}
+        return {fate.name: fate for fate in self.fates}.get(name) or by_tensor.get(name)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A node of the file or of a body. The node that has a body reads the body's outputs."""
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    form: bytes
+    """Equal for nodes that compute the same of equal inputs."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """All nodes of the user's file, and the names of its weights."""
+
+    nodes: Sequence[_Made]
+    weights: frozenset[str]
+
+    @cached_property
+    def maker(self) -> dict[str, int]:
+        return {name: index for index, node in enumerate(self.nodes) for name in node.outputs}
+
+    @cached_property
+    def readers(self) -> dict[str, list[int]]:
+        readers: dict[str, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            for name in node.inputs:
+                readers.setdefault(name, []).append(index)
+        return readers
+
+    @cached_property
+    def readers_first(self) -> list[int]:
+        """All nodes, each after those that read its outputs."""
+        order: list[int] = []
+        seen: set[int] = set()
+        for start in range(len(self.nodes)):
+            stack = [(start, False)]
+            while stack:
+                index, finished = stack.pop()
+                if finished:
+                    order.append(index)
+                elif index not in seen:
+                    seen.add(index)
+                    stack.append((index, True))
+                    outputs = self.nodes[index].outputs
+                    stack += [(reader, False) for name in outputs for reader in self.readers.get(name, ())]
+        return order
+
+    @cached_property
+    def constants(self) -> set[int]:
+        """Nodes whose outputs are the same in every run."""
+        fixed: set[int] = set()
+        same = set(self.weights)
+        for index in reversed(self.readers_first):
+            node = self.nodes[index]
+            if node.op_type in _SHAPES or (node.op_type not in _RANDOM and same.issuperset(node.inputs)):
+                fixed.add(index)
+                same.update(node.outputs)
+        return fixed
+
+    @cached_property
+    def twins(self) -> list[int]:
+        """For each node a representative of all nodes that compute the same."""
+        same: dict[str, str] = {}
+        first: dict[tuple[str, tuple[str, ...], bytes, int], int] = {}
+        twins = list(range(len(self.nodes)))
+        for index in reversed(self.readers_first):
+            node = self.nodes[index]
+            key = (node.op_type, tuple(same.get(name, name) for name in node.inputs), node.form, len(node.outputs))
+            twins[index] = first.setdefault(key, index)
+            same |= dict(zip(node.outputs, self.nodes[twins[index]].outputs, strict=True))
+        return twins
+
+
+def node_names(model: onnx.ModelProto) -> tuple[str, ...]:
+    """A unique name for each node of the model's graph by which users find it, for example in Netron.
+
+    It is the node's own name, or that of its first output if it has none. Where another node has that name, the
+    number of the node in the file is added.
+    """
+    return tuple(node.name for node in _read_file(model).nodes[: len(model.graph.node)])
+
+
+def name_nodes(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
+    """Name the nodes of ``normalised`` in place as in the file it came from; returns what :func:`trace` does."""
+    origin = trace(original, normalised)
+    for node, name in zip(normalised.graph.node, origin.names, strict=True):
+        node.name = name
+    return origin
+
+
+def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
+    """Match the nodes of ``normalised`` with those of the file; neither model changes.
+
+    A node that does the work of several gets the name of the one with its operator, else of the last. A node that
+    does only a part of another's work is named after that node and its own operator, as ``bn1/Mul``.
+    """
+    file = _read_file(original)
+    nodes = normalised.graph.node
+    groups = _groups(nodes, file.maker)
+    cones = _cones(file, normalised, groups)
+    lenders = _lenders(nodes, groups, cones, file)
+    names = _names(nodes, groups, file, lenders)
+    preserved = {one: names[index] for index, one in lenders.items()}
+    return Origin(names, tuple(_fates(file, groups, cones, names, preserved)))
+
+
+def _read_file(model: onnx.ModelProto) -> _File:
+    protos = [*model.graph.node]
+    for proto in protos:  # grows in the loop: bodies have bodies
+        protos += [node for body in bodies(proto) for node in body.node]
+    taken = {proto.name for proto in protos if proto.name}
+    given: set[str] = set()
+    made = []
+    for position, proto in enumerate(protos):
+        outputs = tuple(filter(None, proto.output))
+        name = proto.name
+        if not name and outputs:
+            name = outputs[0] if outputs[0] not in taken else ""
+        if not name or name in given:
+            name = f"{name or proto.op_type}#{position}"
+        given.add(name)
+        inside = [value.name for body in bodies(proto) for value in body.output]
+        made.append(_Made(name, proto.op_type, (*filter(None, proto.input), *inside), outputs, _form(proto)))
+    graphs = [model.graph, *(body for proto in protos for body in bodies(proto))]
+    return _File(made, frozenset(tensor.name for graph in graphs for tensor in graph.initializer))
+
+
+def _form(node: onnx.NodeProto) -> bytes:
+    digest = hashlib.sha256(node.domain.encode())
+    for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
+        digest.update(attribute.SerializeToString(deterministic=True))
+    return digest.digest()
+
+
+def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[list[int]]:
+    """Nodes whose outputs are in the file, each with those before it whose outputs are not."""
+    readers: dict[str, int] = {}
+    group_of: dict[int, list[int]] = {}
+    groups: list[list[int]] = []
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
+        later = [readers[name] for name in node.output if name in readers]
+        if later and not any(name in maker for name in node.output):
+            group_of[index] = group_of[max(later)]
+        else:
+            group_of[index] = []
+            groups.append(group_of[index])
+        group_of[index].insert(0, index)
+        for name in _read(node):
+            readers.setdefault(name, index)
+    return groups[::-1]
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """All tensors that a node reads, in its bodies too."""
+    yield from filter(None, node.input)
+    for body in bodies(node):
+        for inner in body.node:
+            yield from _read(inner)
+        yield from (value.name for value in body.output)
+
+
+def _cones(
+    file: _File, normalised: onnx.ModelProto, groups: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """For each group the nodes of the file that make its outputs, back to tensors that the normalised model has."""
+    graph, maker = normalised.graph, file.maker
+    known = {name for node in graph.node for name in node.output}
+    known |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    cones = []
+    for group in groups:
+        reached: set[int] = set()
+        stack = [maker[name] for index in group for name in graph.node[index].output if name in maker]
+        while stack:
+            index = stack.pop()
+            if index not in reached:
+                reached.add(index)
+                stack += [maker[name] for name in file.nodes[index].inputs if name in maker and name not in known]
+        cones.append(sorted(reached))
+    return cones
+
+
+def _lenders(
+    nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], cones: Sequence[Sequence[int]], file: _File
+) -> dict[int, int]:
+    """For nodes of the normalised model the node of the file that gives each its name; each name is used once.
+
+    It is the one that makes its tensor by the same operator; else one with that operator in its group's cone; else
+    the one that makes its tensor by any operator.
+    """
+    makers = [[file.maker[name] for name in node.output if name in file.maker] for node in nodes]
+    found: dict[int, int] = {}
+    lent: set[int] = set()
+
+    def lend(index: int, some: Iterable[int]) -> None:
+        if index not in found and (one := next((one for one in some if one not in lent), None)) is not None:
+            found[index] = one
+            lent.add(one)
+
+    def alike(index: int, some: Iterable[int]) -> Iterator[int]:
+        return (one for one in some if file.nodes[one].op_type == nodes[index].op_type)
+
+    for index, own in enumerate(makers):
+        lend(index, alike(index, own))
+    for group, cone in zip(groups, cones, strict=True):
+        for index in group:
+            lend(index, alike(index, cone))
+        for index in group:
+            lend(index, makers[index])
+    return found
+
+
+def _names(
+    nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], file: _File, lenders: Mapping[int, int]
+) -> tuple[str, ...]:
+    names = {index: file.nodes[one].name for index, one in lenders.items()}
+    taken = {node.name for node in file.nodes}
+    for group in groups:
+        owner = next((names[index] for index in reversed(group) if index in names), "")
+        for index in group:
+            if index not in names:
+                stem = f"{owner}/{nodes[index].op_type}" if owner else nodes[index].name or nodes[index].op_type
+                names[index] = _free(stem, taken)
+                taken.add(names[index])
+    return tuple(names[index] for index in range(len(nodes)))
+
+
+def _free(stem: str, taken: Collection[str]) -> str:
+    numbered = (f"{stem}_{number}" for number in itertools.count(2))
+    return stem if stem not in taken else next(name for name in numbered if name not in taken)
+
+
+def _fates(
+    file: _File,
+    groups: Sequence[Sequence[int]],
+    cones: Sequence[Sequence[int]],
+    names: Sequence[str],
+    preserved: Mapping[int, str],
+) -> list[Fate]:
+    holders: dict[int, dict[str, None]] = {}
+    for group, cone in zip(groups, cones, strict=True):
+        for one in cone:
+            holders.setdefault(one, {}).update(dict.fromkeys(names[index] for index in group))
+    same = {file.twins[one]: name for one, name in preserved.items()}
+    nodes_of: dict[int, tuple[str, ...]] = {}
+    fates = {}
+    for index in file.readers_first:
+        node = file.nodes[index]
+        if name := preserved.get(index) or same.get(file.twins[index]):
+            nodes_of[index] = (name,)
+            fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
+            continue
+        readers = [reader for name in node.outputs for reader in file.readers.get(name, ())]
+        found = holders.get(index) or dict.fromkeys(name for one in readers for name in nodes_of.get(one, ()))
+        nodes_of[index] = tuple(found)
+        constant = bool(found) and (index in file.constants or index not in holders)
+        fates[index] = Fate(node.name, node.op_type, node.outputs, nodes_of[index], constant)
+    return [fates[index] for index in range(len(file.nodes))]

@@ -1,0 +1,221 @@
+"""Conversion of a normalised ModelProto to the Graph that matching and search work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.convert.composite import grouped, is_composite
+from collage_evo.graph.convert.static import captures
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir.weights import array_of
+
+
+def build_graph(model: onnx.ModelProto) -> Graph:
+    """The DAG view of ``model``, a result of ``normalise``.
+
+    Nodes come in depth-first post-order from the outputs: one branch is finished before the next begins, so few
+    tensors are alive at any point. Nodes that no output needs are dropped. Operators with tensors between them that
+    have no static shape are one node.
+
+    Raises:
+        InputError: the model has sparse weights, an output is a constant, or a node reads a tensor that none makes.
+    """
+    graph = model.graph
+    if graph.sparse_initializer:
+        raise InputError("the model has sparse weights, which are not supported: export it with dense ones")
+    constants = {tensor.name: _constant(tensor) for tensor in graph.initializer}
+    for value in graph.output:
+        if value.name in constants:
+            raise InputError(f"output {value.name!r} is a constant: remove it from the model's outputs")
+    inputs = tuple(value.name for value in graph.input if value.name not in constants)
+    outputs = tuple(value.name for value in graph.output)
+    protos = _depth_first(graph)
+    tensors = _tensors(graph, constants, {*inputs, *(name for proto in protos for name in proto.output if name)})
+    _require_made(protos, tensors)
+    nodes = tuple(_nodes(grouped(protos, tensors), tensors, set(outputs)))
+    producer = {name: node.index for node in nodes for name in node.outputs if name}
+    consumers = _consumers(nodes)
+    pred = tuple(_makers(node, producer) for node in nodes)
+    succ = _transposed(pred)
+    return Graph(
+        model=model,
+        nodes=nodes,
+        tensors={name: tensors[name] for name in {*constants, *inputs, *producer}},
+        constants=constants,
+        inputs=inputs,
+        outputs=outputs,
+        producer=producer,
+        consumers=consumers,
+        pred=pred,
+        succ=succ,
+        anc=_closure(pred, range(len(nodes))),
+        desc=_closure(succ, range(len(nodes) - 1, -1, -1)),
+    )
+
+
+def _require_made(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> None:
+    for proto in protos:
+        for name in (*proto.input, *sorted(captures(proto))):
+            if name and name not in tensors:
+                raise InputError(f"node {proto.name!r} ({proto.op_type}) reads {name!r}, which nothing makes")
+
+
+def _constant(tensor: onnx.TensorProto) -> np.ndarray:
+    try:
+        array = array_of(tensor)
+    except Exception as error:
+        raise InputError(f"weight {tensor.name!r} cannot be read: the model file is damaged") from error
+    array.flags.writeable = False
+    return array
+
+
+def _depth_first(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Nodes in post-order of a depth-first walk from the outputs through the inputs, left to right."""
+    maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    order: list[onnx.NodeProto] = []
+    seen: set[int] = set()
+    for output in graph.output:
+        stack = [(maker[output.name], False)] if output.name in maker else []
+        while stack:
+            index, finished = stack.pop()
+            node = graph.node[index]
+            if finished:
+                order.append(node)
+            elif index not in seen:
+                seen.add(index)
+                stack.append((index, True))
+                reads = (*node.input, *sorted(captures(node)))
+                stack.extend((maker[name], False) for name in reversed(reads) if name in maker)
+    return order
+
+
+def _nodes(
+    groups: Sequence[Sequence[onnx.NodeProto]], tensors: Mapping[str, Tensor], final: set[str]
+) -> Iterator[Node]:
+    protos = [proto for group in groups for proto in group]
+    names = dict(zip(map(id, protos), _unique_names(protos), strict=True))
+    readers: dict[str, set[int]] = {}
+    for index, group in enumerate(groups):
+        for name in (name for proto in group for name in (*proto.input, *captures(proto)) if name):
+            readers.setdefault(name, set()).add(index)
+    for index, group in enumerate(groups):
+        first = group[0]
+        if len(group) > 1 or is_composite(first, tensors):
+            inside = {name for proto in group for name in proto.output if name}
+            reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
+            made = [name for proto in group for name in proto.output if name]
+            yield Node(
+                index=index,
+                name=names[id(first)] if len(group) == 1 else f"{names[id(first)]} .. {names[id(group[-1])]}",
+                op_type=first.op_type if len(group) == 1 else "Composite",
+                domain=COMPOSITE,
+                inputs=tuple(dict.fromkeys(name for name in reads if name and name not in inside)),
+                outputs=tuple(name for name in made if name in final or readers.get(name, set()) - {index}),
+                attributes={},
+                protos=tuple(group),
+            )
+        else:
+            yield Node(
+                index=index,
+                name=names[id(first)],
+                op_type=first.op_type,
+                domain=first.domain,
+                inputs=tuple(first.input),
+                outputs=tuple(first.output),
+                attributes={attribute.name: attribute_value(attribute) for attribute in first.attribute},
+                protos=(first,),
+            )
+
+
+def _unique_names(protos: Sequence[onnx.NodeProto]) -> list[str]:
+    """Each node's own name; a nameless one gets its operator and a number, a repeated one a suffix."""
+    taken = {proto.name for proto in protos if proto.name}
+    given: set[str] = set()
+    counts: dict[str, int] = {}
+    names = []
+    for proto in protos:
+        name = proto.name
+        while not name or name in given:
+            stem = proto.name or proto.op_type
+            counts[stem] = counts.get(stem, 0) + 1
+            candidate = f"{stem}_{counts[stem]}"
+            name = "" if candidate in taken else candidate
+        given.add(name)
+        names.append(name)
+    return names
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """The attribute's value: str for bytes, numpy array for tensors, protobuf for subgraphs only."""
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, onnx.GraphProto) or attribute.type == onnx.AttributeProto.TYPE_PROTO:
+        return value
+    if isinstance(value, (int, float)):
+        return value
+    return [v.decode(errors="replace") if isinstance(v, bytes) else v for v in value]
+
+
+def _tensors(
+    graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], needed: set[str]
+) -> dict[str, Tensor]:
+    kinds = {name: OPAQUE if array.dtype == object else array.dtype.name for name, array in constants.items()}
+    found = {name: Tensor(name, kinds[name], array.shape) for name, array in constants.items()}
+    declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+    for name in sorted(needed - found.keys()):
+        found[name] = declared_tensor(name, declared.get(name))
+    return found
+
+
+def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:
+    """The declared type of a tensor: an open size is -1, a tensor without numbers is opaque."""
+    if declared is None or declared.WhichOneof("value") != "tensor_type":
+        return Tensor(name, OPAQUE, ())
+    kind = declared.tensor_type
+    shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+    if kind.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) or not kind.HasField("shape"):
+        return Tensor(name, OPAQUE, shape)
+    return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name, shape)
+
+
+def _consumers(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
+    users: dict[str, list[int]] = {}
+    for node in nodes:
+        for name in dict.fromkeys(node.inputs):
+            if name:
+                users.setdefault(name, []).append(node.index)
+    return {name: tuple(indices) for name, indices in users.items()}
+
+
+def _makers(node: Node, producer: Mapping[str, int]) -> NodeSet:
+    result = 0
+    for name in node.inputs:
+        if name in producer:
+            result |= 1 << producer[name]
+    return result
+
+
+def _transposed(pred: Sequence[NodeSet]) -> tuple[NodeSet, ...]:
+    succ = [0] * len(pred)
+    for index, before in enumerate(pred):
+        for maker in members(before):
+            succ[maker] |= 1 << index
+    return tuple(succ)
+
+
+def _closure(direct: Sequence[NodeSet], order: Sequence[int]) -> tuple[NodeSet, ...]:
+    """All that can be reached along ``direct``; ``order`` visits every neighbour before the node itself."""
+    reach = [0] * len(direct)
+    for index in order:
+        for neighbour in members(direct[index]):
+            reach[index] |= 1 << neighbour | reach[neighbour]
+    return tuple(reach)

@@ -1,0 +1,208 @@
+"""Static types: which tensors have one shape whatever the inputs hold, from one observed run and proof.
+
+The shapes themselves come from the run. That they hold for every run follows operator by operator: an output's
+shape is a function of the inputs' shapes and, for some operators, of the values of certain inputs, which then have to
+be constant. Where no rule applies, ONNX's own shape inference may.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.convert.observe import SMALL, Observation
+from collage_evo.graph.ir.graph import OPAQUE, Tensor
+
+STANDARD = ("", "ai.onnx")
+BY_VALUE: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "OneHot", "Squeeze", "Unsqueeze", "Split"), (1,)),
+    **dict.fromkeys(("Upsample", "Compress", "CenterCropPad", "AffineGrid"), (1,)),
+    **dict.fromkeys(("ConstantOfShape", "HannWindow", "HammingWindow", "BlackmanWindow"), (0,)),
+    "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3),
+    "Resize": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "MaxUnpool": (2,),
+    "Col2Im": (1, 2),
+    "DFT": (1, 2),
+    "STFT": (1, 3),
+    "MelWeightMatrix": (0, 1),
+}
+"""Inputs whose values determine the shape of an operator's output. For reductions these are the axes, input 1."""
+_BY_DATA = {
+    *("NonZero", "NonMaxSuppression", "Unique", "ImageDecoder", "Loop", "Scan", "If"),
+    *("StringSplit", "StringNormalizer"),
+    *("SequenceAt", "SequenceMap", "ConcatFromSequence", "OptionalGetElement", "SequenceLength"),
+}
+"""Operators whose output shape may depend on data, or whose body would have to be analysed."""
+CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
+_CONTRIB_BY_DATA = {
+    *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
+    *("RemovePadding", "RestorePadding", "DynamicTimeWarping"),
+    *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
+}
+NONDETERMINISTIC = {
+    *("Bernoulli", "Multinomial", "Dropout"),
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+}
+"""Operators whose results differ, or may differ, each time."""
+
+
+@dataclass(frozen=True)
+class StaticTypes:
+    """Each tensor's type, uncertain sizes as -1; constants are the tensors that no input changes."""
+
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray]
+
+
+def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
+    """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``."""
+    graph = model.graph
+    constant = {tensor.name for tensor in graph.initializer}
+    static = {*constant, *(value.name for value in graph.input)}
+    shapes = _inferred_shapes(model)
+    for node in graph.node:
+        outputs = [name for name in node.output if name]
+        reads = {*filter(None, node.input), *captures(node)}
+        if _is_constant(node, reads, constant, static):
+            constant.update(outputs)
+            static.update(outputs)
+        elif reads <= static and _follows(node, constant):
+            static.update(outputs)
+        else:
+            # A name that only shape inference proves has to have the observed shape.
+            static.update(name for name in outputs if shapes.get(name) == seen.tensors[name].shape)
+    tensors = {
+        name: tensor if name in static else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
+        for name, tensor in seen.tensors.items()
+    }
+    values = {name: seen.values[name] for name in constant & seen.values.keys() if tensors[name].static}
+    return StaticTypes(tensors, values)
+
+
+def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
+    """Write the types into ``model``, in place of all that it declares except its inputs'."""
+    graph = model.graph
+    del graph.value_info[:]
+    outputs = {value.name: value for value in graph.output}
+    given = {value.name for value in graph.input}
+    for name, tensor in types.tensors.items():
+        if name in outputs:
+            _declare(outputs[name], tensor)
+        elif name not in given and tensor.dtype != OPAQUE:
+            _declare(graph.value_info.add(name=name), tensor)
+
+
+def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> None:
+    """Replace nodes by the known values that they compute; the model's own outputs stay computed."""
+    graph = model.graph
+    final = {value.name for value in graph.output}
+    remaining = []
+    for node in graph.node:
+        made = [name for name in node.output if name]
+        if made and all(name in constants and name not in final for name in made):
+            graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
+        else:
+            remaining.append(node)
+    del graph.node[:]
+    graph.node.extend(remaining)
+
+
+def captures(node: onnx.NodeProto) -> set[str]:
+    """Tensors of the surrounding graph that the bodies of ``node`` read."""
+    found: set[str] = set()
+    for body in bodies(node):
+        known = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+        known |= {name for inner in body.node for name in inner.output}
+        read = {name for inner in body.node for name in inner.input if name} | {v.name for v in body.output}
+        for inner in body.node:
+            read |= captures(inner)
+        found |= read - known
+    return found
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside ``node``: branches, loop bodies."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:
+    if node.domain in STANDARD and node.op_type in ("Shape", "Size"):
+        return node.input[0] in static
+    return node.op_type not in NONDETERMINISTIC and not any(bodies(node)) and all(name in constant for name in reads)
+
+
+def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
+    """Whether the outputs' shapes follow from the inputs' shapes and from inputs that are constant."""
+    if node.domain in STANDARD:
+        by_value, by_data = BY_VALUE, _BY_DATA
+    elif node.domain.startswith("com.microsoft"):
+        by_value, by_data = CONTRIB_BY_VALUE, _CONTRIB_BY_DATA
+    else:
+        return node.domain == "ai.onnx.ml"
+    if node.op_type in by_data:
+        return False
+    deciding = (1,) if node.op_type.startswith("Reduce") else by_value.get(node.op_type, ())
+    values = (node.input[position] for position in deciding if position < len(node.input))
+    return all(not name or name in constant for name in values)
+
+
+def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
+    """Types that ONNX's shape inference finds for the tensors of ``model`` from only the inputs."""
+    found = inferred_model(model)
+    return (*found.graph.value_info, *found.graph.output) if found is not None else ()
+
+
+def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """``model`` with the types that ONNX's shape inference finds from only the inputs, in bodies too, and large
+    weights as inputs; None where it fails."""
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    bare.graph.CopyFrom(
+        onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
+    )
+    bare.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
+    given = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= SMALL:
+            bare.graph.initializer.append(tensor)
+        elif tensor.name not in given:  # only the shapes of weights matter here
+            bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    try:
+        return onnx.shape_inference.infer_shapes(bare, data_prop=True)
+    except Exception:  # InferenceError, or what C++ raises: inference is one of two proofs, and optional
+        return None
+
+
+def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The static ones among the inferred shapes."""
+    shapes = {}
+    for value in inferred(model):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            shapes[value.name] = tuple(dim.dim_value for dim in dims)
+    return shapes
+
+
+def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
+    """Set type and shape in ``value``; an open size gets no number. Strings and sequences do not change."""
+    kind = value.type.tensor_type
+    if tensor.dtype == OPAQUE:
+        if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type != TensorProto.STRING:
+            return
+    else:
+        kind.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    kind.shape.Clear()
+    kind.shape.SetInParent()
+    for size in tensor.shape:
+        dim = kind.shape.dim.add()
+        if size >= 0:
+            dim.dim_value = size

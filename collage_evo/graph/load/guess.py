@@ -1,0 +1,184 @@
+"""Missing input sizes of a model, found by running it.
+
+A batch is 1. Where the model forces a size, only one runs: channels of a convolution, the state of a recurrent layer.
+The user has to choose all others; the message names sizes that ran.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import onnx
+
+from collage_evo.errors import InputError
+from collage_evo.graph.load.data import given_inputs
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.shapes import dynamic_inputs, is_tensor, open_axes, written
+from collage_evo.graph.reference.reference import Reference
+
+USUAL = (224, 128, 640)
+"""Common sizes."""
+SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 224, 256, 320, 384, 512, 576, 640, 1024, 1280, 1536, 4096, 16000)
+TIMEOUT_S = 20.0
+"""Time for finding sizes that run."""
+MOST_FORCED = 64
+"""Sizes of weights, smallest first, that are tried for an axis."""
+
+Axis = tuple[str, int]
+"""An input's name and one of its axes."""
+
+
+def complete_shapes(
+    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], any_shapes: bool
+) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """Full shapes of all dynamic inputs, and notes on what was assumed.
+
+    Args:
+        model: has dynamic inputs.
+        shapes: the user's.
+        any_shapes: use the smallest sizes that run where several would.
+
+    Raises:
+        InputError: sizes are missing that the model does not force; the message suggests some that run.
+    """
+    known = {name: list(shape) for name, shape in shapes.items()}
+    missing = [value for value in dynamic_inputs(model) if value.name not in known]
+    if not missing:
+        return known, ()
+    if any(not value.type.tensor_type.HasField("shape") for value in missing):
+        raise _asks(missing, {value.name: [1, 3, 224, 224] for value in missing})
+    hints = _hints(model, known)
+    shape_of = {value.name: _started(value, hints) for value in missing}
+    axes = [(name, axis) for name, shape in shape_of.items() for axis, size in enumerate(shape) if size == 0]
+    trial = _Trial(model, known)
+    batch = "" if not _batched(missing, shape_of) else "the batch is 1"
+    notes = tuple(filter(None, [batch]))
+    if not axes:
+        return {**known, **shape_of}, notes
+    sizes = trial.smallest(shape_of, axes) if any_shapes else trial.usual(shape_of, axes)
+    if sizes is None:
+        raise _asks(missing, _filled(shape_of, dict.fromkeys(axes, USUAL[0])))
+    found = _filled(shape_of, sizes)
+    if any_shapes:
+        return {**known, **found}, (*notes, f"sizes are the smallest that run: {_listed(found)}")
+    if any(trial.runs(_filled(shape_of, {**sizes, axis: other})) for axis, other in _others(sizes)):
+        raise _asks(missing, found)
+    return {**known, **found}, (*notes, f"sizes are the only ones that run: {_listed(found)}")
+
+
+class _Trial:
+    """Runs the model on shapes, each once."""
+
+    def __init__(self, model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> None:
+        self._model, self._known = model, known
+        self._reference = Reference(model, timeout_s=TIMEOUT_S)
+        self._deadline = time.monotonic() + TIMEOUT_S
+        self._ran: dict[str, bool] = {}
+
+    def runs(self, shapes: Mapping[str, Sequence[int]]) -> bool:
+        """Whether ONNX Runtime runs the model on inputs of ``shapes``."""
+        key = _listed(shapes)
+        if key not in self._ran:
+            feeds = random_inputs(self._model, 0, {**self._known, **shapes})
+            try:
+                self._reference.run(feeds)
+                self._ran[key] = True
+            except InputError:
+                self._ran[key] = False
+        return self._ran[key]
+
+    def usual(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
+        """Sizes that run, preferably including a common one."""
+        return self._first(shapes, axes, (*USUAL, *SIZES))
+
+    def smallest(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
+        """The smallest sizes that run."""
+        return self._first(shapes, axes, SIZES)
+
+    def _first(
+        self, shapes: Mapping[str, list[int]], axes: Sequence[Axis], sizes: Sequence[int]
+    ) -> dict[Axis, int] | None:
+        for chosen in _assignments(axes, sizes, _weight_sizes(self._model)):
+            if time.monotonic() > self._deadline:
+                return None
+            if self.runs(_filled(shapes, chosen)):
+                return chosen
+        return None
+
+
+def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[int]) -> Iterator[dict[Axis, int]]:
+    """Sizes to try for ``axes``: one for all; then some of them 1, or a weight's, as with channels and states."""
+    for size in sizes:
+        yield dict.fromkeys(axes, size)
+    for size in sizes:
+        for ones in _subsets(axes):
+            yield {axis: 1 if axis in ones else size for axis in axes}
+    for size, special in itertools.product(sizes[:6], forced):
+        for some in _subsets(axes):
+            yield {axis: special if axis in some else size for axis in axes}
+
+
+def _subsets(axes: Sequence[Axis]) -> Iterator[set[Axis]]:
+    for count in range(1, min(len(axes), 3) + 1):
+        for some in itertools.combinations(axes, count):
+            yield set(some)
+
+
+def _weight_sizes(model: onnx.ModelProto) -> list[int]:
+    """Sizes of the axes of weights: one that a model forces is among them."""
+    found = {size for tensor in model.graph.initializer if len(tensor.dims) > 1 for size in tensor.dims if size > 1}
+    return sorted(found)[:MOST_FORCED]
+
+
+def _others(sizes: Mapping[Axis, int]) -> Iterator[tuple[Axis, int]]:
+    """For each axis other sizes that an open axis would take as well."""
+    for axis, size in sizes.items():
+        for other in (2 * size, size + 1, size + 32):
+            yield axis, other
+
+
+def _hints(model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Sizes of named dimensions in the user's shapes."""
+    hints: dict[str, int] = {}
+    for name, value in given_inputs(model).items():
+        if name in known and is_tensor(value):
+            for dim, size in zip(value.type.tensor_type.shape.dim, known[name], strict=False):
+                if dim.dim_param:
+                    hints.setdefault(dim.dim_param, size)
+    return hints
+
+
+def _started(value: onnx.ValueInfoProto, hints: Mapping[str, int]) -> list[int]:
+    """The known sizes, 1 for an open first axis, 0 for any other open one."""
+    dims = value.type.tensor_type.shape.dim
+    open_ = set(open_axes(value))
+    return [
+        dim.dim_value if axis not in open_ else hints.get(dim.dim_param, 1 if axis == 0 else 0)
+        for axis, dim in enumerate(dims)
+    ]
+
+
+def _batched(missing: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> bool:
+    return any(0 in open_axes(value) and shapes[value.name][0] == 1 for value in missing)
+
+
+def _filled(shapes: Mapping[str, Sequence[int]], sizes: Mapping[Axis, int]) -> dict[str, list[int]]:
+    return {
+        name: [sizes.get((name, axis), size) for axis, size in enumerate(shape)] for name, shape in shapes.items()
+    }
+
+
+def _listed(shapes: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{name}: {list(shape)}" for name, shape in shapes.items())
+
+
+def _asks(missing: Sequence[onnx.ValueInfoProto], example: Mapping[str, Sequence[int]]) -> InputError:
+    found = ", ".join(f"{value.name!r} {written(value)}" for value in missing)
+    noun = "input has" if len(missing) == 1 else "inputs have"
+    shown = _listed(example)
+    return InputError(
+        f"{noun} dynamic dimensions: {found}; give their sizes with --shapes '{shown}' (in a configuration "
+        f"model.shapes: {{{shown}}}), or take the smallest that run with --shapes auto"
+    )

@@ -1,0 +1,203 @@
+"""Random inputs that a model accepts, reproducible by seed."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.weights import array_of
+
+_RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+"""Operators that preserve an index."""
+_INDEXED = {"Gather", "GatherElements"}
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+_COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
+_DIVIDED: Mapping[str, tuple[int, ...]] = {"Div": (1,), "Mod": (1,), "STFT": (1, 3)}
+"""Inputs that operators divide by. ONNX Runtime 1.32 ended the process for an STFT with random steps; which numbers
+it cannot stand is not known."""
+_LARGEST_DIVISOR = 9
+_MOST_COMPARED = 64
+_READ_LIMIT = 64
+_LARGEST_ELEMENT = 16
+_WORDS = ("a", "word", "some text")
+
+
+def random_inputs(
+    model: onnx.ModelProto | Graph,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Random arrays for every input of ``model``, by name.
+
+    Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
+    index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0; steps of an STFT are positive.
+    Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers are 0 or
+    1, like a mask, with a 1 first so that no mask is all zero. Strings are short.
+
+    Args:
+        shapes: replace those that the model declares.
+        values: inputs with fixed values.
+
+    Raises:
+        InputError: an input has a dynamic shape, is a sequence or the like, or does not fit into memory.
+    """
+    proto = model.model if isinstance(model, Graph) else model
+    given, known = shapes or {}, values or {}
+    constants = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    declared = dict(constants)
+    for value in (*proto.graph.value_info, *proto.graph.input):
+        declared[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    bounds = _IndexBounds(proto.graph, declared)
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, Any] = {}
+    for value in proto.graph.input:
+        if value.name in constants:
+            continue
+        if value.name in known:
+            feeds[value.name] = known[value.name]
+            continue
+        tensor = value.type.tensor_type
+        shape = tuple(given.get(value.name, declared[value.name]))
+        if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
+            raise InputError(f"input {value.name!r} is no tensor: only models whose inputs are tensors can run")
+        if value.name not in given and not _is_static(value):
+            raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
+        if tensor.elem_type == onnx.TensorProto.STRING:
+            feeds[value.name] = rng.choice(np.array(_WORDS), shape)
+            continue
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        try:
+            if dtype.kind in "iu" and (operators := bounds.divides(value.name)):
+                feeds[value.name] = _divisors(rng, shape, dtype, signed="STFT" not in operators)
+                continue
+            feeds[value.name] = _random_array(
+                rng, shape, dtype, bounds.of(value.name), bounds.compared_with(value.name)
+            )
+        except MemoryError:
+            raise InputError(f"input {value.name!r} of shape {list(shape)} does not fit into memory") from None
+    return feeds
+
+
+def index_bound(model: onnx.ModelProto, name: str) -> int | None:
+    """The least number of entries among the tables that the input ``name`` indexes, or None if it indexes none."""
+    shapes = {one.name: tuple(one.dims) for one in model.graph.initializer}
+    for value in (*model.graph.value_info, *model.graph.input):
+        shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    return _IndexBounds(model.graph, shapes).of(name)
+
+
+def _is_static(value: onnx.ValueInfoProto) -> bool:
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
+
+
+def _random_array(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None, compared: Sequence[int]
+) -> np.ndarray:
+    if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
+        raise MemoryError  # NumPy has errors of other kinds for what no machine could address
+    if bound is not None:
+        return rng.integers(0, bound, shape).astype(dtype)
+    if "int" not in dtype.name and dtype.kind != "b":
+        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+    if dtype == np.uint8:
+        return rng.integers(0, 256, shape).astype(dtype)
+    if dtype.kind in "iu" and compared:
+        limits = np.iinfo(dtype)
+        return rng.choice([one for one in compared if limits.min <= one <= limits.max] or [0], shape).astype(dtype)
+    mask = rng.integers(0, 2, shape)
+    if mask.size and shape:
+        mask[..., 0] = 1
+    return np.asarray(mask).astype(dtype)
+
+
+def divides(model: onnx.ModelProto, name: str) -> bool:
+    """Whether an operator divides by the input ``name``, so that it may not be 0."""
+    return bool(_IndexBounds(model.graph, {}).divides(name))
+
+
+def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, signed: bool) -> np.ndarray:
+    signs = rng.choice((-1, 1) if signed and dtype.kind == "i" else (1,), shape)
+    return np.asarray(signs * rng.integers(1, _LARGEST_DIVISOR + 1, shape)).astype(dtype)
+
+
+class _IndexBounds:
+    """Follows a tensor to the tables it indexes."""
+
+    def __init__(self, proto: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        nodes: Iterable[onnx.NodeProto] = proto.node
+        self._shapes = shapes
+        self._depths = {
+            tensor.name: [int(numpy_helper.to_array(tensor).reshape(-1)[0])]
+            for tensor in proto.initializer
+            if list(tensor.dims) in ([], [1]) and tensor.data_type in _INTEGERS
+        }
+        self._constants = {tensor.name: tensor for tensor in proto.initializer}
+        self._constants |= {
+            node.output[0]: attribute.t
+            for node in nodes
+            for attribute in node.attribute
+            if node.op_type == "Constant" and attribute.name == "value"
+        }
+        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
+        for node in nodes:
+            for position, name in enumerate(node.input):
+                self._readers.setdefault(name, []).append((node, position))
+
+    def of(self, name: str) -> int | None:
+        """The least number of entries among the tables that ``name`` indexes, or None if it indexes none."""
+        found: list[int] = []
+        for node, position in self._uses(name):
+            if node.op_type in _INDEXED and position == 1:
+                found.extend(self._entries(node))
+            elif node.op_type == "OneHot" and position == 0:
+                found.extend(self._depths.get(node.input[1], ()))
+        return min(found, default=None)
+
+    def compared_with(self, name: str) -> list[int]:
+        """0, 1, the whole numbers that ``name`` is compared with, and their neighbours; nothing if it is not."""
+        found: set[int] = set()
+        for node, position in self._uses(name):
+            if node.op_type in _COMPARISONS and len(node.input) == 2:
+                found.update(self._whole(node.input[1 - position]))
+        if not found - {0, 1}:
+            return []  # a mask
+        return sorted({0, 1} | {one + step for one in found for step in (-1, 0, 1)})
+
+    def divides(self, name: str) -> set[str]:
+        """The operators that divide by ``name``."""
+        return {node.op_type for node, position in self._uses(name) if position in _DIVIDED.get(node.op_type, ())}
+
+    def _uses(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
+        """The readers of ``name``, each with the position of that input, also behind operators that preserve it."""
+        queue, seen = [name], {name}
+        while queue and len(seen) <= _READ_LIMIT:
+            for node, position in self._readers.get(queue.pop(), []):
+                yield node, position
+                if node.op_type in _RELAYS and node.output[0] not in seen:
+                    seen.add(node.output[0])
+                    queue.append(node.output[0])
+
+    def _whole(self, name: str) -> list[int]:
+        tensor = self._constants.get(name)
+        if tensor is None or math.prod(tensor.dims) > _MOST_COMPARED:
+            return []
+        values = array_of(tensor).reshape(-1)
+        usual = values.dtype.kind in "iuf" and bool(np.isfinite(values).all())
+        return [int(value) for value in values if int(value) == value] if usual else []
+
+    def _entries(self, node: onnx.NodeProto) -> list[int]:
+        shape = self._shapes.get(node.input[0])
+        axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 0)
+        if not shape or not -len(shape) <= axis < len(shape) or shape[axis] <= 0:
+            return []
+        return [shape[axis]]

@@ -1,0 +1,185 @@
+"""Model loading: a path or ``builtin:NAME`` as a model with static inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+from onnx import external_data_helper
+
+from collage_evo.errors import InputError
+from collage_evo.files import reading
+from collage_evo.graph.ir.weights import is_placed, light, weight_bytes, weights
+from collage_evo.graph.load.guess import complete_shapes
+from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
+from collage_evo.models.builtin import PREFIX, make_builtin
+
+_AGAIN = "export or download it again"
+WEIGHTS_APART = 4
+"""From this version of the format on, weights need not be inputs, and one that is may be fed."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """The user's model, with its inputs' dynamic dimensions fixed and external weights read in.
+
+    ``dynamic`` is the model before its dimensions were fixed; None where there were none, or where a second copy
+    would be too large. ``notes`` list the sizes that neither the user nor the model gave.
+    """
+
+    name: str
+    source: str
+    original: onnx.ModelProto
+    dynamic: onnx.ModelProto | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The model that the user names. It is parsed on first use, and only once.
+
+    Attributes:
+        source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
+            ``builtin:bert?layers=2&length=64``.
+        seed: of a built-in model's random weights.
+    """
+
+    source: str
+    seed: int = 0
+
+    @property
+    def declared(self) -> onnx.ModelProto:
+        """The model as it declares itself, perhaps without external weights. Raises as :meth:`load`."""
+        return self._parsed[1]
+
+    def load(self, shapes: Mapping[str, Sequence[int]] | None = None, any_shapes: bool = False) -> LoadedModel:
+        """The whole model, the dynamic dimensions of its inputs fixed.
+
+        A model that leaves nothing open is :attr:`declared` itself, not a copy.
+
+        Args:
+            shapes: the full shape of each input that has a dynamic dimension. A missing batch size is 1, any other
+                missing size what the model allows, if that is only one.
+            any_shapes: use the smallest sizes that run for all that are still missing.
+
+        Raises:
+            InputError: the file cannot be used, or sizes are missing; the message gives the reason and the remedy.
+        """
+        name, declared = self._parsed
+        check_shapes(declared, shapes or {})
+        if not dynamic_inputs(declared):
+            return LoadedModel(name, self.source, _with_weights(declared, self._path))
+        model = onnx.ModelProto()
+        model.CopyFrom(declared)
+        model = _with_weights(model, self._path)
+        chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
+        fix_shapes(model, chosen)
+        return LoadedModel(name, self.source, model, _with_weights(declared, self._path), notes)
+
+    @cached_property
+    def _parsed(self) -> tuple[str, onnx.ModelProto]:
+        """The parsed model and its name."""
+        if self.source.startswith(PREFIX):
+            return make_builtin(self.source, self.seed)
+        return self._path.stem, _parse(self._path)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.source).expanduser()
+
+
+def load_model(
+    source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0, any_shapes: bool = False
+) -> LoadedModel:
+    """:meth:`ModelFile.load` for callers that need nothing else of the file."""
+    return ModelFile(source, seed).load(shapes, any_shapes)
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: give the .onnx file in it")
+    if not path.exists():
+        raise InputError(f"no model file {path}: check the path, or name a built-in one, as {PREFIX}resnet50")
+    with reading(path, _AGAIN, wrong="is not an ONNX model, or only part of one"):
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
+    if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
+        raise InputError(f"{path} is not an ONNX model (no operators in it): {_AGAIN}")
+    if model.ir_version < WEIGHTS_APART:
+        _set_weights_apart(model)
+    with reading(path, _AGAIN):
+        _require_whole(model)
+        return light(model)
+
+
+def _set_weights_apart(model: onnx.ModelProto) -> None:
+    """Remove the weights from the inputs, where models of old versions list them though no request can feed them.
+
+    An input with a default value, added to such a model, could not be fed either.
+    """
+    graph = model.graph
+    constants = {weight.name for weight in graph.initializer} | {one.values.name for one in graph.sparse_initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    model.ir_version = WEIGHTS_APART
+
+
+def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
+    """Read a weight from a file with several hard links, as content stores and ``cp -al`` make them, which ``onnx``
+    refuses.
+
+    Raises:
+        ValueError: the file is shorter than the model declares.
+    """
+    info = external_data_helper.ExternalDataInfo(tensor)
+    begin, size = info.offset or 0, file.stat().st_size
+    length = size - begin if info.length is None else info.length
+    if not 0 <= begin <= begin + length <= size:
+        raise ValueError(f"weight {tensor.name!r} is not in {file.name}, which has {size} bytes")
+    with file.open("rb") as source:
+        source.seek(begin)
+        tensor.raw_data = source.read(length)
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    """``model`` with its external weights read in and the size of every weight checked against its shape."""
+    with reading(path, _AGAIN):
+        folder, real = path.parent, path.resolve().parent
+        outside = [one for one in weights(model.graph)
+                   if external_data_helper.uses_external_data(one) and not is_placed(one)]  # fmt: skip
+        for tensor in outside:
+            location = external_data_helper.ExternalDataInfo(tensor).location
+            file = path.parent / location
+            if not file.is_file():
+                raise InputError(
+                    f"{path} keeps its weights in {location!r}, which is not there: put that file into {path.parent}"
+                )
+            if file.is_symlink() and file.resolve().parent == real:  # a download cache: the link's target holds both
+                folder = real
+                next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
+            if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):
+                _read_linked(tensor, file)
+        for tensor in filter(external_data_helper.uses_external_data, outside):
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+        _require_whole(model)
+        return light(model)
+
+
+def _require_whole(model: onnx.ModelProto) -> None:
+    """Check the size of every weight that is in the message against its shape.
+
+    Raises:
+        ValueError: one has another, or is of an unknown type.
+    """
+    for tensor in weights(model.graph):
+        expected = weight_bytes(tensor)
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != expected:
+            raise ValueError(f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {expected}")

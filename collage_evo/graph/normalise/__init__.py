@@ -1,0 +1,1 @@
+"""Normalisation: the plain form of a model that the search works on, and the rules that lead to it."""

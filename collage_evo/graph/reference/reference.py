@@ -1,0 +1,242 @@
+"""Reference outputs by ONNX Runtime without graph optimisations, and the error of a result against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from collage_evo.errors import InputError, one_line
+from collage_evo.graph.ir.weights import is_heavy, light, weight_files
+from collage_evo.graph.reference.interruptible import interruptible
+from collage_evo.graph.reference.ort_values import run_raw, run_session
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+
+LABEL_BYTES = 4
+"""Bytes of the whole numbers that are labels, indices, lengths."""
+MOST_LABELS = 64
+"""Different numbers of a shorter type that may be labels: chosen, not measured."""
+LARGEST_LABEL = 2.0**22
+"""From here on float32 holds hardly any fractions."""
+
+
+class Reference:
+    """A model loaded once for many inputs. Ctrl-C ends loading and running it.
+
+    Args:
+        model: runs as it is written.
+        threads: inside one operator.
+        optimised: use all of ONNX Runtime's graph optimisations, its default. A model that loads only with them,
+            because an operator has no kernel of its own, always gets them.
+        timeout_s: limit of one run in seconds; None for no limit.
+
+    Raises:
+        InputError: ONNX Runtime cannot load the model.
+    """
+
+    def __init__(
+        self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, timeout_s: float | None = None
+    ) -> None:
+        import onnxruntime as ort  # imported here: a measuring process loads only the libraries that it measures
+
+        self._timeout_s = timeout_s
+        levels = ort.GraphOptimizationLevel
+        # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
+        try:
+            self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
+        except Exception as error:
+            try:
+                self._session = _session(model, threads, levels.ORT_ENABLE_ALL)
+            except Exception:
+                raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs, in their order."""
+        return [value.name for value in self._session.get_outputs()]
+
+    @property
+    def optional(self) -> set[str]:
+        """The outputs that may hold nothing."""
+        return {value.name for value in self._session.get_outputs() if value.type.startswith("optional(")}
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs, in the model's order: arrays, lists or maps, by their declared types.
+
+        Raises:
+            InputError: the model fails on these inputs, or takes too long.
+        """
+        try:
+            return self._ended_in_time(run_session, feeds)
+        except TimeoutError:
+            took = f"a run of the model takes longer than {self._timeout_s:g} s"
+            raise InputError(f"{took}: ONNX Runtime was stopped; fitness.timeout_s allows more") from None
+        except Exception as error:
+            raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
+
+    def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
+        """The outputs as ONNX Runtime's own values: also of types that NumPy lacks."""
+        return self._ended_in_time(run_raw, feeds)
+
+    def _ended_in_time(self, run: Callable[..., list[Any]], feeds: Mapping[str, Any]) -> list[Any]:
+        import onnxruntime as ort
+
+        options = ort.RunOptions()
+        options.log_severity_level = 4
+
+        def stop() -> None:
+            options.terminate = True
+
+        return interruptible(lambda: run(self._session, feeds, options), stop, self._timeout_s)
+
+
+def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers = ["CPUExecutionProvider"]
+    if is_heavy(model):
+        folder = str(weight_files().directory)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        options.add_session_config_entry("session.disable_prepacking", "1")  # packed weights would be a copy of all
+        model = light(model)
+    return interruptible(lambda: ort.InferenceSession(model.SerializeToString(), options, providers=providers))
+
+
+def dtype_of(declared: str) -> np.dtype | None:
+    """The NumPy type of ONNX Runtime's ``tensor(float)`` and the like; None for anything but a tensor of numbers."""
+    name = declared.removeprefix("tensor(").removesuffix(")").upper()
+    kind = dict(TensorProto.DataType.items()).get(name)
+    if not declared.startswith("tensor(") or kind in (None, TensorProto.STRING):
+        return None
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def reference_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) -> list[Any]:
+    """The model's outputs on ``feeds``, in the model's order. Raises InputError as ``Reference`` does."""
+    return Reference(model, threads).run(feeds)
+
+
+@dataclass(frozen=True)
+class Error:
+    """Relative error of a result: 2-norm of the difference over 2-norm of the reference."""
+
+    relative: float
+    max_abs: float
+
+
+@dataclass(frozen=True)
+class Distance:
+    """2-norm of the difference of a result from its reference, 2-norm of the reference, largest difference."""
+
+    distance: float
+    size: float
+    max_abs: float
+
+    @property
+    def error(self) -> Error:
+        """The relative error; for a reference of zeros, zero for an exact result and infinite for any other."""
+        relative = self.distance / self.size if self.size else (0.0 if self.distance == 0.0 else np.inf)
+        return Error(relative, self.max_abs)
+
+
+SAME = Distance(0.0, 0.0, 0.0)
+OTHER = Distance(np.inf, 0.0, np.inf)
+
+
+def relative_error(actual: Any, expected: Any) -> Error:
+    """The error of one output, or the worst over several, given as sequences; see :func:`distances`."""
+    errors = [found.error for found in distances(actual, expected)]
+    return Error(
+        relative=max((error.relative for error in errors), default=0.0),
+        max_abs=max((error.max_abs for error in errors), default=0.0),
+    )
+
+
+def distances(actual: Any, expected: Any) -> list[Distance]:
+    """The distance of an output from its reference; one for each array of a sequence.
+
+    Infinite where a shape differs, where only one side has a nan or the same infinity, or where values without
+    numbers (strings, maps) are not equal.
+    """
+    if isinstance(expected, Sequence) and not isinstance(expected, str):
+        if not isinstance(actual, Sequence) or len(actual) != len(expected):
+            return [OTHER]
+        return [one for a, e in zip(actual, expected, strict=True) for one in distances(a, e)]
+    if isinstance(expected, np.ndarray) and expected.dtype.kind not in "OUS":
+        return [_distance(np.asarray(actual), expected)]
+    return [SAME if np.array_equal(np.asarray(actual), np.asarray(expected)) else OTHER]
+
+
+def holds_labels(values: Sequence[Any]) -> bool:
+    """Whether the elements of an output, observed on several samples, are labels: right or wrong, never nearly right.
+
+    Labels are truth values and whole numbers of ``LABEL_BYTES``, and any other type that only holds whole numbers. Of
+    shorter types, outputs with few different values count: many are quantised values, pixels or sound. An output with
+    a single value proves nothing.
+    """
+    if not values or not all(isinstance(value, np.ndarray) for value in values):
+        return False
+    kinds, widths = {value.dtype.kind for value in values}, [value.dtype.itemsize for value in values]
+    if kinds == {"b"} or (kinds <= set("iu") and min(widths) >= LABEL_BYTES):
+        return True
+    if not kinds <= set("iuf") or not all(map(_whole, values)):
+        return False
+    different = {float(number) for value in values for number in np.unique(value)}
+    return len(different) > 1 and (kinds == {"f"} or len(different) <= MOST_LABELS)
+
+
+def _whole(value: np.ndarray) -> bool:
+    """Whether all numbers are whole, and small enough for their type to hold fractions too."""
+    return value.dtype.kind != "f" or bool(np.all((value == np.rint(value)) & (np.abs(value) < LARGEST_LABEL)))
+
+
+def counted_distances(actual: Any, expected: Any, labels: bool) -> list[Distance]:
+    """:func:`distances`, but for ``labels`` the number that differ, against the number of all.
+
+    Labels that a library returns as floats may differ by its rounding.
+    """
+    if not labels:
+        return distances(actual, expected)
+    if np.shape(actual) != expected.shape:
+        return [OTHER]
+    (values,) = distances(actual, expected)
+    given = np.asarray(actual)
+    rounded = np.rint(given) if given.dtype.kind == "f" else given
+    differ = float(np.count_nonzero(rounded != expected))
+    return [Distance(differ, float(expected.size), values.max_abs)]
+
+
+def _distance(actual: np.ndarray, expected: np.ndarray) -> Distance:
+    if actual.shape != expected.shape or actual.dtype.kind in "OUS":
+        return OTHER
+    if not actual.size:
+        return SAME
+    wide = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
+    a, e = actual.astype(wide), expected.astype(wide)
+    usual = np.isfinite(e)
+    if not usual.all():
+        # A mask of minus infinity is a result like any other: both sides must have the same.
+        if not np.array_equal(a[~usual], e[~usual], equal_nan=True):
+            return OTHER
+        a, e = a[usual], e[usual]
+        if not a.size:
+            return SAME
+    if not np.isfinite(a).all():
+        return OTHER
+    largest = float(np.abs(e).max()) or 1.0  # divides both, because squares of large numbers overflow
+    difference = a / largest - e / largest
+    distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e / largest))
+    return Distance(distance * largest, size * largest, float(np.abs(difference).max()) * largest)

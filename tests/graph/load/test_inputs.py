@@ -1,0 +1,154 @@
+"""random_inputs gives what a model accepts; relative_error measures how far a result is off."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.models.builder import Builder
+from collage_evo.testing.models import tiny_convnet, tiny_transformer
+
+
+def test_inputs_depend_on_the_seed_only() -> None:
+    first, again, other = (random_inputs(tiny_convnet(), seed)["x"] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert first.dtype == np.float32
+    assert first.shape == (1, 3, 16, 16)
+
+
+@pytest.mark.parametrize("shape", [[2**62], [2**40, 2**40], [2**45]])
+def test_a_shape_that_no_memory_holds_is_named(shape: list[int]) -> None:
+    net = Builder("large")
+    model = net.model(net.op("Relu", net.input("x", (1,))))
+    with pytest.raises(InputError, match=r"'x' of shape .* does not fit into memory"):
+        random_inputs(model, 0, {"x": shape})
+
+
+def test_a_graph_and_its_model_get_the_same_inputs() -> None:
+    model = tiny_transformer()
+    np.testing.assert_array_equal(
+        random_inputs(model, 3)["ids"], random_inputs(build_graph_of(model), 3)["ids"]
+    )
+
+
+def build_graph_of(model: onnx.ModelProto) -> Graph:
+    return build_graph(normalise(model))
+
+
+def test_indices_stay_below_the_smallest_table() -> None:
+    net = Builder("tables")
+    ids = net.input("ids", (1, 400), TensorProto.INT64)
+    wide = net.op("Gather", net.const(np.zeros((90, 4), np.float32)), ids)
+    moved = net.op("Cast", net.op("Reshape", ids, net.ints(1, 400)), to=TensorProto.INT32)
+    narrow = net.op("Gather", net.const(np.zeros((4, 7), np.float32)), moved, axis=1)
+    values = random_inputs(net.model(wide, narrow), 0)["ids"]
+    assert values.min() == 0
+    assert values.max() == 6
+
+
+def test_masks_are_zeros_and_ones_and_never_empty() -> None:
+    net = Builder("mask")
+    mask = net.input("mask", (3, 50), TensorProto.INT64)
+    flag = net.input("flag", (), TensorProto.BOOL)
+    feeds = random_inputs(net.model(net.op("Cast", mask, to=1), net.op("Not", flag)), 0)
+    assert set(np.unique(feeds["mask"])) == {0, 1}
+    assert feeds["mask"].any(axis=1).all()
+    assert feeds["flag"].dtype == np.bool_
+    assert feeds["flag"].shape == ()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT32, TensorProto.UINT8])
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+def test_whole_divisors_are_never_zero(op: str, kind: int) -> None:
+    net = Builder("divisors")
+    x, z = (net.input(name, (400,), kind) for name in "xz")
+    model = net.model(net.op(op, x, net.op("Reshape", z, net.ints(400))))
+    feeds = random_inputs(model, 0)
+    assert set(np.unique(np.abs(feeds["z"].astype(int)))) == set(range(1, 10))
+    assert (feeds["z"] < 0).any() == (kind == TensorProto.INT32)
+    (made,) = reference_outputs(model, feeds)
+    assert made.shape == (400,)
+
+
+def test_half_precision_inputs_have_their_own_type() -> None:
+    net = Builder("half")
+    feeds = random_inputs(net.model(net.op("Relu", net.input("x", (2,), TensorProto.FLOAT16))), 0)
+    assert feeds["x"].dtype == np.float16
+
+
+def test_dynamic_inputs_need_shapes_and_sequences_values() -> None:
+    net = Builder("dynamic")
+    model = net.model(net.op("Relu", net.input("x", ("n", 3))))
+    with pytest.raises(InputError, match="'x' has a dynamic shape"):
+        random_inputs(model, 0)
+    assert random_inputs(model, 0, {"x": (2, 3)})["x"].shape == (2, 3)
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+    model.graph.input.append(sequence)
+    with pytest.raises(InputError, match="'s' is no tensor: only models whose inputs are tensors can run"):
+        random_inputs(model, 0, {"x": (2, 3)})
+
+
+def test_strings_and_bytes_have_values_of_their_type() -> None:
+    net = Builder("text")
+    text = net.op("Identity", net.input("x", (2,), TensorProto.STRING))
+    feeds = random_inputs(net.model(text, net.op("Cast", net.input("b", (999,), TensorProto.UINT8), to=1)), 0)
+    assert feeds["x"].dtype.kind == "U"
+    assert len(set(feeds["b"])) > 99
+
+
+def test_the_depth_of_a_one_hot_bounds_its_indices() -> None:
+    net = Builder("onehot")
+    ids = net.input("ids", (1, 300), TensorProto.INT64)
+    hot = net.op("OneHot", ids, net.const(np.array(9)), net.const(np.array([0.0, 1.0], np.float32)))
+    values = random_inputs(net.model(hot), 0)["ids"]
+    assert (values.min(), values.max()) == (0, 8)
+
+
+def test_relative_error_is_the_two_norm_of_the_difference() -> None:
+    error = relative_error(np.array([3.0, 4.5]), np.array([3.0, 4.0]))
+    assert error.relative == pytest.approx(0.1)
+    assert error.max_abs == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("wrong", [[np.nan, 1.0], [np.inf, 1.0], [1.0]])
+def test_a_result_that_cannot_be_compared_is_infinitely_wrong(wrong: list[float]) -> None:
+    assert relative_error(np.array(wrong), np.array([1.0, 1.0])).relative == np.inf
+
+
+def test_large_numbers_have_an_error_as_well() -> None:
+    assert relative_error(np.array([2e300, 1e300]), np.array([1e300, 1e300])).relative == pytest.approx(0.5**0.5)
+
+
+def test_a_mask_of_infinities_has_to_come_out_the_same() -> None:
+    mask = np.array([-np.inf, 1.0, np.nan])
+    assert relative_error(mask, mask).relative == 0.0
+    assert relative_error(np.array([-np.inf, 1.0, 0.0]), mask).relative == np.inf
+    assert relative_error(np.array([np.inf, 1.0, np.nan]), mask).relative == np.inf
+
+
+def test_strings_and_sequences_are_right_or_wrong() -> None:
+    assert relative_error(np.array(["a", "b"]), np.array(["a", "b"])).relative == 0.0
+    assert relative_error(np.array(["a", "c"]), np.array(["a", "b"])).relative == np.inf
+    assert relative_error([[np.ones(2)]], [[np.ones(2)]]).relative == 0.0
+    assert relative_error([[np.ones(2)], []], [[np.ones(2)]]).relative == np.inf
+
+
+def test_a_zero_reference_allows_only_zero() -> None:
+    zero = np.zeros(3)
+    assert relative_error(zero, zero).relative == 0.0
+    assert relative_error(zero + 1e-9, zero).relative == np.inf
+
+
+def test_the_worst_of_several_outputs_counts() -> None:
+    good, bad = np.array([1.0, 2.0]), np.array([1.0, 1.0])
+    assert relative_error([good, bad], [good, good]).max_abs == 1.0
+    assert relative_error([good], [good, good]).relative == np.inf

@@ -1,0 +1,260 @@
+"""What load_model accepts, and the one line it says about what it does not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo.errors import InputError
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.load import load_model
+from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.models.builder import Builder
+from collage_evo.testing.models import tiny_convnet
+from tests.support.models import parse_graph
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    onnx.save(tiny_convnet(), path)
+    return path
+
+
+def sizes_of(value: onnx.ValueInfoProto) -> list[int]:
+    return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+
+def dynamic_model(path: Path, *, first: list[int | str], second: list[int | str] | None = None) -> Path:
+    net = Builder("dynamic")
+    x = net.input("image", first)
+    if second is not None:
+        x = net.op("Add", x, net.input("shift", second))
+    onnx.save(net.model(net.op("Relu", x, output="y")), path)
+    return path
+
+
+def refusal(source: Path | str, shapes: dict[str, list[int]] | None = None) -> str:
+    with pytest.raises(InputError) as caught:
+        load_model(str(source), shapes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_static_model_is_loaded_untouched(saved: Path) -> None:
+    loaded = load_model(str(saved))
+    assert (loaded.name, loaded.source) == ("net", str(saved))
+    assert loaded.original == tiny_convnet()
+
+
+def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
+    assert f"no model file {tmp_path / 'none.onnx'}" in refusal(tmp_path / "none.onnx")
+    assert "is a directory" in refusal(tmp_path)
+
+
+ODD_RECORDS = [
+    *(("offset", "-1"), ("offset", "999999999"), ("length", "-5"), ("length", "999999999")),
+    *(("offset", "a"), ("length", ""), ("length", "1e3"), ("location", "w" * 999), ("location", "")),
+]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize(("key", "value"), ODD_RECORDS)
+def test_no_record_reads_beyond_the_weights(tmp_path: Path, key: str, value: str, linked: bool) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    if linked:
+        os.link(weights, tmp_path / "another name")
+    model = onnx.load(path, load_external_data=False)
+    record = {entry.key: entry for entry in model.graph.initializer[0].external_data}
+    record[key].value = value
+    path.write_bytes(model.SerializeToString())
+    assert str(path) in refusal(path)
+
+
+def test_missing_and_short_external_weights_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    os.truncate(weights, 100)
+    assert refusal(path)
+    weights.unlink()
+    assert f"'net.weights', which is not there: put that file into {tmp_path}" in refusal(path)
+
+
+def test_a_weight_of_an_unknown_type_or_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
+    for name, value, words in (("data_type", 99, "net.onnx is damaged"), ("raw_data", b"1234", "weight 'const_0'")):
+        model = tiny_convnet()
+        setattr(model.graph.initializer[0], name, value)
+        onnx.save(model, tmp_path / "net.onnx")
+        assert words in refusal(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n" * 20, b"hello, this is text\n"])
+def test_other_files_are_not_onnx(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content)
+    assert "is not an ONNX model" in refusal(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(len(content) * share)])
+    assert "download it again" in refusal(saved)
+
+
+def save_with_external_weights(path: Path) -> Path:
+    onnx.save(tiny_convnet(), path, save_as_external_data=True, location="net.weights", size_threshold=0)
+    return path.parent / "net.weights"
+
+
+def test_external_weights_are_read_in(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    loaded = load_model(str(path)).original
+    weights.unlink()
+    feeds = random_inputs(loaded, 0)
+    np.testing.assert_array_equal(reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0])
+
+
+def test_a_download_caches_links_to_a_model_and_its_weights_are_followed(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "main"
+    for folder in (blobs, snapshot):
+        folder.mkdir(parents=True)
+    weights = save_with_external_weights(blobs / "c0ffee")
+    weights.rename(blobs / "decaf")
+    (snapshot / "net.onnx").symlink_to("../../blobs/c0ffee")
+    (snapshot / weights.name).symlink_to("../../blobs/decaf")
+    loaded = load_model(str(snapshot / "net.onnx"))
+    assert loaded.original.graph.initializer[0].raw_data == tiny_convnet().graph.initializer[0].raw_data
+
+    (snapshot / weights.name).unlink()
+    (blobs / "decaf").rename(tmp_path / "elsewhere")
+    (snapshot / weights.name).symlink_to(tmp_path / "elsewhere")
+    assert "is damaged" in refusal(snapshot / "net.onnx")
+
+
+def test_weights_with_several_names_are_read_as_others_are(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    os.link(weights, tmp_path / "in a content store")
+    loaded = load_model(str(path)).original
+    assert [w.raw_data for w in loaded.graph.initializer] == [w.raw_data for w in tiny_convnet().graph.initializer]
+    os.truncate(weights, 100)
+    assert f"which has {100} bytes" in refusal(path)
+    weights.unlink()
+    weights.symlink_to("/etc/hostname")
+    assert "is damaged" in refusal(path)
+
+
+def test_dynamic_dimensions_are_listed_with_the_way_to_fix_them(tmp_path: Path) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"])
+    message = refusal(path)
+    assert "'image' [batch, 3, h, w]" in message
+    assert "model.shapes: {image: [1, 3, 224, 224]}" in message
+    assert "--shapes 'image: [1, 3, 224, 224]'" in message
+
+
+def test_unnamed_and_zero_dimensions_are_dynamic(tmp_path: Path) -> None:
+    model = tiny_convnet()
+    model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 0
+    onnx.save(model, tmp_path / "d.onnx")
+    assert "'x' [?, 3, ?, 16]" in refusal(tmp_path / "d.onnx")
+
+
+def test_shapes_fix_dynamic_dimensions_throughout(tmp_path: Path) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
+    loaded = load_model(str(path), {"image": [2, 3]}).original
+    graph = build_graph(normalise(loaded))
+    assert graph.tensors["shift"].shape == (2, 3)
+    assert graph.tensors["y"].shape == (2, 3)
+
+
+def test_an_input_of_unknown_rank_takes_any_shape(tmp_path: Path) -> None:
+    model = parse_graph("g (float x) => (float y) { y = Relu(x) }")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "d.onnx")
+    assert "[unknown rank]" in refusal(tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), {"x": [4, 5]}).original
+    assert build_graph(normalise(loaded)).tensors["y"].shape == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"imag": [1, 3, 8, 8]}, "did you mean image?"),
+        ({"image": [1, 3, 8]}, "3 dimensions [1, 3, 8], but the model has 4: [batch, 3, h, w]"),
+        ({"image": [1, 4, 8, 8]}, "the model has [batch, 3, h, w]"),
+        ({"image": [1, 3, -1, 8]}, "whole numbers from 0 on"),
+    ],
+)
+def test_shapes_that_contradict_the_model_are_named(tmp_path: Path, shapes: dict[str, list[int]], words: str) -> None:
+    assert words in refusal(dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"]), shapes)
+
+
+def test_one_name_may_stand_for_sizes_that_differ(tmp_path: Path) -> None:
+    net = Builder("hint")
+    y = net.op("Concat", net.input("image", ["?", 3]), net.input("shift", ["?", 3]), axis=0, output="y")
+    onnx.save(net.model(y), tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), {"image": [48, 3], "shift": [192, 3]}).original
+    assert [sizes_of(value) for value in loaded.graph.input] == [[48, 3], [192, 3]]
+
+
+def test_an_open_batch_is_one_and_the_note_says_so(tmp_path: Path) -> None:
+    loaded = load_model(str(dynamic_model(tmp_path / "d.onnx", first=["unk", 3])))
+    assert sizes_of(loaded.original.graph.input[0]) == [1, 3]
+    assert loaded.notes == ("the batch is 1",)
+    assert loaded.dynamic is not None
+    assert loaded.dynamic.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "unk"
+
+
+def test_a_size_that_the_weights_force_is_found(tmp_path: Path) -> None:
+    net = Builder("forced")
+    x = net.input("x", ["batch", "channels", 8, 8])
+    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 3, 3, 3), np.float32)))), tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"))
+    assert sizes_of(loaded.original.graph.input[0]) == [1, 3, 8, 8]
+    assert "the only ones that run: x: [1, 3, 8, 8]" in loaded.notes[1]
+
+
+def test_sizes_are_the_smallest_that_run_if_any_will_do(tmp_path: Path) -> None:
+    net = Builder("smallest")
+    x = net.input("x", ["batch", 1, "length"])
+    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 1, 5), np.float32)))), tmp_path / "d.onnx")
+    assert "dynamic dimensions" in refusal(tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), any_shapes=True)
+    assert sizes_of(loaded.original.graph.input[0]) == [1, 1, 8]
+    assert "smallest" in loaded.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("builtin:resnet5", "did you mean resnet50?"),
+        ("builtin:nothing", "there are: resnet50, squeezenet, mobilenet_v2, resnet3d_18, bert"),
+        ("builtin:bert?layer=2", "did you mean layers?"),
+        ("builtin:bert?layers=two", "layers='two'"),
+        ("builtin:bert?length=600", "512"),
+        ("builtin:bert?hidden=100", "heads=12"),
+        ("builtin:squeezenet?size=10", "there are: none"),
+    ],
+)
+def test_builtin_mistakes_are_explained(source: str, words: str) -> None:
+    assert words in refusal(source)
+
+
+def test_builtin_parameters_are_used_and_the_seed_decides_the_weights() -> None:
+    source = "builtin:bert?layers=1&length=16&hidden=24&heads=2&vocabulary=100"
+    first, again, other = (load_model(source, seed=seed).original for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    assert sizes_of(first.graph.output[0]) == [1, 16, 24]
