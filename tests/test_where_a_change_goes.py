@@ -133,9 +133,8 @@ def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:
 def test_an_objective_is_known_to_who_measures_it_and_to_who_bounds_it() -> None:
     assert naming({"ERROR"}, "backends/", "cli/", "commands/") == {
         "placement/outcome.py",
-        "run/stages/precision.py",  # what each match adds
-        "run/flow.py",  # the bounds
-        "run/stages/evolve.py",
+        "run/objectives.py",  # the bounds, and what each match adds
+        "run/search.py",  # an earlier search counts whatever its errors
         "answer/candidates.py",
         "search/evolution/knapsack.py",  # the mixed-precision ladder
         "search/evolution/seeds.py",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from collage_evo.measure.builders import Builders, CompileAhead
@@ -16,7 +16,7 @@ from collage_evo.measure.jobs import Measured, PlacementJob, regions_of
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.outcome import Bounds, Observed, Outcome
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 MOST_AT_ONCE = 8
@@ -41,8 +41,8 @@ class MeasuredEvaluator:
     give_up_ms: float
     reference_run: ReferenceArtifact | None = None
     """The reference run that placements are timed against; without one, only the clock times them."""
-    budget: float = math.inf
-    """The error budget of an answer."""
+    bounds: Bounds = field(default_factory=dict)
+    """The largest value of each objective but latency that an answer may have."""
     best_ms: float = math.inf
     """The latency of the fastest placement so far that may be the answer, against which all others race."""
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
@@ -107,7 +107,7 @@ class MeasuredEvaluator:
 
     def _race(self, outcome: Outcome) -> None:
         """Let all others race against ``outcome`` if it is the fastest that may be the answer."""
-        if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
+        if outcome.latency_ms is not None and outcome.keeps(self.bounds):
             with self._comparing:
                 self.best_ms = min(self.best_ms, outcome.latency_ms)
 
@@ -131,6 +131,5 @@ def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
         timing.n,
         error=answer.relative_error,
         worker=worker,
-        contended=answer.contended,
-        rough=answer.rough,
+        **{shown.name: getattr(answer, shown.name) for shown in fields(Observed)},
     )

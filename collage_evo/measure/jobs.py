@@ -14,6 +14,7 @@ from collage_evo.backends.registry import Origin
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Part, Placement, Region
 from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Observed
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
@@ -106,19 +107,16 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Observed):
     """Raw times of runs in ms, and the largest errors of the outputs against the reference.
 
     In a lower precision, and with a metric, ``relative_error`` is what the budget bounds: the error over all samples
-    of the search, or the drop of the metric over them, which is 0.0 where it did not drop. ``contended``: other
-    programs used the same cores in every repeat. ``rough``: the drop was measured on a part of the samples.
+    of the search, or the drop of the metric over them, which is 0.0 where it did not drop.
     """
 
     times_ms: tuple[float, ...]
     relative_error: float
     max_abs_error: float
-    contended: bool = False
-    rough: bool = False
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Parts:
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
                 return failure.after(timing.n)
-        return Measured(timing.times_ms, error.relative, error.max_abs, timing.contended)
+        return Measured(timing.times_ms, error.relative, error.max_abs, contended=timing.contended)
 
     def kernels(self, job: KernelsJob) -> KernelTimes | Failure:
         """Time a region, and profile its kernels with its library's profiler."""

@@ -106,7 +106,7 @@ class WholeModels:
             if isinstance(judged, Failure):
                 return judged
         relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.contended, approximate)
+        return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended, rough=approximate)
 
     def fallback(self, job: FallbackJob) -> Measured | Failure:
         """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
@@ -170,7 +170,7 @@ class WholeModels:
                 if failure := self._judge.check_last(each, context.references[0], exact, error):
                     return failure.after(timed.n)
         relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.contended)
+        return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended)
 
     def _judged(
         self, session: Session, exact: bool, estimate: Estimate | None, near: bool

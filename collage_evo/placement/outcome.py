@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,16 +43,26 @@ Terms = Mapping[Objective, tuple[float, ...]]
 """Predicted contribution of each match to objectives in addition to latency, in units of :meth:`Objective.amount`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What a measurement shows besides times and errors.
+
+    ``contended``: other programs used the same cores in every repeat: times are less reliable. ``rough``:
+    the error is the drop of a metric over a part of the samples, which counts few decisions.
+    """
+
+    contended: bool = False
+    rough: bool = False
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Observed):
     """Latency of a placement over ``n`` timed runs, in ms; or no latency and why it is unfit.
 
     If several sessions were timed at once it is the machine's time for a run, over ``n`` parts of the time.
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked. ``worker``
-    names the worker that measured it. ``contended``: other programs used the same cores, so that the latency is less
-    reliable. ``rough``: the error is the drop of a metric over a part of the samples, which counts few
-    decisions.
+    names the worker that measured it. The field of an objective other than latency has its name.
     """
 
     latency_ms: float | None
@@ -61,8 +72,6 @@ class Outcome:
     failure: Failure | None = None
     error: float | None = None
     worker: str = ""
-    contended: bool = False
-    rough: bool = False
 
     @property
     def ok(self) -> bool:
@@ -80,12 +89,22 @@ class Outcome:
         Raises:
             InputError: one was not measured.
         """
-        measured = {Objective.LATENCY: self.latency_ms, Objective.ERROR: self.error}
+        measured = {Objective.LATENCY: self.latency_ms, **self.others}
         values = tuple(value for value in map(measured.__getitem__, chosen) if value is not None)
         if len(values) < len(chosen):
             unknown = [objective for objective in chosen if measured[objective] is None]
             raise InputError(f"no {' and no '.join(unknown)} was measured: leave it out of the objectives")
         return values
+
+    @property
+    def others(self) -> Mapping[Objective, float | None]:
+        """The value of each objective other than latency; None where it was not measured."""
+        return {objective: getattr(self, objective) for objective in Objective if objective is not Objective.LATENCY}
+
+    def keeps(self, bounds: Bounds) -> bool:
+        """Whether each value is within its bound, as measured; an infinite bound admits what was not measured."""
+        values = ((self.others[objective], bound) for objective, bound in bounds.items())
+        return all(math.isinf(bound) or (value is not None and value <= bound) for value, bound in values)
 
     @classmethod
     def unfit(cls, failure: Failure, worker: str = "") -> Outcome:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.words import format_ms, format_number
+from collage_evo.report.words import format_ms
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, kind of timing, description; whether it is the answer."""
@@ -103,5 +103,4 @@ def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
 
 
 def _row(point: FrontPoint) -> Row:
-    ms, error = format_ms(point.latency_ms), format_number(point.error)
-    return (ms, error, timing_of(point), describe_point(point), point.answer)
+    return (format_ms(point.latency_ms), point.others, timing_of(point), describe_point(point), point.answer)

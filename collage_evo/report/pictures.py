@@ -191,7 +191,7 @@ def _mark(point: FrontPoint, where: str, on_line: bool, below: float, width: flo
     """A point as a mark, whose description in at most so many ``lines`` stands from ``below`` on."""
     fastest = on_line or (point.pareto and not point.raced)
     kind = "answer" if point.answer else "single" if point.single else "pareto" if fastest else "placement"
-    words = f"{format_ms(point.latency_ms)} ms, error {format_number(point.error)}, timed {timing_of(point)}"
+    words = f"{format_ms(point.latency_ms)} ms, error {point.others}, timed {timing_of(point)}"
     words += f": {describe_point(point)}"
     shown = _wrapped(words, width)[:lines]
     tip = "".join(f'<text x="{LEFT}" y="{below + k * LINE}">{escape(one)}</text>' for k, one in enumerate(shown))

@@ -18,6 +18,7 @@ from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import InputError
 from collage_evo.files import reading, write_json, write_whole
 from collage_evo.report.places import command, command_line
+from collage_evo.report.words import format_number
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution import checkpoint
@@ -108,6 +109,11 @@ class FrontPoint:
     def exact(self) -> bool:
         """Whether it computes in float32 throughout, so that its error is rounding only."""
         return self.arithmetics == (Arithmetic.FLOAT32.value,)
+
+    @property
+    def others(self) -> str:
+        """Its objectives other than latency, in words."""
+        return format_number(self.error)
 
 
 @dataclass(frozen=True)

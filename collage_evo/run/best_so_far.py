@@ -25,6 +25,7 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.report.so_far import describe_so_far
 from collage_evo.report.words import format_engine, format_ms, title
 from collage_evo.run.context import RunContext
+from collage_evo.run.objectives import further_bounds
 
 GAIN = 0.98
 """An answer replaces the one before it if it takes less than this share of its time. Chosen: writing it takes as long
@@ -48,7 +49,8 @@ class BestSoFar:
     def offer_baselines(self, measured: Sequence[Baseline]) -> None:
         """Publish the best of ``measured`` if it is faster than the answer so far."""
         self._compare_with(measured)
-        budget = self._run.limits.budget
+        budget, further = self._run.limits.budget, further_bounds(self._run)
+        measured = [one for one in measured if one.outcome.keeps(further)]
         if not any(baseline.keeps(budget) for baseline in measured):
             return
         single = best_single(measured, budget)
@@ -82,12 +84,13 @@ class BestSoFar:
 
         One of ``builders``' processes writes it, meanwhile the search goes on.
         """
-        aimed = [float("inf")]
+        aimed, further = [float("inf")], further_bounds(self._run)
 
         def offer(placement: Placement, outcome: Outcome) -> None:
             ms = outcome.latency_ms
             exact = arithmetics(placement, space) == EXACT
-            if ms is None or outcome.rough or outcome.contended or not self._run.limits.allows(outcome.error, exact):
+            allowed = self._run.limits.allows(outcome.error, exact) and outcome.keeps(further)
+            if ms is None or outcome.rough or outcome.contended or not allowed:
                 return
             with self._changing:
                 if ms >= aimed[0] or not self._faster(ms):

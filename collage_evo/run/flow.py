@@ -26,7 +26,6 @@ from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.placement.outcome import Objective
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
@@ -36,6 +35,7 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
+from collage_evo.run.objectives import Precision, answer_bounds, further_bounds, terms
 from collage_evo.run.open import open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
@@ -51,7 +51,7 @@ from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
+from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
 from collage_evo.run.stages.threads import settled, threads_that_pay
 from collage_evo.run.transferred import TransferredCosts
 from collage_evo.run.warm_start import Earlier, begin_like
@@ -166,8 +166,9 @@ class Flow:
         if self.transferred or checkpoint.exists(self.run.directory):
             return ()
         matches, baseline_ms = self.matches, known_ms(self.normalised)
-        terms, graph = self.precision.terms(matches.matches), self.searchable.graph
-        return measure_early(self.run, graph, matches, terms, self.baselines, baseline_ms, self.best_so_far)
+        graph = self.searchable.graph
+        added = terms(self.run, graph, self.precision, matches.matches)
+        return measure_early(self.run, graph, matches, added, self.baselines, baseline_ms, self.best_so_far)
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -178,18 +179,19 @@ class Flow:
     def costs(self) -> MeasuredCosts:
         """The space of the search: the cost of each match, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
+        added = terms(run, self.searchable.graph, precision, matches.matches)
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
-        known = self.transferred.costs(run, matches, precision) if self.transferred else None
-        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, baseline_ms, known)
+        known = self.transferred.costs(run, matches, added) if self.transferred else None
+        costs = gather_costs(run, self.searchable.graph, matches, self.backends, added, baseline_ms, known)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 
     @cached_property
     def seeds(self) -> Seeds:
         """Initial placements of the search."""
-        space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
-        seeds = make_seeds(space, bounds=bounds, baseline_ms=known_ms(self.normalised))
+        space = self.costs.space
+        seeds = make_seeds(space, bounds=answer_bounds(self.run), baseline_ms=known_ms(self.normalised))
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> SearchRecord:
@@ -254,7 +256,10 @@ class Flow:
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
         race = partial(decide, run, incumbent=incumbent, defaults=defaults)
-        contestants = Contestants.of(compiled.artifacts, self.baselines, run.limits)
+        further = further_bounds(run)
+        within = [one for one in self.baselines if one.outcome.keeps(further)]
+        within = within or [one for one in self.baselines if one.exact]
+        contestants = Contestants.of(compiled.artifacts, within, run.limits)
         verdict, held_out = hold_out(run, self.model, contestants, race, compiled.safer)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}

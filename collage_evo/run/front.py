@@ -9,9 +9,12 @@ counts as equally exact: differences there are rounding, and would make a front 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
+from types import MappingProxyType
+from typing import Any
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
@@ -20,7 +23,7 @@ from collage_evo.answer.candidates import Tried, arithmetics
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint, finite
 from collage_evo.report.words import Part, describe_parts, format_engine, format_ms, in_words
@@ -29,6 +32,8 @@ from collage_evo.search.evolution.greedy import engine_placement
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
+Allows = Callable[[Outcome, bool], bool]
+"""Whether an outcome, float32 throughout or not, may be the answer."""
 CHANGED = 1.3
 """The machine has changed if a thing takes so many times as long as before, or the reverse. Chosen: rounds of a race
 on an idle machine differ by a few percent."""
@@ -64,17 +69,19 @@ def front_points(
     limits: Limits,
     baseline_scale: float = 1.0,
     search_scale: float = 1.0,
+    further: Bounds = MappingProxyType({}),
 ) -> tuple[FrontPoint, ...]:
     """Every placement and single backend that ran, the smallest error first.
 
     Contestants of the final race have their time from there; earlier times are multiplied by the scale of single
-    backends or of the search. Every point within ``limits`` that seems faster than the answer has a remark with the
-    reason why it is not the answer.
+    backends or of the search. Every point within ``limits`` and the ``further`` bounds that seems faster than the
+    answer has a remark with the reason why it is not the answer.
     """
-    points = [*_singles(baselines, raced, limits, baseline_scale)]
+    allows = partial(_allows, limits, further)
+    points = [*_singles(baselines, raced, allows, baseline_scale)]
     if tried is not None:
         single_names = {point.single for point in points}
-        points += _placements(tried, single_names, raced, limits, search_scale)
+        points += _placements(tried, single_names, raced, allows, search_scale)
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]
@@ -108,7 +115,7 @@ def over_budget(point: FrontPoint) -> str:
 
 
 def _singles(
-    baselines: Sequence[Baseline], raced: Raced, limits: Limits, scale: float
+    baselines: Sequence[Baseline], raced: Raced, allows: Allows, scale: float
 ) -> Iterable[FrontPoint]:
     for baseline in baselines:
         if baseline.outcome.latency_ms is None:
@@ -118,11 +125,11 @@ def _singles(
         how = f"{name} alone, {computes}"
         what = format_engine(baseline.backend, baseline.variant)
         point = FrontPoint(baseline.outcome.latency_ms * scale, None, "", how, (computes,), name, what=what)
-        yield _measured(point, baseline.outcome, baseline.name, raced, limits)
+        yield _measured(point, baseline.outcome, baseline.name, raced, allows)
 
 
 def _placements(
-    tried: Tried, single_names: set[str], raced: Raced, limits: Limits, scale: float
+    tried: Tried, single_names: set[str], raced: Raced, allows: Allows, scale: float
 ) -> Iterable[FrontPoint]:
     candidates, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
     for key, one in tried.evaluated.items():
@@ -134,7 +141,7 @@ def _placements(
         how = f"{where}, {' and '.join(computes)}"
         what = describe_parts(parts_of(placement))
         point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
-        yield _measured(point, one.outcome, candidates.get(key, ""), raced, limits)
+        yield _measured(point, one.outcome, candidates.get(key, ""), raced, allows)
 
 
 def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
@@ -151,17 +158,22 @@ def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
     return names
 
 
-def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, limits: Limits) -> FrontPoint:
+def _allows(limits: Limits, further: Bounds, outcome: Outcome, exact: bool) -> bool:
+    return limits.allows(finite(outcome.error), exact) and outcome.keeps(further)
+
+
+def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, allows: Allows) -> FrontPoint:
     """``point`` with its error, and with the time of the final race if it took part as ``candidate``."""
-    error, verdict = finite(outcome.error), raced.verdict
+    verdict = raced.verdict
     in_race = candidate in verdict.final.rounds
+    others: dict[str, Any] = {objective.value: finite(value) for objective, value in outcome.others.items()}
     return replace(
         point,
         latency_ms=verdict.final.timing(candidate).median_ms if in_race else point.latency_ms,
-        error=error,
-        feasible=limits.allows(error, point.exact),
+        feasible=allows(outcome, point.exact),
         answer=candidate == verdict.answer,
         raced=in_race,
+        **others,
     )
 
 

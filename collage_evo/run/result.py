@@ -29,6 +29,7 @@ from collage_evo.report.result import (
 from collage_evo.report.words import describe_failure
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Phases, Raced, front_points, over_budget
+from collage_evo.run.objectives import further_bounds
 from collage_evo.run.result_parts import (
     cost_model_result,
     latency_of,
@@ -150,7 +151,7 @@ class Ended:
     def _front(self) -> tuple[FrontPoint, ...]:
         tried, phases = self.searched.tried, self._phases
         scales = (phases.of_baselines, phases.of_search)
-        return front_points(tried, self.baselines, self._raced, self.run.limits, *scales)
+        return front_points(tried, self.baselines, self._raced, self.run.limits, *scales, further_bounds(self.run))
 
     @cached_property
     def _phases(self) -> Phases:

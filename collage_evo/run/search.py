@@ -16,7 +16,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Evaluator, Outcome
+from collage_evo.placement.outcome import Evaluator, Objective, Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_ms
@@ -193,7 +193,7 @@ def recorded_search(space: SearchSpace, directory: Path, fingerprint: checkpoint
     state = checkpoint.load(directory, fingerprint)
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
-    state = replace(state, bounds=dict.fromkeys(state.bounds, math.inf))
+    state = replace(state, bounds={**state.bounds, **({Objective.ERROR: math.inf} if state.bounds else {})})
     return SearchRecord(ranked(state, space), state)
 
 

@@ -29,7 +29,7 @@ from collage_evo.precision.transforms.edits import edits_of
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
-from collage_evo.run.stages.precision import SHARES, Precision, Sensitivities
+from collage_evo.run.stages.precision import SHARES, Sensitivities
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import Seeds
 
@@ -72,7 +72,7 @@ class TransferredCosts:
             moved[kind] = tuple(sensitivities[self.nodes[n]] if n in self.nodes else usual for n in range(count))
         return moved
 
-    def costs(self, run: RunContext, offered: Matches, precision: Precision) -> MeasuredCosts | None:
+    def costs(self, run: RunContext, offered: Matches, terms: Terms) -> MeasuredCosts | None:
         """The other run's costs of the matches here; logs how much was transferred.
 
         None if they are of another target or leave an operator without any, or if ``run`` has costs on record.
@@ -82,7 +82,7 @@ class TransferredCosts:
             text = "but costs are measured anew: those are of another machine or number of threads"
         elif not (run.work / "costs.json").exists():
             try:
-                costs = self._costs(offered.matches, precision.terms(offered.matches))
+                costs = self._costs(offered.matches, terms)
             except NotSearchable:
                 text = "but costs are measured anew: those leave some operator without any"
             else:

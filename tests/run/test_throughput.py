@@ -225,7 +225,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     for name in ("calibrated_ranges", "predict_losses"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_: None)
     for name in ("normalise", "find_matches", "tune_backends"):
-        stub = SimpleNamespace(graph=SimpleNamespace(nodes=()), matches=())
+        stub = SimpleNamespace(graph=SimpleNamespace(nodes=()), matches=SimpleNamespace(matches=()))
         monkeypatch.setattr(f"{module}.{name}", lambda *_, stub=stub, **__: stub)
     monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
     limits, model = Limits(0.0), SimpleNamespace(digest="")

@@ -23,10 +23,9 @@ from collage_evo.measure.builders import Builders, build_job
 from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import FREE, Engine
-from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.outcome import Outcome, Terms
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
-from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.runtime.timing import TimingSettings
 
 TUNING = "tuning"
@@ -64,14 +63,14 @@ def gather_costs(
     graph: Graph,
     offered: Matches,
     backends: Sequence[Backend],
-    precision: Precision = FLOAT32,
+    terms: Terms = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
     transferred: MeasuredCosts | None = None,
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it, with exclusive use of the machine. ``transferred``:
-    from another run, in place of measurements.
+    ``terms``: what the matches add to objectives besides latency. ``baseline_ms``: ms of the whole model on engines
+    that ran it, with exclusive use of the machine. ``transferred``: from another run, in place of measurements.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, offered, target, policy)
@@ -106,7 +105,7 @@ def gather_costs(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = replace(known.space(), terms=precision.terms(offered.matches)), known.table()
+        space, table = replace(known.space(), terms=terms), known.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured

@@ -17,13 +17,13 @@ from collage_evo.measure.builders import Builders
 from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact, placement_job
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.words import format_ms
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import most_seconds, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
+from collage_evo.run.objectives import front_bounds, search_bounds
 from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.encoding import decode
@@ -55,8 +55,8 @@ def evolve(
     budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config, spent_s))
     start = new_state(search.ga.seed)
     if space.terms:
-        corner = (_give_up_ms(run, baselines), run.limits.measured)  # hypervolume is measured from here
-        start = new_state(search.ga.seed, {Objective.ERROR: run.limits.accepted}, corner)
+        corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
+        start = new_state(search.ga.seed, search_bounds(run), corner)
     fit = sorted((one.outcome.latency_ms, key) for key, one in known.items() if one.outcome.latency_ms is not None)
     keys = tuple(key for _, key in fit)
     start = replace(start, evaluated=known, population=keys, hall=keys)
@@ -85,7 +85,7 @@ def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baselin
     with Builders(pool) as builders:
         reference_run = _reference_run(run, best_single(baselines, run.limits.budget))
         give_up_ms = _give_up_ms(run, baselines)
-        yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run, run.limits.accepted)
+        yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run, search_bounds(run))
 
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:

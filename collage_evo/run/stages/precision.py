@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.checks import numerics_in
@@ -11,14 +10,14 @@ from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
-from collage_evo.placement.outcome import Objective, Terms
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.run.context import RunContext
+from collage_evo.run.objectives import Precision
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
@@ -27,26 +26,6 @@ SHARES = "shares"
 SHARED_SAMPLES = 64
 """Number of calibration samples on which operators are tried one at a time, if time allows."""
 Sensitivities = dict[Arithmetic, tuple[float, ...]]
-
-
-@dataclass(frozen=True)
-class Precision:
-    """Predicted losses of matches in lower precisions.
-
-    ``shares``: by arithmetic, the sensitivity of each node: its part of the squared relative error of the outputs.
-    """
-
-    sensitivities: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
-
-    def terms(self, matches: Sequence[Match]) -> Terms:
-        """The predicted contribution of each of ``matches`` to the error of the outputs; empty if none
-        contributes."""
-        error2 = tuple(map(self._error2, matches))
-        return {Objective.ERROR: error2} if any(error2) else {}
-
-    def _error2(self, match: Match) -> float:
-        sensitivities = ((self.sensitivities.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match))
-        return sum(share[node] for share, nodes in sensitivities if share for node in members(nodes))
 
 
 FLOAT32 = Precision()

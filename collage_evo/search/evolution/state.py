@@ -102,8 +102,7 @@ class SearchState:
 
     def keeps_bounds(self, key: str) -> bool:
         """Whether a placement that ran is within the bounds, as measured."""
-        values = self.evaluated[key].outcome.objectives(tuple(self.bounds))
-        return all(value <= bound for value, bound in zip(values, self.bounds.values(), strict=True))
+        return self.evaluated[key].outcome.keeps(self.bounds)
 
     @property
     def best_ms(self) -> float:
