@@ -42,7 +42,7 @@ def searched(model: str, threads: int, seconds: float, folder: Path) -> Mapping[
     runs = {objective: folder / f"{threads}-{objective}" for objective in asked}
     for objective, out in runs.items():
         config = parse_config({"model": {"source": model}, "search": {"objective": objective}}, (), "benchmark")
-        collage_evo.optimize(model, threads=threads, seconds=seconds, config=config, out=out)
+        collage_evo.optimize(model, threads=threads, search_seconds=seconds, config=config, out=out)
     return runs
 
 

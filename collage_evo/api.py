@@ -133,7 +133,7 @@ def optimize(
     effort: Effort | None = None,
     time: float | None = None,
     threads: int | None = None,
-    seconds: float | None = None,
+    search_seconds: float | None = None,
     budget: float | str | None = None,
     metric: str | Callable[..., Any] | None = None,
     precision: Precision | None = None,
@@ -158,7 +158,7 @@ def optimize(
         time: seconds after which the best answer so far is the result; called in another thread than the main one,
             stages only have their shares of it.
         threads: threads that a placement may use; 1 unless the configuration sets more.
-        seconds: time for the genetic search, which is not all that a run takes.
+        search_seconds: time for the genetic search, which is not all that a run takes.
         budget: largest error of the answer: relative (2-norm) of any output; with ``metric`` its largest drop, as
             0.01, or as ``"1%"`` of the model's score in float32. ``"exact"``: float32 only.
         metric: the error measure, in the format of the key ``accuracy.metric``: ``agreement``, ``top1`` and so on, or
@@ -200,7 +200,7 @@ def optimize(
         "model.source": files.source,
         "data.source": files.data or text_of(data),
         "target.threads": threads,
-        "search.seconds": seconds,
+        "search.seconds": search_seconds,
         "backends.use": None if backends is None else list(backends),
     }
     source = os.fspath(config) if isinstance(config, str | os.PathLike) else ""

@@ -148,7 +148,7 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
         ("absent.onnx", {}, InputError, "absent.onnx"),
         (b"no model", {}, InputError, "not an ONNX model"),
         (MODEL, {"config": {"search": {"secnds": 1}}}, ConfigError, "did you mean search.seconds"),
-        (MODEL, {"seconds": -1}, ConfigError, "search.seconds"),
+        (MODEL, {"search_seconds": -1}, ConfigError, "search.seconds"),
         (MODEL, {"inputs": {"x": np.array([{}])}}, InputError, "'x' holds Python objects"),
         (MODEL, {"metric": lambda outputs, items: 0.0}, InputError, "put it into a file of its own"),
         (MODEL, {"metric": "f2"}, ConfigError, "'f2' is no metric: choose agreement"),

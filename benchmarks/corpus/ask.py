@@ -180,7 +180,12 @@ def _optimize(asking: Asking, path: Path, directory: Path, row: Row) -> None:
 
     begin, arrays = time.monotonic(), load_inputs(path)
     found = collage_evo.optimize(
-        path, inputs=arrays, seconds=asking.seconds, out=directory, config=asking.config, progress=lambda *_: None
+        path,
+        inputs=arrays,
+        search_seconds=asking.seconds,
+        out=directory,
+        config=asking.config,
+        progress=lambda *_: None,
     )
     row.end_s = time.monotonic() - begin
     report = found.report
