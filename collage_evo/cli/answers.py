@@ -36,10 +36,10 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
 @app.command()
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended, or a package.")],
-    tables: Annotated[bool, typer.Option("--all", help="Print all tables too: times, errors, regions, memory.")] = False,
+    tables: Annotated[bool, typer.Option("--all", help="Print all tables: times, errors, regions, memory.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the plot of latency against error, of the first profile, to this SVG file."),
+        typer.Option(metavar="FILE", help="Write the plot of latency against error to this SVG file."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -78,7 +78,7 @@ def show(
 @app.command()
 def pick(
     directory: Run,
-    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01; exact: float32 only.")],
+    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, or exact: float32 only.")],
     trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -146,7 +146,7 @@ def export(
     ] = None,
     form: Annotated[
         Literal["plain", "onnxruntime"],
-        typer.Option("--form", help="Form of --to; onnxruntime adds a model for the provider onnxruntime-ep-collage."),
+        typer.Option("--form", help="Form of --to; onnxruntime adds a model for onnxruntime-ep-collage."),
     ] = "plain",
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="File for the model with the backend of each node.")

@@ -78,7 +78,7 @@ Processor = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="Intra-op threads per session, at most (default: 1).")
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Most intra-op threads per session (default: 1).")
 ]
 PrecisionOption = Annotated[
     Literal["exact", "mixed"] | None,
@@ -94,7 +94,10 @@ Like = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the functions (metric, data) that the directory names, whoever wrote them.")
+    bool, typer.Option("--trust", help="Run the functions (metric, data) that the directory names.")
+]
+ArtifactPath = Annotated[
+    Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the directory.")]

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, app
+from collage_evo.cli.app import ArtifactPath, Debug, Json, app
 from collage_evo.codec import to_json
 
 
 @app.command(name="exec")
 def execute(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")],
+    artifact: ArtifactPath,
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before the timed ones.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
@@ -36,7 +36,7 @@ def execute(
 
 @app.command()
 def inspect(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")],
+    artifact: ArtifactPath,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -30,7 +30,7 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
 
 @app.command()
 def conformance(
-    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of a backend, as the command backends lists it.")],
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of a backend, as backends lists it.")],
     examples: Annotated[int, typer.Option(min=0, help="Random models for each family of operators.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Begin no new case after so many seconds.")] = 600.0,
     as_json: Json = False,
@@ -56,7 +56,7 @@ def conformance(
 def show_config(
     source: Annotated[str | None, typer.Argument(metavar="MODEL", help="As for run.")] = None,
     overrides: Set = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, which explains every key.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, every key explained.")] = False,
     debug: Debug = False,
 ) -> None:
     """Print a configuration with the value of every key."""

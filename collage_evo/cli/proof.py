@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import Data, Debug, Json, Trust, app
+from collage_evo.cli.app import ArtifactPath, Data, Debug, Json, Trust, app
 from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
-Place = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")]
 Against = Annotated[
     Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
 ]
@@ -19,7 +18,7 @@ Against = Annotated[
 
 @app.command()
 def compare(
-    artifact: Place,
+    artifact: ArtifactPath,
     against: Against = None,
     data: Data = None,
     budget: Annotated[
@@ -29,7 +28,7 @@ def compare(
         float, typer.Option("--at-least", min=0.01, help="Required speed-up over each library.")
     ] = 1.0,
     libraries: Annotated[
-        list[str] | None, typer.Option("--library", metavar="NAME", help="Compare with this library only; may be repeated.")
+        list[str] | None, typer.Option("--library", metavar="NAME", help="Compare with this library; repeatable.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
     trust: Trust = False,
@@ -66,7 +65,7 @@ def compare(
 
 @app.command()
 def recheck(
-    artifact: Place,
+    artifact: ArtifactPath,
     against: Against = None,
     data: Data = None,
     seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,

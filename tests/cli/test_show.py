@@ -57,7 +57,7 @@ def test_of_a_run_that_stopped_it_tells_the_answer_so_far_and_other_commands_how
     assert f"    {COMMAND} resume {tmp_path}\n" in told
     assert json.loads(shown(tmp_path, "--json"))["so_far"]["latency_ms"] == 10.0
     for command in (["show", str(tmp_path), "--picture", "p.svg"], ["pick", str(tmp_path), "--budget", "0.1"]):
-        with pytest.raises(InputError, match=f"export, inspect and load work now; finish it with: .* resume {tmp_path}"):
+        with pytest.raises(InputError, match=f"inspect and load work now; finish it with: .* resume {tmp_path}"):
             runner.invoke(app, command, catch_exceptions=False)
 
 
