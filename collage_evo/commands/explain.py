@@ -168,7 +168,7 @@ def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
         proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
         refusals += _misfits(graph, backend, node, proposed)
     slow = {variant: why for (owner, variant), why in compared.left_out.items() if owner == backend.name}
-    refusals += [Refusal("", (node.op_type,), f"{variant} {why}") for variant, why in slow.items()]
+    refusals += [Refusal("", (), f"variant {variant} takes no part: {why}") for variant, why in slow.items()]
     offers = tuple(map(compared.costs.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
 

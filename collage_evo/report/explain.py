@@ -37,7 +37,7 @@ class Offer:
 @dataclass(frozen=True)
 class Refusal:
     """A proposal of a pattern around the node, or the node itself, and why the backend refuses it; or a pattern that
-    does not match there."""
+    does not match there (``matches``); or a variant that takes no part, without operators."""
 
     pattern: str
     operators: tuple[str, ...]
@@ -214,6 +214,8 @@ def _print_refusals(answer: BackendAnswer, console: Console, everything: bool) -
 
 
 def _sentence(refusal: Refusal) -> str:
+    if not refusal.operators:
+        return refusal.reason
     if not refusal.pattern:
         return f"cannot run {_short(refusal.operators)}: {refusal.reason}"
     if not refusal.matches:

@@ -57,7 +57,7 @@ def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() 
     assert engines_below(found) == {ONNXRUNTIME, *NOT_RUN}
     assert not found & {OPENVINO, BF16, ONNXRUNTIME}, "they are tried themselves"
     behind = " and ".join(f"{name} in float32" for name in ("ONNX Runtime", "ncnn", "TVM"))
-    assert said == [f"standing does not use {behind}: alone on the model, that is far behind or fails"]
+    assert said == [f"standing does not use {behind}: the baseline is far behind or fails"]
     assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: FAR_BEHIND * 0.99})[0]) == NOT_RUN
 
 
@@ -95,7 +95,7 @@ def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_bud
     times = {OPENVINO: 1.0, BF16: 0.6, ONNXRUNTIME: 1.0}
     near, said = found_with(times, error=0.021)
     assert (BF16 in near, CAST in near) == (True, False)
-    assert any("OpenVINO in bfloat16 alone has an error of 0.021" in line for line in said)
+    assert any("OpenVINO in bfloat16 as baseline has error 0.021" in line for line in said)
     far, _ = found_with(times, error=0.009)
     assert (BF16 in far, CAST in far) == (False, True)
     assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"

@@ -66,9 +66,9 @@ def _other_ways(
             engine = (backend.name, setting)
             error = errors.get(engine)
             if engine in slow or error is None or error <= coarse:
-                excluded[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
+                excluded[backend.name, variant.name] = "whole pieces in this precision have more to win"
                 continue
-            text = f"{format_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
+            text = f"{format_engine(*engine)} as baseline has error {error:.2g}, budget {run.limits.budget:.2g}"
             excluded[engine] = f"{text}: it is tried operator by operator"
             kind = variant.arithmetic.value
             run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
@@ -109,11 +109,11 @@ def _slow_dependents(
             below = backend.stands_on(variant)
             if below in slow or times.get(below, math.inf) > far_ms:
                 text[engine_name(*below)] = None
-                why = f"stands on {format_engine(*below)}, which is far behind alone or fails"
+                why = f"stands on {format_engine(*below)}, whose baseline is far behind or fails"
                 excluded[backend.name, variant.name] = why
         if text:
             names = " and ".join(map(format_name, text))
-            behind = "alone on the model, that is far behind or fails"
+            behind = "the baseline is far behind or fails"
             run.reporter.log(f"{backend.name} does not use {names}: {behind}")
     return excluded
 
