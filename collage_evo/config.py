@@ -65,7 +65,7 @@ class AccuracyConfig(Section):
     )
     metric: Annotated[str, AfterValidator(checked_name)] = Field(
         "",
-        description="What is meant by wrong, in place of the relative error. Without labels: agreement (share of "
+        description="Metric that the budget limits, not the relative error. Without labels: agreement (share of "
         "largest outputs that stay), cosine (embeddings), psnr (images), text (CTC). With labels: top1, top5. Or "
         "file.py:function(outputs, items) that gives one number, higher is better: outputs has a mapping of arrays "
         "for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",

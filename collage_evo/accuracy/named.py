@@ -30,6 +30,8 @@ from collage_evo.accuracy.outputs import (
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
 
+LABELS = "agreement"
+"""The metric whose error is the share of labels that change."""
 WRONG = (math.inf, 1.0)
 """Loss of an output of another shape, or one that is not finite where it should be."""
 
@@ -226,7 +228,7 @@ NAMED: Mapping[str, Compared | TopK] = {
     metric.name: metric
     for metric in (
         Compared(
-            "agreement",
+            LABELS,
             "an output of scores or of whole numbers",
             takes=decides,
             usual=usually_decides,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 from collage_evo.accuracy.judge import Quality
+from collage_evo.accuracy.named import LABELS
 from collage_evo.report.result import Accuracy
 from collage_evo.report.words import describe_request, format_count, format_number
-
-LABELS = "agreement"
-"""The metric whose error is the share of labels that change."""
 
 
 def describe_loss(accuracy: Accuracy) -> str:
