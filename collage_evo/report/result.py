@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.accuracy.judge import Over, Quality
+from collage_evo.answer.so_far import read_so_far
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.codec import from_plain, to_plain
@@ -440,7 +441,7 @@ def written_again(directory: Path) -> str:
 
 def unfinished(directory: Path) -> str:
     """Why there is no result in ``directory``, and what to do."""
-    if not (directory / BEST).exists():
+    if read_so_far(directory / BEST) is None:
         return f"{directory} holds no {RESULT}: give the directory of a run that ended"
     text = f"{directory} stopped before its final comparison; export, inspect and load work now"
     return f"{text}; finish it with: {command('resume', directory)}"

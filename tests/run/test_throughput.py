@@ -231,9 +231,9 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     limits, model = Limits(0.0), SimpleNamespace(digest="")
     whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
     run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64)
-    baseline = Baseline("a", "a", "default", Path("a"), Outcome(3.0))
+    baseline = Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0))
     flow = Flow(run, cast(PreparedModel, model), ())
     vars(flow)["baselines"] = (baseline,)
     with pytest.raises(NotSearchable):
         _ = flow.costs
-    assert given == [{("a", "default"): 3.0 * sessions}]
+    assert given == [{("ncnn", "default"): 3.0 * sessions}]
