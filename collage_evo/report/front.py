@@ -34,9 +34,10 @@ def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
 
 
 def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """Each single backend in each of its arithmetics: the fastest of its variants with that arithmetic."""
+    """Each single backend in each of its arithmetics: the fastest of its variants with that arithmetic, of those in
+    the final comparison if there are any."""
     fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
-    for point in sorted(points, key=lambda point: point.latency_ms):
+    for point in sorted(points, key=lambda point: (not point.raced, point.latency_ms)):
         if point.single:
             fastest.setdefault((point.single.partition("/")[0], point.arithmetics), point)
     return list(fastest.values())

@@ -25,7 +25,10 @@ WIDE, NARROW = 900, 380
 LEFT, RIGHT = 46, 12
 """Room for labels beside the axes."""
 HINT = "Point at a mark, or tap it, to read what it is."
-LEGEND = "Blue: libraries; green, grey: placements; hollow: not in the final comparison. Both scales are logarithmic."
+LEGEND = (
+    "Blue: libraries. Green and grey: placements. Hollow: timed briefly, not in the final comparison. Line: the fastest "
+    "within each error. Both scales are logarithmic."
+)
 LETTER, LINE = 6.4, 14
 """Approximate size of a letter and of a line of text, in pixels."""
 INK, DIM, GRID, CARD, MARK, LIMIT = (f"#00000{k}" for k in range(1, 7))
@@ -72,8 +75,9 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
         line.append((end, line[-1][1]))
         axes.step(*zip(*line, strict=True), where="post", color=MARK, linewidth=2, gid="step")
     names = [(ANSWER, p) for p in drawn if p.answer]
-    names += [(p.what or p.single, p) for p in fastest_baselines(drawn) if not p.answer]
-    named = [(name, *place(point)) for name, point in names]
+    baselines = [point for point in fastest_baselines(drawn) if not point.answer]
+    names += [(p.what or p.single, p) for p in [one for one in baselines if one.raced] or baselines]
+    named = [(f"{name} {format_ms(point.latency_ms)} ms", *place(point)) for name, point in names]
     budget = format_budget(accuracy.budget)
     top = None if limit is None else (math.log10(limit), max(times) * 1.08)
     if top is not None:
@@ -178,7 +182,7 @@ def _add_names(
                 axes.annotate(
                     name, spot, (dx, dy), textcoords="offset points", ha=end, va="center", fontsize=12, gid="name",
                     color=LIMIT if (spot[0], spot[1]) == limit else INK, arrowprops=leads if abs(dy) > LINE else None,
-                    fontweight="bold" if name == ANSWER else "normal",
+                    fontweight="bold" if name.startswith(ANSWER) else "normal",
                 )  # fmt: skip
                 break
 

@@ -151,7 +151,8 @@ def test_the_picture_marks_the_answer_the_budget_and_each_backend_alone() -> Non
     over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > budget]
     assert [point.findtext("title", "").partition(": ")[2] for point in over] == [OVER]
     words = [text.text for text in svg.iter("text")]
-    assert {"the answer", "openvino", "onnxruntime/nchw", "float32", "latency (ms)", "budget 0.01"} <= {*words}
+    assert {"the answer 630 ms", "openvino 1000 ms", "onnxruntime/nchw 1200 ms"} <= {*words}
+    assert {"float32", "latency (ms)", "budget 0.01"} <= {*words}
     assert "error on samples of the search" in words
     assert len(of_class(svg, "pareto")) == sum(p.pareto and not p.single and not p.answer for p in front_points())
     assert not of_class(drawing(largest=None), "budget")
