@@ -26,8 +26,8 @@ LEFT, RIGHT = 46, 12
 """Room for labels beside the axes."""
 HINT = "Point at a mark, or tap it, to read what it is."
 LEGEND = (
-    "Blue: libraries. Green and grey: placements. Hollow: timed briefly, not in the final comparison. Line: the fastest "
-    "within each error. Both scales are logarithmic."
+    "Blue: libraries. Green and grey: placements. Hollow: timed briefly, not in the final comparison. Line: the "
+    "fastest within each error. Both scales are logarithmic."
 )
 LETTER, LINE = 6.4, 14
 """Approximate size of a letter and of a line of text, in pixels."""
