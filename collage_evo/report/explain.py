@@ -16,6 +16,8 @@ from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
+SHOWN_NODES = 20
+"""Nodes of a region that are listed."""
 SHOWN_REASONS = 8
 
 
@@ -151,8 +153,10 @@ def print_region(found: RegionExplanation, console: Console) -> None:
     for written in found.rewrites:
         line = f"rewritten, {written.rewrite}: {', '.join(written.nodes)}"
         console.print(line, highlight=False, soft_wrap=True)
-    for name, op_type in found.nodes:
+    for name, op_type in found.nodes[:SHOWN_NODES]:
         console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
+    if len(found.nodes) > SHOWN_NODES:
+        console.print(f"  and {len(found.nodes) - SHOWN_NODES} more nodes: see --json", highlight=False)
     for lane, steps in enumerate(found.lanes):
         console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
     table = new_table("Backends that can run it as one piece", "backend...", "one by one, ms", "operators...", "ms")

@@ -255,3 +255,11 @@ def test_names_out_of_a_file_cannot_act_on_the_terminal(capsys: pytest.CaptureFi
     assert not set(text) & set(EVIL[4:5] + "\x07\r\u202e")
     LineReporter(clock=lambda: 0.0).log(f"the model is {EVIL}")
     assert capsys.readouterr().err == f"[   0 s] the model is {SHOWN}\n"
+
+
+def test_of_a_large_region_the_first_nodes_are_listed_and_the_others_counted() -> None:
+    nodes = tuple((f"n{k}", "Conv") for k in range(23))
+    text = printed(lambda console: print_region(RegionExplanation(0, "tvm", "default", 1.0, nodes, ANSWERS), console))
+    assert "n19: Conv" in text
+    assert "n20" not in text
+    assert "and 3 more nodes: see --json" in text
