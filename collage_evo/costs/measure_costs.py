@@ -75,13 +75,14 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     families, ran_ms = scope.families, scope.baseline_ms
     far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
 
-    of_library: dict[str, float] = {}
-    for (backend, _), whole_ms in ran_ms.items():
-        of_library[backend] = min(whole_ms, of_library.get(backend, math.inf))
+    of_family: dict[Engine, float] = {}
+    for engine, whole_ms in ran_ms.items():
+        family = families.get(engine, engine)
+        of_family[family] = min(whole_ms, of_family.get(family, math.inf))
 
     def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
-        # Of an engine that never ran the whole model, such as int8 at some operators, the library's best is expected.
-        ms = ran_ms.get(one.engine, of_library.get(one.engine[0], math.inf))
+        # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
+        ms = ran_ms.get(one.engine, of_family.get(families.get(one.engine, one.engine), math.inf))
         return ms > far_ms, bool(one.sites), ms
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}
