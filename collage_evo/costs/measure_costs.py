@@ -27,7 +27,7 @@ from collage_evo.costs.borders import (
 )
 from collage_evo.costs.known_costs import CostScope, FittedBorders, KnownCosts, ProfiledCosts
 from collage_evo.costs.matches import CostMeter, Costs
-from collage_evo.costs.profiles import ProfileRequest, node_ms, to_profile
+from collage_evo.costs.profiles import PROFILED_TOGETHER, ProfileRequest, node_ms, to_profile
 from collage_evo.costs.unprofiled import kernel_sets, spread
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.measure.jobs import KernelTimes
@@ -58,8 +58,6 @@ OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
 Profiler = Callable[[Sequence[ProfileRequest], int, Callable[[], bool]], Iterable[Profiled]]
 """Profiles regions, in order, so many at least, until the callback returns that the time is over."""
-MOST_NEEDED = 3
-"""Profiles that are made whatever time they take. Chosen."""
 MeasureWholeModels = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
@@ -68,28 +66,27 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     """Profile the kernels of libraries: the fastest engines first, then rewritten models, and then engines that are
     far behind, whose rewritten models come last.
 
-    The fastest are profiled whatever time it takes. The others have the time of the whole model, apportioned, where
-    one of their profiles takes as long as all costs may: a large model.
+    The first ``PROFILED_TOGETHER`` that are not far behind are profiled whatever time it takes. Of a large model that
+    may be all the time for profiles: engines without one have their time on the whole model, apportioned.
     """
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms
     far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
 
-    of_family: dict[Engine, float] = {}
-    for engine, whole_ms in ran_ms.items():
-        family = families.get(engine, engine)
-        of_family[family] = min(whole_ms, of_family.get(family, math.inf))
+    def family(engine: Engine) -> Engine:
+        return families.get(engine, engine)
 
     def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
         # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
-        ms = ran_ms.get(one.engine, of_family.get(families.get(one.engine, one.engine), math.inf))
+        alike = (ms for engine, ms in ran_ms.items() if family(engine) == family(one.engine))
+        ms = ran_ms.get(one.engine, min(alike, default=math.inf))
         return ms > far_ms, bool(one.sites), ms
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}
     late = {one.engine for one in asked if not one.sites and one.engine in families} - ran_ms.keys()
-    in_turn = sorted(asked, key=turn)
-    near = sum(turn(one)[:2] == (False, False) for one in in_turn)
-    for one, answer in profiler(in_turn, min(max(1, near), MOST_NEEDED), lambda: meter.over(PROFILE_SHARE)):
+    near = sum(not far and not rewritten for far, rewritten, _ in map(turn, asked))
+    needed = min(max(1, near), PROFILED_TOGETHER)
+    for one, answer in profiler(sorted(asked, key=turn), needed, lambda: meter.over(PROFILE_SHARE)):
         late.discard(one.engine)
         if isinstance(answer, KernelTimes):
             pieces = () if one.sites else (one.region.nodes,)

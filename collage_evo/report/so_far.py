@@ -14,7 +14,9 @@ from collage_evo.runtime.manifest import BEST
 
 def describe_so_far(found: SoFar) -> str:
     """One line on an answer: latency, ratio to a library, error, evidence."""
-    return f"{_figures(found)} ({found.evidence.value})"
+    compared = found.library if found.library_ms > 0 else ""
+    ratio = f"{format_ratio(found.library_ms / found.latency_ms)} times as fast as {compared}" if compared else ""
+    return f"{_figures(found.latency_ms, found.error, ratio)} ({found.evidence.value})"
 
 
 def print_so_far(directory: Path, as_json: bool) -> bool:
@@ -30,7 +32,7 @@ def print_so_far(directory: Path, as_json: bool) -> bool:
     print(f"  {describe_so_far(found)}")
     for baseline in read_baselines(directory / "baselines.json", directory / "baselines"):
         if (ms := baseline.outcome.latency_ms) is not None:
-            figures = _figures(SoFar(ms, baseline.outcome.error, found.evidence))
+            figures = _figures(ms, baseline.outcome.error)
             print(f"  baseline {format_engine(baseline.backend, baseline.variant)}: {figures}")
     print(f"Artifact: {artifact} (load it with collage_evo.load)")
     print("Finish the run; write plain files of the answer so far:")
@@ -39,11 +41,6 @@ def print_so_far(directory: Path, as_json: bool) -> bool:
     return True
 
 
-def _figures(found: SoFar) -> str:
-    parts = [f"{format_ms(found.latency_ms)} ms"]
-    if found.library and found.library_ms > 0:
-        ratio = found.library_ms / found.latency_ms
-        parts.append(f"{format_ratio(ratio)} times as fast as {found.library}")
-    if found.error is not None:
-        parts.append(f"error {format_number(found.error)}")
-    return ", ".join(parts)
+def _figures(ms: float, error: float | None, ratio: str = "") -> str:
+    parts = [f"{format_ms(ms)} ms", ratio, "" if error is None else f"error {format_number(error)}"]
+    return ", ".join(filter(None, parts))

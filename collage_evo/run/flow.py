@@ -258,7 +258,7 @@ class Flow:
         race = partial(decide, run, incumbent=incumbent, defaults=defaults)
         further = further_bounds(run)
         within = [one for one in self.baselines if one.outcome.keeps(further)]
-        within = within or [one for one in self.baselines if one.exact]
+        within = within or [one for one in self.baselines if one.exact]  # as feasible_baselines does for the error
         contestants = Contestants.of(compiled.artifacts, within, run.limits)
         verdict, held_out = hold_out(run, self.model, contestants, race, compiled.safer)
         made_of = {"name": self.model.name, "sha256": self.model.digest}

@@ -193,7 +193,8 @@ def recorded_search(space: SearchSpace, directory: Path, fingerprint: checkpoint
     state = checkpoint.load(directory, fingerprint)
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
-    state = replace(state, bounds={**state.bounds, **({Objective.ERROR: math.inf} if state.bounds else {})})
+    bounds = {one: math.inf if one is Objective.ERROR else bound for one, bound in state.bounds.items()}
+    state = replace(state, bounds=bounds)
     return SearchRecord(ranked(state, space), state)
 
 

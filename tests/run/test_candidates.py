@@ -144,7 +144,7 @@ def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_er
 
 def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Compiling(monkeypatch, fail=("placement-0",))
-    whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
+    whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), *[cast(Any, None)] * 2)
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
         candidates(LIMIT, 1)

@@ -42,7 +42,7 @@ class CompiledCandidates:
         run: RunContext,
         searched: Searched | NotSearched,
         levels: Callable[[Searched, float], Searched],
-        near: Callable[[Outcome], bool] = lambda outcome: True,
+        near: Callable[[Outcome], bool],
         answered: str = "",
     ) -> None:
         self._run, self._all, self._levels = run, searched, levels

@@ -113,7 +113,7 @@ def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int
         before = {node: exact[node] for node in known}
         ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in known} for engine in engines]
         # In float32, what is between heavy operators, such as a residual stream, may save most of the error.
-        ways += [{**before, **{n: way[n] for n in heavy}} for way in ways]
+        ways += [apart for way in ways if (apart := {**before, **{n: way[n] for n in heavy}}) != way]
         # Operators that only move numbers count as exact in int8, and run in int8 only next to a heavy operator in
         # int8.
         found += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
