@@ -105,7 +105,8 @@ def test_saving_keeps_the_artifact(found: collage_evo.Result, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_at_the_end_of_its_time_a_run_gives_the_best_answer_so_far(cache: Path) -> None:
-    long = {"final": {"seconds": 600, "rounds": 1000}, "search": {"seconds": 600, "evaluations": 10**6}}
+    unending = {"seconds": 600, "evaluations": 10**6, "ga": {"patience": 0}}
+    long = {"final": {"seconds": 600, "rounds": 1000}, "search": unending}
     found = collage_evo.optimize(chain(6), time=8, config={**fast(cache), **long})
     assert found.profiles == ()
     assert "ONNX Runtime" in str(found)
