@@ -36,7 +36,6 @@ from pathlib import Path
 from statistics import mean, median, stdev, variance
 
 import numpy as np
-import onnx
 import repository  # noqa: F401
 
 from collage_evo.answer.answer import RUNS
@@ -44,6 +43,7 @@ from collage_evo.answer.race import Race, RaceRunner, race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Ratio, Stopping
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
+from collage_evo.graph.load.files import read_model
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.measure.timing import log_ratio, log_ratios
@@ -74,7 +74,7 @@ class Comparison:
 def artifact(context: RunContext, backend: str, variant: str) -> Path:
     """The whole model on one backend."""
     compiler = Compiler(context.target, PieceCache(Path(context.setting.cache), context.setting.cache_bytes))
-    program = compiler.whole(onnx.load(context.files.original), backend, variant)
+    program = compiler.whole(read_model(context.files.original), backend, variant)
     if isinstance(program, BuildFailure):
         raise SystemExit(program.reason)
     path = context.work / f"{backend}-{variant}.collage"

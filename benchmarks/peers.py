@@ -7,10 +7,10 @@ The networks of Collage's table and MobileNet v2, batch 1. Each is searched as `
 cuda with the settings of ``configs/resnet_v100.yaml``; the budget ``exact`` allows float32 alone. Then take turns,
 each in a process of its own, from a caller's arrays to fresh arrays: the best way of each library to run the whole
 model, unless it was far behind in the run; PyTorch eagerly and by torch.compile, on a GPU with and without CUDA
-graphs, where it is installed; the greedy partition that the measured costs say is the best; the dynamic program's
-placement; the search's best, where a single library is the answer; and the answer, loaded anew. ``reloaded`` is the
-loop that the run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``exact``
-it does not.
+graphs and in float16, where it is installed; the greedy partition that the measured costs say is the best; the
+dynamic program's placement; the search's best, where a single library is the answer; and the answer, loaded anew.
+``reloaded`` is the loop that the run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a
+GPU; with ``exact`` it does not.
 
 On several threads each library takes turns on one thread too, if that run lies in the same folder. The *bound* is
 the best library's time on all threads over a share of its time on one: what perfect lanes of one thread each would
@@ -75,6 +75,7 @@ from collage_evo.run.search import Searched
 from collage_evo.run.stages.compile import write_placements
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import greedy_placement
+from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU
 
 MODELS = (
@@ -237,15 +238,15 @@ def contest(
     files = [str(run.files.original), str(run.files.reference), str(answer)]
     torch = {
         f"{PYTORCH}, {way}": ["pytorch", way, "yes" if exact else "no", *files]
-        for way in torch_ways(options.device)
+        for way in torch_ways(options.device, exact)
     }  # fmt: skip
     sides |= {**torch, OURS: ["session", str(answer)], RELOADED: ["execute", str(answer)]}
-    return take_turns(
-        sides, run.pool.slots[0], options.rounds, options.turn, device=options.device, may_die=list(torch)
-    )
+    # On a GPU each side has one busy thread of Python, and all cores while it loads and compiles.
+    cores = run.pool.slots[0] if options.device == CPU else usable_cores()
+    return take_turns(sides, cores, options.rounds, options.turn, device=options.device, may_die=list(torch))
 
 
-def torch_ways(device: str) -> tuple[str, ...]:
+def torch_ways(device: str, exact: bool) -> tuple[str, ...]:
     """In which ways PyTorch takes part; where in none, the reason is said."""
     version = torch_version()
     reason = "" if version else "it is not installed"
@@ -253,7 +254,7 @@ def torch_ways(device: str) -> tuple[str, ...]:
         reason = unusable(Arithmetic.FLOAT32)
     if reason:
         print(f"{PYTORCH} is left out: {reason}", flush=True)
-    return () if reason else ways(device)
+    return () if reason else ways(device, exact)
 
 
 def torch_version() -> str:

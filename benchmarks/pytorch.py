@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.cuda.torch.switches import computing_in
 from collage_evo.backends.torch.export import as_module
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.measure.references import read_references
 from collage_evo.target.target import CPU, Target
@@ -30,14 +30,18 @@ _always = ExitStack()
 Feeds = Mapping[str, np.ndarray]
 Program = Callable[..., Sequence[Any]]
 EAGER, COMPILED, EAGER_GRAPH, COMPILED_GRAPH = "eager", "compile", "eager, CUDA graph", "compile, CUDA graphs"
+HALF_EAGER_GRAPH, HALF_COMPILED_GRAPH = (f"{way}, float16" for way in (EAGER_GRAPH, COMPILED_GRAPH))
+_HALVES, _CAPTURED = (HALF_EAGER_GRAPH, HALF_COMPILED_GRAPH), (EAGER_GRAPH, HALF_EAGER_GRAPH)
 TOLERANCE, EXACT_TOLERANCE = 2e-2, 1e-3
 """Largest relative error (2-norm) of an output, where PyTorch computes as it comes (on a GPU its convolutions are in
-TF32), and in float32 throughout."""
+TF32) or in float16, and in float32 throughout."""
 
 
-def ways(device: str) -> tuple[str, ...]:
-    """In which ways people call PyTorch on a device."""
-    return (EAGER, COMPILED) if device == CPU else (EAGER, EAGER_GRAPH, COMPILED, COMPILED_GRAPH)
+def ways(device: str, exact: bool) -> tuple[str, ...]:
+    """In which ways people call PyTorch on a device: on a GPU in float16 too, unless outputs need to be ``exact``."""
+    if device == CPU:
+        return EAGER, COMPILED
+    return EAGER, EAGER_GRAPH, COMPILED, COMPILED_GRAPH, *(() if exact else _HALVES)
 
 
 def open_torch(
@@ -46,7 +50,7 @@ def open_torch(
     """A call of ``model``, once its outputs were found to be right.
 
     Args:
-        way: one of :func:`ways`.
+        way: one of :func:`ways`. In float16 PyTorch rounds inputs, and converts outputs to float32.
         exact: in float32 throughout; else as PyTorch comes.
         model: an ONNX file.
         reference: inputs and outputs that the run kept.
@@ -62,11 +66,12 @@ def open_torch(
     torch.backends.cudnn.benchmark = True
     if exact:
         _always.enter_context(computing_in(Arithmetic.FLOAT32, search=True))
-    graph = build_graph(normalise(onnx.load(model)))
-    module = as_module(graph, way in (EAGER, EAGER_GRAPH), target.device)
-    if way in (COMPILED, COMPILED_GRAPH):
-        module = torch.compile(module, mode="reduce-overhead" if way == COMPILED_GRAPH else "default")
-    program = module if target.device == CPU else _on_gpu(module, way == EAGER_GRAPH)
+    graph = build_graph(normalise(read_model(model)))
+    compiled = way.startswith(COMPILED)
+    module = as_module(graph, not compiled, target.device, "float16" if way in _HALVES else "")
+    if compiled:
+        module = torch.compile(module, mode="default" if way == COMPILED else "reduce-overhead")
+    program = module if target.device == CPU else _on_gpu(module, way in _CAPTURED)
 
     def run(feeds: Feeds) -> list[np.ndarray]:
         return [made.numpy() for made in program(*(torch.from_numpy(feeds[name]) for name in graph.inputs))]
@@ -106,13 +111,19 @@ def _on_gpu(module: Program, captured: bool) -> Program:
                 capture()
             graph.replay()
         results = made if captured else module(*static)
-        fresh = [torch.empty(out.shape, dtype=out.dtype, pin_memory=True) for out in results]
+        fresh = [torch.empty(out.shape, dtype=_on_host(out.dtype), pin_memory=True) for out in results]
         for host, out in zip(fresh, results, strict=True):
             host.copy_(out, non_blocking=True)
         torch.cuda.synchronize()
         return fresh
 
     return program
+
+
+def _on_host(dtype: Any) -> Any:
+    import torch
+
+    return torch.float32 if dtype == torch.float16 else dtype
 
 
 def _check(run: Callable[[Feeds], list[np.ndarray]], graph: Graph, reference: Path, tolerance: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Target
 from collage_evo.backends.torch.export import as_module
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
@@ -110,7 +112,9 @@ def test_a_side_that_is_about_to_die_is_told_as_dead_and_leaves_no_other_error(s
 def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path: Path, artifact: Path) -> None:
     pytest.importorskip("torch")
     model, path = tiny_convnet(), tmp_path / "model.onnx"
-    onnx.save(model, path)
+    onnx.save(model, path, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    os.link(tmp_path / "model.onnx.data", tmp_path / "linked")  # as a run's weights are
+    model = read_model(path)
     feeds = random_inputs(model, 0)
     expected = reference_outputs(model, feeds)[0]
     sides = {}
@@ -123,13 +127,15 @@ def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path
     assert set(found) == {"right, yes", "right, no"}
 
 
-def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for(script: Any) -> None:
+@pytest.mark.parametrize("half", ["", "float16"])
+def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for(script: Any, half: str) -> None:
     torch = pytest.importorskip("torch")
     graph = build_graph(normalise(script("networks").make_network("network:nasnet_a?size=32&cells=1&filters=96")))
-    module = as_module(graph, True, "meta")
+    module = as_module(graph, True, "meta", half)
     with torch.no_grad():
         (scores,) = module(torch.zeros(1, 3, 32, 32, device="meta"))
     assert (scores.device.type, tuple(scores.shape)) == ("meta", (1, 1000))
+    assert str(scores.dtype) == f"torch.{half or 'float32'}"
 
 
 def test_pytorch_is_no_backend_of_the_search_that_it_is_compared_with(script: Any) -> None:

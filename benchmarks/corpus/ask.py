@@ -221,8 +221,9 @@ def _alone(normalised: Path) -> dict[str, int]:
     from collage_evo.backends.enumerate import supported_nodes
     from collage_evo.backends.select import select_backends
     from collage_evo.graph.convert.read import build_graph
+    from collage_evo.graph.load.files import read_model
 
-    graph = build_graph(onnx.load(normalised))
+    graph = build_graph(read_model(normalised))
     refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([])}
     count: Counter[str] = Counter()
     for node in graph.nodes:

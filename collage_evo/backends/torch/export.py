@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,29 @@ def compile_program(exported: Any, path: Path, threads: int) -> None:
     torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
 
 
-def as_module(graph: Graph, fused: bool, place: str) -> Any:
-    """The graph in float32 as a module of PyTorch on a device, whose only work in Python is the calls themselves.
+def as_module(graph: Graph, fused: bool, place: str, half: str = "") -> Any:
+    """The graph as a module of PyTorch on a device, whose only work in Python is the calls themselves.
 
     Attention is one call; if ``fused``, so are products with their bias and activation, which Inductor fuses itself.
+    It computes in float32, or in ``half``, PyTorch's name of the type of its outputs then.
     """
+    import torch
     from torch.export import passes
 
-    exported = export_region(graph, FUSIONS if fused else ATTENTIONS)
-    return passes.move_to_device_pass(exported, place).module()
+    region = halved(graph, half) if half else graph
+    exported = export_region(region, FUSIONS if fused else ATTENTIONS, half, channels_last=bool(half))
+    # With its number: the program checks its tensors' devices.
+    numbered = str(torch.empty(0, device=place).device)
+    return passes.move_to_device_pass(exported, numbered).module()
+
+
+def halved(graph: Graph, half: str) -> Graph:
+    """The graph with tensors of the type ``half`` where they are float32; its constants do not change."""
+    tensors = {
+        name: replace(tensor, dtype=half) if tensor.dtype == "float32" else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
 
 
 def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.backends.cuda.torch.requirements import require_toolkit
 from collage_evo.backends.cuda.torch.switches import computing_in
-from collage_evo.backends.torch.export import compile_program, export_region, save_program
+from collage_evo.backends.torch.export import compile_program, export_region, halved, save_program
 from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir.graph import Graph
@@ -35,7 +34,7 @@ def write_region(graph: Graph, arithmetic: Arithmetic, path: Path, compiled_for:
         require_toolkit()
     torch.set_num_threads(threads)
     half = HALVES.get(arithmetic, "")
-    region = _halved(graph, half) if half else graph
+    region = halved(graph, half) if half else graph
     with torch.no_grad():
         if not compiled_for:
             save_program(export_region(region, FUSIONS, half, arithmetic is not Arithmetic.FLOAT32), path)
@@ -46,12 +45,3 @@ def write_region(graph: Graph, arithmetic: Arithmetic, path: Path, compiled_for:
             # With its number: the program checks its tensors' devices.
             place = str(torch.empty(0, device=compiled_for).device)
             compile_program(passes.move_to_device_pass(exported, place), path, threads)
-
-
-def _halved(graph: Graph, half: str) -> Graph:
-    """The graph with tensors of the type ``half`` where they are float32; its constants do not change."""
-    tensors = {
-        name: replace(tensor, dtype=half) if tensor.dtype == "float32" else tensor
-        for name, tensor in graph.tensors.items()
-    }
-    return replace(graph, tensors=tensors)
