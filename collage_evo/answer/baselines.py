@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import DEFAULT, Variant, engine_name
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.measure.evaluate import outcome_of
@@ -78,7 +78,8 @@ def measure_baselines(
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
     Those that run most models well come first, on the target's device before the host, in float32 before lower
-    precisions, and then the others in the same order; after each, ``on_done`` is called with the results so far. One
+    precisions. The others may compile for minutes: they follow in the order of what the first took in the same
+    arithmetic. After each, ``on_done`` is called with the results so far. One
     that is far behind the best before it, by the policy, has the latency of the few runs it made (one, where a run
     takes long; none, where it was ended during the first), and a reason: the best in float32 counts, or for one in a
     lower precision that of any precision within the budget. After ``seconds`` only those that run most models well
@@ -89,7 +90,7 @@ def measure_baselines(
     measured: list[Baseline] = []
     on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.uncontended() as cores:
-        for backend, variant in _in_turn(backends, setting):
+        for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
             name = engine_name(backend.name, variant.name)
@@ -164,16 +165,29 @@ def _in_own_process(
     return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
 
 
-def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
-    """Backends and variants in the order of their measurement."""
+def _in_turn(
+    backends: Sequence[Backend], setting: Setting, measured: Sequence[Baseline]
+) -> Iterator[tuple[Backend, Variant]]:
+    """Backends and variants in the order of their measurement; each result is in ``measured`` before the next one."""
     device, largest = setting.target.device, setting.limits.measured
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
-    return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
+
+    def turn(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
+        _, variant = pair
+        return variant.last_resort, variant.device != device, fastest.get(variant.arithmetic, math.inf), not variant.exact
+
+    fastest: dict[Arithmetic, float] = {}
+    yield from sorted((pair for pair in pairs if _runs_most(*pair)), key=turn)
+    arithmetics = {(backend.name, variant.name): variant.arithmetic for backend, variant in pairs}
+    for one in measured:
+        if one.keeps(setting.limits.budget) and one.outcome.latency_ms is not None:
+            arithmetic = arithmetics[one.backend, one.variant]
+            fastest[arithmetic] = min(one.outcome.latency_ms, fastest.get(arithmetic, math.inf))
+    yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=turn)
 
 
-def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
-    """The group of a variant where ``device`` is the target: groups sort in the order of measurement."""
-    return variant.last_resort, not backend.runs_any_model(variant), variant.device != device, not variant.exact
+def _runs_most(backend: Backend, variant: Variant) -> bool:
+    return backend.runs_any_model(variant) and not variant.last_resort
 
 
 def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:

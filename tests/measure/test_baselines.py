@@ -161,6 +161,19 @@ def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeyp
     assert "backends.seconds" in found[-1].outcome.reason
 
 
+def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "Sandbox", Processes({"exact": 3.0, "tf32": 2.0, "half": 1.0, "compiler": 1.0}))
+    halves = {"tf32": Arithmetic.TF32, "half": Arithmetic.FLOAT16, "other": Arithmetic.BFLOAT16}
+    variants = tuple(Variant(name, arithmetic) for name, arithmetic in halves.items())
+    eager = [backend(variant.name, True, variant) for variant in variants[:2]]
+    backends = [backend("compiler", False, DEFAULT, *variants), *eager, backend("exact", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    order = [one.variant for one in found if one.backend == "compiler"]
+    assert order == ["half", "tf32", "default", "other"]
+
+
 def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = Processes({"first": 1.0, "endless": math.nan})
     monkeypatch.setattr(module, "Sandbox", processes)
