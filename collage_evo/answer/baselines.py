@@ -174,7 +174,8 @@ def _in_turn(
 
     def turn(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
         _, variant = pair
-        return variant.last_resort, variant.device != device, fastest.get(variant.arithmetic, math.inf), not variant.exact
+        like_ms = fastest.get(variant.arithmetic, math.inf)
+        return variant.last_resort, variant.device != device, like_ms, not variant.exact
 
     fastest: dict[Arithmetic, float] = {}
     yield from sorted((pair for pair in pairs if _runs_most(*pair)), key=turn)
