@@ -31,6 +31,10 @@ class KernelTime:
 class HasProfiler(Protocol):
     """A backend whose library has a profiler."""
 
+    def profiles(self, variant: Variant) -> bool:
+        """Whether it profiles pieces of ``variant``."""
+        ...
+
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:

@@ -71,18 +71,22 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     plain: dict[Engine, list[Match]] = {}
     rewritten: dict[Engine, list[Match]] = {}
     for match in matches:
-        variant = backends[match.backend].variant(match.variant)
-        if variant.device == "cpu" and isinstance(backends[match.backend], HasProfiler):
+        backend = backends[match.backend]
+        if isinstance(backend, HasProfiler) and backend.profiles(backend.variant(match.variant)):
             engine = match.backend, plain_name(match.variant)
             (rewritten if match.rewrites else plain).setdefault(engine, []).append(match)
     found = []
+
+    def parts(engine: Engine) -> list[NodeSet]:
+        return convex_parts(graph, taken[engine[0], backends[engine[0]].variant(engine[1]).device])
+
     for engine, some in plain.items():
-        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+        for nodes in parts(engine):
             written = joined(within(match.numerics, nodes) for match in some)
             if written or not any(match.numerics for match in some):
                 found.append(ProfileRequest(engine, Region(nodes, engine[0], some[0].family[1], edits=written)))
     for engine, some in rewritten.items():
-        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+        for nodes in parts(engine):
             for chosen in _rounds(some, nodes):
                 inside = reduce(or_, (site for _, site in chosen))
                 numerics = [within(match.numerics, site) for (_, site), match in chosen.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,13 @@ from collage_evo.measure.cold_caches import Flush
 from collage_evo.measure.jobs import CostJob, KernelsJob, KernelTimes, Measured
 from collage_evo.measure.kernels import kernels_of
 from collage_evo.measure.references import nonfinite_references, read_recorded
-from collage_evo.measure.timing import region_timer, timeout_s, watchdog
+from collage_evo.measure.timing import region_timer, timeout_s, warm_timer, watchdog
 from collage_evo.measure.worker_context import WorkerContext, unbuilt
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import ATTEMPTS, measure
+from collage_evo.runtime.timing import ATTEMPTS
 
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """If more matches than this stay contended in every repeat, later ones are timed once, because repeats do not
@@ -92,7 +92,7 @@ class Parts:
         with Session([program], context.target) as session:
             session.run(None, dict(zip(program.inputs, inputs, strict=True)))
             context.exclusive.acquire_exclusive()
-            timing = context.uncontended(session, partial(measure, session.execute, job.timing), job.timing, 1)
+            timing = context.uncontended(session, warm_timer(session, job.timing), job.timing, 1)
             variant = backend.variant(piece.variant)
             kernel_times = backend.profile(piece.directory, context.target, variant, inputs, job.seconds)
         kernels = kernels_of(context.graph, region, context.compiler.model(context.graph, region), kernel_times)

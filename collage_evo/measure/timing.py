@@ -100,6 +100,13 @@ def region_timer(
     return partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
 
 
+def warm_timer(session: Session, timing: TimingSettings) -> Callable[[], Timing]:
+    """A timer of a region with warm caches; on a device it excludes copies of inputs and outputs."""
+    if session.device is None:
+        return partial(measure, session.execute, timing)
+    return partial(measure, partial(session.time_device_ms, 0), timing, warm_s=_warm_s(session))
+
+
 def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2, most: int = 300) -> float:
     """Milliseconds that ``session.run`` takes beyond ``session.execute``: checks, and copies of inputs and outputs.
 

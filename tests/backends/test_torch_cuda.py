@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,17 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CPU
 from collage_evo.devices.open import open_device
+from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
+from collage_evo.measure.kernels import kernels_of
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import ROUNDOFFS, Effort, check_backend
@@ -128,6 +134,24 @@ def test_regions_are_as_exact_as_the_variant_says(region: str, variant: Variant,
     assert error < largest_error(variant.arithmetic)
     if variant.arithmetic in (BF16, F16) and region == "residual_block":
         assert error > variant.arithmetic.roundoff / 8
+
+
+@pytest.mark.parametrize("name", ["cuda-eager", "cuda-eager-f16"])
+def test_a_profile_has_the_time_of_every_operator_or_of_what_it_is_fused_into(name: str, tmp_path: Path) -> None:
+    model = normalise(CASES["inception"]())
+    backend, graph = OnHost(), build_graph(model)
+    variant = backend.variant(name)
+    assert backend.profiles(variant)
+    assert not backend.profiles(backend.variant("cuda-aoti"))
+    extracted = extract(graph, graph.all_nodes)
+    assert isinstance(backend.build(extracted, Target(), variant, tmp_path), Built)
+    inputs = list(random_inputs(extracted, 0).values())
+    times = backend.profile(tmp_path, Target(), variant, inputs, 0.0)
+    region = Region(graph.all_nodes, backend.name, name)
+    kernels = kernels_of(graph, region, extracted, times)
+    assert not heavy_operators(graph, graph.all_nodes & ~reduce(or_, (nodes for nodes, _ in kernels)))
+    assert all(nodes for nodes, _ in kernels)
+    assert all(ms > 0.0 for _, ms in kernels)
 
 
 def test_what_is_compiled_ahead_of_time_runs_by_the_same_path(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class Backend:
 
 
 class WithProfiler(Backend):
+    def profiles(self, variant: Variant) -> bool:
+        return True
+
     def profile(self, *given: object) -> Sequence[KernelTime]:
         raise NotImplementedError("a measuring process does that")
 

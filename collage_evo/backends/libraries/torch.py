@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from collage_evo.backends.cuda.torch.backend import TorchCudaBackend
 from collage_evo.backends.libraries.devices import OnDevices
+from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.torch.backend import TorchBackend
 from collage_evo.backends.variants import Variant
+from collage_evo.target.target import CPU, Target
 
 
 class Torch(OnDevices, TorchBackend):
@@ -15,3 +21,14 @@ class Torch(OnDevices, TorchBackend):
 
     on_cpu, on_device = TorchBackend(), TorchCudaBackend()
     variants: ClassVar[tuple[Variant, ...]] = (*TorchBackend.variants, *TorchCudaBackend.variants)
+
+    def backend_of(self, variant: Variant) -> TorchBackend:
+        return self.on_cpu if variant.device == CPU else self.on_device
+
+    def profiles(self, variant: Variant) -> bool:
+        return self.backend_of(variant).profiles(variant)
+
+    def profile(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
+    ) -> Sequence[KernelTime]:
+        return self.backend_of(variant).profile(workdir, target, variant, inputs, seconds)

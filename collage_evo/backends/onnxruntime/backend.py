@@ -43,6 +43,7 @@ from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
 from collage_evo.precision.quantise.marks import heavy_in_int8
+from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     import onnx
@@ -182,6 +183,9 @@ class OnnxRuntimeBackend(Backend):
     def open_session(self, path: Path, target: Target, variant: Variant) -> Any:
         """A session of the library on the model at ``path``."""
         return _session(path, target, variant, cores=self._cores)
+
+    def profiles(self, variant: Variant) -> bool:
+        return variant.device == CPU
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float

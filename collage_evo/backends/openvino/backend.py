@@ -165,6 +165,9 @@ class OpenVinoBackend(Backend):
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
         return _Loaded(compiled, shared)
 
+    def profiles(self, variant: Variant) -> bool:
+        return True
+
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:

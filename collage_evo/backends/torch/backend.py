@@ -23,6 +23,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import normalised_graph, probe_distribution, returns_failures
 from collage_evo.backends.plain import PlainFiles
+from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.operators import OPERATORS
 from collage_evo.backends.torch.plain import TorchPlain
@@ -108,6 +109,31 @@ class TorchBackend(Backend):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return self.open_program(path, variant)
+
+    def profiles(self, variant: Variant) -> bool:
+        return self.is_eager(variant)
+
+    def profile(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
+    ) -> Sequence[KernelTime]:
+        import torch
+
+        torch.set_num_threads(target.threads)
+        path = workdir / self._file(variant)
+        require_unpickled(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.profile_program(path, variant, [torch.from_numpy(array) for array in inputs], seconds)
+
+    def profile_program(
+        self, path: Path, variant: Variant, inputs: Sequence[Any], seconds: float
+    ) -> Sequence[KernelTime]:
+        """Profile the exported program at ``path`` on tensors of the host."""
+        import torch
+
+        from collage_evo.backends.torch.profile import profile_program
+
+        return profile_program(torch.export.load(str(path)).module(), inputs, seconds)
 
     def write_region(self, graph: Graph, variant: Variant, path: Path, threads: int) -> None:
         """Write the program of ``graph`` for ``variant`` to ``path``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from collage_evo.target.private import own_temporary
 
 _FILTERS = {"Conv", "ConvTranspose"}
 _LARGEST_FLOAT16 = 65504.0
+_NO_NAME = re.compile(r"\W")
+"""Characters that names of modules lack."""
 
 
 def export_region(
@@ -117,20 +120,31 @@ def _module(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], hal
     """The region as a module that runs its steps in order; defined here because its base class needs PyTorch."""
     import torch
 
+    class Single(torch.nn.Module):
+        def __init__(self, step: Step) -> None:
+            super().__init__()
+            self.outputs, self._run = step.outputs, step.run
+
+        def forward(self, values: Values) -> Sequence[Any]:
+            return self._run(values)
+
     class Region(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self._slots = {name: f"c{index}" for index, name in enumerate(weights)}
             for name, slot in self._slots.items():
                 self.register_buffer(slot, weights[name])
+            # Modules, since an exported program knows the names of those that its operators come from: profile.py.
+            for index, step in enumerate(steps):
+                self.add_module(f"s{index}_{_NO_NAME.sub('_', step.outputs[0])}", Single(step))
 
         def forward(self, *arguments: Any) -> tuple[Any, ...]:
             values: Values = {name: getattr(self, slot) for name, slot in self._slots.items()}
             for name, tensor in zip(graph.inputs, arguments, strict=True):
                 is_float = half and tensor.dtype == torch.float32
                 values[name] = tensor.to(getattr(torch, half)) if is_float else tensor
-            for step in steps:
-                values.update(zip(step.outputs, step.run(values), strict=True))
+            for step in self.children():
+                values.update(zip(step.outputs, step(values), strict=True))
             return tuple(values[name] for name in graph.outputs)
 
     return Region().eval()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
 from collage_evo.backends.cuda.torch import requirements
 from collage_evo.backends.cuda.torch.loaded import LoadedOnDevice
+from collage_evo.backends.cuda.torch.switches import computing_in
+from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.torch.backend import Program, TorchBackend
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
@@ -74,6 +76,18 @@ class TorchCudaBackend(TorchBackend):
 
     def open_program(self, path: Path, variant: Variant) -> DeviceExecutable:
         return LoadedOnDevice(self._program_at(path, variant), variant.arithmetic)
+
+    def profile_program(
+        self, path: Path, variant: Variant, inputs: Sequence[Any], seconds: float
+    ) -> Sequence[KernelTime]:
+        import torch
+
+        from collage_evo.backends.torch.profile import profile_program
+
+        place = torch.empty(0, device=self.compiled_for()).device
+        with computing_in(variant.arithmetic, search=True):
+            there = [tensor.to(place) for tensor in inputs]
+            return profile_program(self._program_at(path, variant)(place), there, seconds)
 
     def compiled_for(self) -> str:
         """PyTorch's name of the device that pieces are compiled for ahead of time; it has to be there."""
