@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import threading
@@ -14,19 +13,17 @@ import numpy as np
 import pytest
 
 import collage_evo
-from collage_evo.codec import from_json, to_json
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
-from collage_evo.measure.jobs import Begin, Job, Message, WholeJob
+from collage_evo.measure.jobs import WholeJob
 from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.process import serve
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
-from tests.measure.helpers import make_setting
+from tests.measure.helpers import answer_here, make_setting
 
 PACKAGE = Path(collage_evo.__file__).parent
 DOCUMENT = PACKAGE.parent / "docs" / "architecture.md"
@@ -60,9 +57,7 @@ def stack(frame: FrameType | None) -> list[Step]:
 
 def call_here(sandbox: Sandbox, job: Any, timeout_s: float) -> Any:
     """What ``Sandbox.call`` does, with the loop of the worker process in this one."""
-    answers = io.StringIO()
-    serve(io.StringIO(f"{to_json(Begin(sandbox._setting, ()))}\n{to_json(job, Job)}\n"), answers)
-    return from_json(answers.getvalue().splitlines()[-1], Message)
+    return answer_here(sandbox._setting, job)
 
 
 def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

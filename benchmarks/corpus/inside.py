@@ -28,9 +28,13 @@ def measure_inside() -> None:
     from collage_evo.measure.sandbox import Sandbox
 
     def call(sandbox: Any, job: Any, timeout_s: float) -> Any:
-        if not hasattr(sandbox, "worker"):
-            sandbox.worker = worker.Worker(sandbox._setting, ())
-        answer = sandbox.worker.do(from_json(to_json(job, Job), Job))
+        if not hasattr(sandbox, "handlers"):
+            context = worker_context.WorkerContext(sandbox._setting, (), nothing, nothing)
+            sandbox.handlers = worker.Worker(context).handlers
+        try:
+            answer = sandbox.handlers[type(job)](from_json(to_json(job, Job), Job))
+        except Exception as error:  # a library may raise anything
+            answer = worker.failure_of(error)
         return from_json(to_json(answer, Answer), Answer)
 
     def nothing(*_: Any) -> None:

@@ -1,5 +1,4 @@
-"""Main loop of a worker process, which reads jobs as JSON lines and answers each with one, and of the server that
-forks workers. A worker may crash, hang or be killed."""
+"""Main loop of the server that forks worker processes, and what a worker does before its first job."""
 
 from __future__ import annotations
 
@@ -16,13 +15,11 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
-from collage_evo.backends.registry import register_from
-from collage_evo.codec import from_json, to_json
+from collage_evo.codec import from_json
 from collage_evo.measure.exclusive import go_on
-from collage_evo.measure.jobs import Begin, Inherits, Job, Message, Waits
-from collage_evo.measure.worker import Worker
+from collage_evo.measure.worker import serve
 from collage_evo.target.private import machine_directory
 
 IDLE_S = 60.0
@@ -47,23 +44,6 @@ def exit_with_parent(parent: int, scratch: str = "", interval_s: float = 1.0) ->
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def serve(jobs: TextIO, answers: TextIO) -> None:
-    """Answer the jobs of one connection; its first line contains the setting and the cores."""
-    begin = from_json(jobs.readline(), Begin)
-    if begin.cores:
-        os.sched_setaffinity(0, begin.cores)
-    register_from(begin.setting.registered)
-
-    def answer(message: Message) -> None:
-        answers.write(to_json(message, Message) + "\n")
-        answers.flush()
-
-    worker = Worker(begin.setting, begin.cores, lambda: answer(Waits()), lambda key: answer(Inherits(key)))
-    answer(Waits())  # the timeout of the job starts here: importing registered backends may take seconds
-    for line in jobs:
-        answer(worker.do(from_json(line, Job)))
 
 
 def fork_on_request(requests: socket.socket) -> None:

@@ -32,7 +32,7 @@ RECYCLE_SHARE = 0.25
 so that no candidate pays for the memory of earlier ones."""
 RECYCLE_SHARE_ON_DEVICE = 0.75
 """The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
-_SPOIL_A_DEVICE = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
+_RAISED = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
 
@@ -58,7 +58,9 @@ class Sandbox:
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
         """Run ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
-        The timeout excludes time in which the process waits for others, is halted for them, or starts.
+        The timeout excludes time in which the process waits for others, is halted for them, or starts. If the process
+        dies or raises after it used pieces that another run built, these may be the cause: they are rebuilt, and the
+        job is repeated once.
 
         Raises:
             InputError: the operating system refuses what all jobs need.
@@ -84,14 +86,17 @@ class Sandbox:
                         inherited.append(message.key)
                     else:
                         self._recycle(running, job, message)
-                        return cast(A | Failure, message)
+                        if not (isinstance(message, Failure) and message.fault in _RAISED):
+                            return cast(A, message)
+                        failure = message
+                        break
             except ChildProcessError as error:
                 return Failure(Fault.CRASH, str(error))
             except _Died:
                 failure = _CLOSED if running is None else self._died(running)
-                if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
-                    return failure
-            # Pieces that another run built may be the cause: they are rebuilt, and the job is repeated once.
+            if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
+                return failure
+            self._end()
             cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
             for key in inherited:
                 cache.discard(key)
@@ -120,7 +125,7 @@ class Sandbox:
         share = RECYCLE_SHARE_ON_DEVICE if on_device else RECYCLE_SHARE
         # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports
         # it first.
-        spoilt = on_device and isinstance(answer, Failure) and answer.fault in _SPOIL_A_DEVICE
+        spoilt = on_device and isinstance(answer, Failure) and answer.fault in _RAISED
         if spoilt or not (isinstance(job, RaceJob) or running.resident_bytes <= share * self._memory):
             self._end()
 

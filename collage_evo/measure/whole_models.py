@@ -46,7 +46,7 @@ class WholeModels:
     def __init__(self, context: WorkerContext) -> None:
         self._context, self._judge = context, context.judge
         self._reference_run: tuple[str, ReferenceRun] | None = None
-        self.loaded_pieces = LoadedPieceCache()
+        self._loaded_pieces = LoadedPieceCache()
 
     def baseline(self, job: WholeJob) -> Measured | Failure:
         """Compile, write, check and time the user's model on one backend."""
@@ -79,7 +79,7 @@ class WholeModels:
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         exact, races = all_exact(placement), context.setting.sessions == 1
-        load = partial(Session, [program], context.target, load=self.loaded_pieces.loader() if races else None)
+        load = partial(Session, [program], context.target, load=self._loaded_pieces.loader() if races else None)
         with load() as session:
             error = self._checked(session, exact, job.give_up_ms)
             if isinstance(error, Failure):
@@ -232,10 +232,6 @@ class LoadedPieceCache:
             return executable
 
         return load
-
-    def clear(self) -> None:
-        """Empty the cache."""
-        self._loaded.clear()
 
     def _shrink(self) -> None:
         while len(self._loaded) > 1 and sum(nbytes for _, nbytes in self._loaded.values()) > self._most_bytes:

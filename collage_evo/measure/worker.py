@@ -1,4 +1,4 @@
-"""Jobs of a worker process: each is done by the part that knows how, and repeated once without inherited pieces."""
+"""Main loop of a worker process, which reads jobs as JSON lines and has a part for each kind answer them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.registry import device_of, get_backend, register_from
 from collage_evo.backends.tuning import Tunable
+from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
@@ -20,25 +21,28 @@ from collage_evo.measure.jobs import (
     REGIONS,
     Answer,
     ArtifactJob,
+    Begin,
     BuildJob,
     Compiled,
     CopyJob,
     CostJob,
     FallbackJob,
+    Inherits,
     Job,
     JudgeJob,
     KernelsJob,
     Measured,
+    Message,
     OpenJob,
     PlacementJob,
     ProfileJob,
     ReloadJob,
     SampleBatchesJob,
-    Setting,
     TimedJob,
     TimeJob,
     TunedKernels,
     TuneJob,
+    Waits,
     WholeJob,
     Written,
 )
@@ -54,30 +58,42 @@ from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.target.target import CPU
 
 
-class Worker:
-    """Runs jobs one after the other, each with sessions of its own.
+def serve(jobs: TextIO, answers: TextIO) -> None:
+    """Answer the jobs of one connection, whose first line contains the setting and the cores.
 
-    ``waiting`` is called while it waits for others; ``on_inherited`` is called with each piece of another run before
-    its use.
+    Whatever a job raises is a failure.
     """
+    begin = from_json(jobs.readline(), Begin)
+    if begin.cores:
+        os.sched_setaffinity(0, begin.cores)
+    register_from(begin.setting.registered)
 
-    def __init__(
-        self,
-        setting: Setting,
-        cores: tuple[int, ...],
-        waiting: Callable[[], None] = lambda: None,
-        on_inherited: Callable[[str], None] = lambda key: None,
-    ) -> None:
-        self._inherited: set[str] = set()  # pieces of other runs that the current job has used
+    def answer(message: Message) -> None:
+        answers.write(to_json(message, Message) + "\n")
+        answers.flush()
 
-        def inherit(key: str) -> None:
-            self._inherited.add(key)
-            on_inherited(key)
+    context = WorkerContext(
+        begin.setting, begin.cores, waiting=lambda: answer(Waits()), on_inherited=lambda key: answer(Inherits(key))
+    )
+    worker = Worker(context)
+    answer(Waits())  # the timeout of the job starts here: importing registered backends may take seconds
+    for line in jobs:
+        job = from_json(line, Job)
+        try:
+            with context.exclusive.job() if isinstance(job, TimedJob) else nullcontext():
+                answered = worker.handlers[type(job)](job)
+        except Exception as error:  # a backend may raise anything, also over a file that is not what it seems
+            answered = failure_of(error)
+        answer(answered)
 
-        self._context = context = WorkerContext(setting, cores, waiting, inherit)
-        self._whole_models = whole_models = WholeModels(context)
-        parts, artifacts = Parts(context), OpenArtifacts(context)
-        self._handlers: Mapping[type[Job], Callable[[Any], Answer]] = {
+
+class Worker:
+    """The parts that run jobs, one job after the other, each with sessions of its own."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        parts, whole_models, artifacts = Parts(context), WholeModels(context), OpenArtifacts(context)
+        self.handlers: Mapping[type[Job], Callable[[Any], Answer]] = {
             BuildJob: self._build,
             TuneJob: self._tune,
             ArtifactJob: self._write,
@@ -94,25 +110,6 @@ class Worker:
             SampleBatchesJob: artifacts.batches,
             ProfileJob: artifacts.profile,
         }
-
-    def do(self, job: Job) -> Answer:
-        """Run one job. Whatever it raises is a failure.
-
-        If the job raises after it used pieces that another run built, these may be the cause: they are rebuilt, and
-        the job is repeated once. If the process dies of them, its parent does the same.
-        """
-        for attempt in range(2):
-            self._inherited.clear()
-            try:
-                with self._context.exclusive.job() if isinstance(job, TimedJob) else nullcontext():
-                    return self._handlers[type(job)](job)
-            except Exception as error:  # a backend may raise anything, also over a file that is not what it seems
-                if attempt or not self._inherited:
-                    return _failure(error)
-            self._whole_models.loaded_pieces.clear()
-            for key in self._inherited:
-                self._context.compiler.cache.discard(key)
-        raise AssertionError("the second attempt returns")
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
         context, began_s = self._context, _processor_s()
@@ -152,7 +149,7 @@ class Worker:
             return self._context.judge.closely(session, Path(job.samples))
 
 
-def _failure(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
     """The failure of a job that raised ``error``."""
     match error:
         case OutOfDeviceMemory():

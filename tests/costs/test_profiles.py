@@ -22,7 +22,6 @@ from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.measure.jobs import Job, KernelsJob, KernelTimes
 from collage_evo.measure.kernels import kernels_of
-from collage_evo.measure.worker import Worker
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Region
 from collage_evo.precision.quantise.rules import Range
@@ -31,7 +30,7 @@ from collage_evo.rewrites.write import write_rewrites
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.cases.case import weight
 from collage_evo.testing.models import chain
-from tests.measure.helpers import make_setting
+from tests.measure.helpers import answer_here, make_setting
 from tests.precision.nets import net, ranges_of
 from tests.support.numerics import INPUTS, in_int8
 from tests.support.spaces import make_graph, products
@@ -150,7 +149,7 @@ def test_runs_end_with_the_time_and_each_kernel_has_the_lower_quartile_of_a_run(
 def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backend: str, tmp_path: Path) -> None:
     job = KernelsJob(Region(0b11, backend), QUICK, 0.05)
     assert from_json(to_json(job, Job), Job) == job
-    answer: Any = Worker(make_setting(tmp_path), ()).do(job)
+    answer: Any = answer_here(make_setting(tmp_path), job)
     assert isinstance(answer, KernelTimes), answer
     assert len(answer.times_ms) >= 3
     named = dict(answer.kernels)

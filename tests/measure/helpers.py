@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,14 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.codec import from_json, to_json
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.measure.jobs import CostJob, Setting, WorkFiles
+from collage_evo.measure.jobs import Begin, CostJob, Job, Message, Setting, WorkFiles
 from collage_evo.measure.references import write_references
+from collage_evo.measure.worker import serve
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
@@ -42,6 +46,13 @@ def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:
     """Time the convolution at least ``runs`` times and ``min_seconds`` seconds."""
     timing = TimingSettings(1, runs, min_seconds, max_seconds=600.0)
     return CostJob(Region(1, "onnxruntime", "default"), timing, 1e9, flush=False)
+
+
+def answer_here(setting: Setting, job: Job) -> Any:
+    """The answer to ``job`` of the loop of a worker process, in this one."""
+    answers = io.StringIO()
+    serve(io.StringIO(f"{to_json(Begin(setting, ()))}\n{to_json(job, Job)}\n"), answers)
+    return from_json(answers.getvalue().splitlines()[-1], Message)
 
 
 @dataclass

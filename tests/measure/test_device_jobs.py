@@ -201,6 +201,6 @@ def test_who_compiles_waits_for_who_times(
             waited.append(True)
             other.close()
 
-        worker = Worker(device_setting(tmp_path), (), end)
-        assert worker.do(BuildJob(Region(1, backend))) == Compiled()
+        worker = Worker(WorkerContext(device_setting(tmp_path), (), end, lambda key: None))
+        assert worker.handlers[BuildJob](BuildJob(Region(1, backend))) == Compiled()
     assert waited

@@ -17,13 +17,12 @@ from collage_evo.errors import InputError
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.jobs import CostJob, Job, Measured, PlacementJob
 from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.worker import Worker
 from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
-from tests.measure.helpers import cost_job, make_setting
+from tests.measure.helpers import answer_here, cost_job, make_setting
 from tests.support.faults import install_faulty
 from tests.support.quick import QUICK, options
 
@@ -101,7 +100,7 @@ def test_a_full_disk_is_nobodys_fault_and_ends_the_run(
     with monkeypatch.context() as patch:
         patch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
         patch.setattr(PieceCache, "workdir", full)
-        answer = Worker(make_setting(tmp_path), ()).do(cost_job(5))
+        answer = answer_here(make_setting(tmp_path), cost_job(5))
     assert isinstance(answer, Failure)
     assert answer.fault.passing, "no other run may believe it"
     with monkeypatch.context() as patch:

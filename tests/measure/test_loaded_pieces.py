@@ -47,9 +47,6 @@ def test_a_piece_is_loaded_once_for_all_placements_that_have_it(loads: Loads, pi
     first, second = run(pieces, piece("a"), piece("b")), run(pieces, piece("b"), piece("c"))
     assert loads == ["a", "b", "c"]
     assert first[1] is second[0]
-    pieces.clear()
-    run(pieces, piece("a"))
-    assert loads == ["a", "b", "c", "a"]
 
 
 def test_what_one_placement_has_twice_is_loaded_twice(loads: Loads, piece: Callable[..., Piece]) -> None:

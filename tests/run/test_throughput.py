@@ -29,7 +29,6 @@ from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import PlacementJob
 from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.worker import Worker
 from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
@@ -49,7 +48,7 @@ from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import chain
-from tests.measure.helpers import make_setting
+from tests.measure.helpers import answer_here, make_setting
 from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
 
@@ -178,7 +177,7 @@ def test_sessions_at_once_take_all_the_cores_that_they_fill(tmp_path: Path) -> N
 
 
 def test_what_any_of_the_sessions_leaves_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(replace(make_setting(tmp_path), sessions=len(usable_cores()) + 1), ())
+    setting = replace(make_setting(tmp_path), sessions=len(usable_cores()) + 1)
     job = PlacementJob(WHOLE, TimingSettings(1, 3, 0.0, 60.0), give_up_ms=1e9)
     measure = Crowd.measure
 
@@ -189,10 +188,10 @@ def test_what_any_of_the_sessions_leaves_is_checked(tmp_path: Path, monkeypatch:
         session.feed({name: session.read(name) + 1})
         return timing
 
-    measured = worker.do(job)
+    measured = answer_here(setting, job)
     assert not isinstance(measured, Failure)
     monkeypatch.setattr(Crowd, "measure", spoilt)
-    failure = worker.do(job)
+    failure = answer_here(setting, job)
     assert isinstance(failure, Failure)
     assert "runs)" in failure.message, "seen after the last run"
 
