@@ -22,7 +22,7 @@ from collage_evo.measure.jobs import FallbackJob, Setting, WholeJob
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
@@ -285,11 +285,14 @@ def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
     return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)
 
 
-def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
-    """The single backends within ``limits``; if there is none, those in float32: none is more exact."""
+def feasible_baselines(
+    baselines: Iterable[Baseline], limits: Limits, further: Bounds = MappingProxyType({})
+) -> tuple[Baseline, ...]:
+    """The single backends within ``limits`` and the ``further`` bounds; if there is none, those in float32: none is
+    more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
-    exact = [baseline for baseline in running if baseline.exact]
-    return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
+    within = [b for b in running if limits.allows(b.outcome.error, b.exact) and b.outcome.keeps(further)]
+    return tuple(within or (baseline for baseline in running if baseline.exact))
 
 
 def library_defaults(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.measure.judging import computes_exactly
+from collage_evo.placement.outcome import Bounds
 
 CHANCES = 3
 """So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
@@ -35,10 +36,12 @@ class Contestants:
     last: Sequence[Baseline] = ()
 
     @classmethod
-    def of(cls, placements: Mapping[str, Path], baselines: Sequence[Baseline], limits: Limits) -> Contestants:
-        """``placements``, and those of ``baselines`` that are within ``limits``."""
+    def of(
+        cls, placements: Mapping[str, Path], baselines: Sequence[Baseline], limits: Limits, further: Bounds
+    ) -> Contestants:
+        """``placements``, and those of ``baselines`` that are within ``limits`` and the ``further`` bounds."""
         exact = [baseline for baseline in baselines if baseline.exact and baseline.keeps(limits.budget)]
-        return cls(placements, feasible_baselines(baselines, limits), exact)
+        return cls(placements, feasible_baselines(baselines, limits, further), exact)
 
     def artifact(self, name: str) -> Path:
         """The artifact of one of them."""

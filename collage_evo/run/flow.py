@@ -256,10 +256,7 @@ class Flow:
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
         race = partial(decide, run, incumbent=incumbent, defaults=defaults)
-        further = further_bounds(run)
-        within = [one for one in self.baselines if one.outcome.keeps(further)]
-        within = within or [one for one in self.baselines if one.exact]  # as feasible_baselines does for the error
-        contestants = Contestants.of(compiled.artifacts, within, run.limits)
+        contestants = Contestants.of(compiled.artifacts, self.baselines, run.limits, further_bounds(run))
         verdict, held_out = hold_out(run, self.model, contestants, race, compiled.safer)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}

@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.race import Race
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
 from collage_evo.run.front import UNRACED, Raced, front_points, marked
@@ -78,6 +78,9 @@ def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does
         return [found.name for found in feasible_baselines(all_three, limit)]
 
     assert kept(LIMIT) == ["openvino", "openvino/bf16"]
+    bounded = {Objective.ERROR: 1e-5}  # as another objective would be
+    assert [found.name for found in feasible_baselines(all_three, LIMIT, bounded)] == ["openvino"]
+    assert [found.name for found in feasible_baselines(all_three, LIMIT, {Objective.ERROR: 0.0})] == ["openvino"]
     assert kept(Limits(1e-3, 1e-3)) == kept(Limits(1e-3)) == kept(Limits(1e-3, 1e-9)) == ["openvino"]
 
 
