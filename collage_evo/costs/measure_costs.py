@@ -32,7 +32,7 @@ from collage_evo.costs.unprofiled import kernel_sets, spread
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.measure.jobs import KernelTimes
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, Engine, bordering
+from collage_evo.placement.cost_model import Border, Engine, bordering, family_ms
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
@@ -73,13 +73,9 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     families, ran_ms = scope.families, scope.baseline_ms
     far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
 
-    def family(engine: Engine) -> Engine:
-        return families.get(engine, engine)
-
     def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
         # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
-        alike = (ms for engine, ms in ran_ms.items() if family(engine) == family(one.engine))
-        ms = ran_ms.get(one.engine, min(alike, default=math.inf))
+        ms = ran_ms.get(one.engine, family_ms(one.engine, families, ran_ms))
         return ms > far_ms, bool(one.sites), ms
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}

@@ -52,6 +52,15 @@ FREE = Copies()
 """All engines work in one memory."""
 
 
+def family_ms(engine: Engine, families: Mapping[Engine, Engine], baseline_ms: Mapping[Engine, float]) -> float:
+    """ms of the whole model on the fastest of those that ran it in the family of ``engine``; infinite if none did.
+
+    ``families``: of the engines that differ from theirs.
+    """
+    family = families.get(engine, engine)
+    return min((ms for one, ms in baseline_ms.items() if families.get(one, one) == family), default=math.inf)
+
+
 @dataclass(frozen=True)
 class CostModel:
     """Measured costs on one target, in ms.

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine, bordering
+from collage_evo.placement.cost_model import Engine, bordering, family_ms
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.outcome import Bounds, Objective
 from collage_evo.placement.space import SearchSpace
@@ -102,14 +102,10 @@ def likeliest(
 ) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
     """Engines, those first whose family runs the whole model the fastest; and those whose family is known to be far
     behind: float32 in a family whose bfloat16 is fast is not, because it is what makes a mixture exact."""
-
-    def family_ms(engine: Engine) -> float:
-        alike = (ms for other, ms in baseline_ms.items() if space.cost.family(other) == space.cost.family(engine))
-        return min(alike, default=math.inf)
-
-    ordered = sorted(space.engines, key=lambda engine: (baseline_ms.get(engine, family_ms(engine)), engine))
+    fastest_ms = {engine: family_ms(engine, space.cost.families, baseline_ms) for engine in space.engines}
+    ordered = sorted(space.engines, key=lambda engine: (baseline_ms.get(engine, fastest_ms[engine]), engine))
     bound = SLOW * min(baseline_ms.values(), default=math.inf)
-    far = [engine for engine in ordered if bound < family_ms(engine) < math.inf]
+    far = [engine for engine in ordered if bound < fastest_ms[engine] < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
