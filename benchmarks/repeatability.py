@@ -28,7 +28,8 @@ from collage_evo.answer.sequential import LOOKS
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.measure.evaluate import outcome_of, placement_job
+from collage_evo.measure.evaluate import outcome_of
+from collage_evo.measure.jobs import PlacementJob, regions_of
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.failure import Failure
@@ -64,7 +65,8 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
         # Any costs do: only which placements there are depends on them.
         space = SearchSpace(graph, found.matches, CostModel((1.0,) * len(found.matches), borders))
         by_key = {placement.key: placement for placement in _placements(space)}
-        jobs = {key: placement_job(p, config.fitness.timing.settings(), math.inf) for key, p in by_key.items()}
+        timing = config.fitness.timing.settings()
+        jobs = {key: PlacementJob(regions_of(p), timing, math.inf) for key, p in by_key.items()}
         first = dict(zip(jobs, context.pool.map(list(jobs.values())), strict=True))
         outcomes = {key: outcome_of(reply.answer) for key, reply in first.items()}
         took = {key: found.latency_ms for key, found in outcomes.items() if found.latency_ms is not None}

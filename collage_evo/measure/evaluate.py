@@ -100,7 +100,7 @@ class MeasuredEvaluator:
         return self._turn if self.pool.setting.in_turns else None
 
     def _job(self, placement: Placement) -> PlacementJob:
-        job = placement_job(placement, self.timing, self.give_up_ms, self.best_ms)
+        job = PlacementJob(regions_of(placement), self.timing, self.give_up_ms, self.best_ms)
         if (run := self.reference_run) is None:
             return job
         return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)
@@ -110,13 +110,6 @@ class MeasuredEvaluator:
         if outcome.latency_ms is not None and outcome.keeps(self.bounds):
             with self._comparing:
                 self.best_ms = min(self.best_ms, outcome.latency_ms)
-
-
-def placement_job(
-    placement: Placement, timing: TimingSettings, give_up_ms: float, best_ms: float = math.inf
-) -> PlacementJob:
-    """The job that measures ``placement``."""
-    return PlacementJob(regions_of(placement), timing, give_up_ms, best_ms)
 
 
 def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:

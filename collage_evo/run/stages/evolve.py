@@ -14,7 +14,8 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact, placement_job
+from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
+from collage_evo.measure.jobs import PlacementJob, regions_of
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
@@ -107,7 +108,8 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Wo
     if run.whole.slots != run.pool.slots:
         # worker slots that timed parts hold cores of which a session that fills the machine needs all
         run.pool.close()
-    pool, took = run.whole.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
+    job = PlacementJob(regions_of(reference), timing, math.inf)
+    pool, took = run.whole.agreed(job, run.config.fitness.margin)
     for worker, latency in took.items():
         left = ", so it is left out" if pool.excludes(latency) else ""
         run.reporter.log(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
