@@ -73,6 +73,8 @@ class WorkerPool:
             try:
                 with self.workers.connected(self._config, over) as (call, threads):
                     asked = [joblib.delayed(call)(number, job) for number, job in waiting.items()]
+                    # One job is done in this thread: joblib takes tens of milliseconds to start and end others.
+                    threads = min(threads, len(asked))
                     parallel = joblib.Parallel(
                         threads, backend="threading", return_as="generator_unordered", batch_size=1
                     )

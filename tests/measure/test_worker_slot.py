@@ -48,6 +48,22 @@ def test_what_runs_or_waits_when_the_pool_is_closed_gets_an_answer_that_does_not
     assert len(asked) == 1, "no other slot is opened"
 
 
+def test_one_job_is_done_in_the_thread_that_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def call(sandbox: Sandbox, job: object, timeout_s: float) -> Any:
+        threads.append(threading.current_thread())
+        return Measured((1.0,), 0.0, 0.0)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Sandbox, "call", call)
+    pool = WorkerPool(make_setting(tmp_path), (0, 1), 2**30, 60.0)
+    assert len(pool.slots) == 2
+    list(pool.map([cost_job(3)]))
+    pool.close()
+    assert threads == [threading.current_thread()]
+
+
 def test_who_waits_for_cores_when_the_pool_is_closed_waits_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
