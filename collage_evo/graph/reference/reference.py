@@ -36,13 +36,19 @@ class Reference:
         optimised: use all of ONNX Runtime's graph optimisations, its default. A model that loads only with them,
             because an operator has no kernel of its own, always gets them.
         timeout_s: limit of one run in seconds; None for no limit.
+        shapes_first: run each Shape as soon as its input is there, which is not needed in memory from then on.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
     def __init__(
-        self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, timeout_s: float | None = None
+        self,
+        model: onnx.ModelProto,
+        threads: int = 1,
+        optimised: bool = False,
+        timeout_s: float | None = None,
+        shapes_first: bool = False,
     ) -> None:
         import onnxruntime as ort  # imported here: a measuring process loads only the libraries that it measures
 
@@ -50,10 +56,11 @@ class Reference:
         levels = ort.GraphOptimizationLevel
         # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
-            self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
+            level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+            self._session = _session(model, threads, level, shapes_first)
         except Exception as error:
             try:
-                self._session = _session(model, threads, levels.ORT_ENABLE_ALL)
+                self._session = _session(model, threads, levels.ORT_ENABLE_ALL, shapes_first)
             except Exception:
                 raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
 
@@ -61,6 +68,11 @@ class Reference:
     def outputs(self) -> list[str]:
         """The names of the outputs, in their order."""
         return [value.name for value in self._session.get_outputs()]
+
+    @property
+    def declared(self) -> dict[str, tuple[str, list[int | str | None]]]:
+        """The type of each output, as ``tensor(float)``, and its sizes, numbers where they are known."""
+        return {value.name: (value.type, value.shape) for value in self._session.get_outputs()}
 
     @property
     def optional(self) -> set[str]:
@@ -97,10 +109,14 @@ class Reference:
         return interruptible(lambda: run(self._session, feeds, options), stop, self._timeout_s)
 
 
-def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
+def _session(
+    model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel, shapes_first: bool
+) -> ort.InferenceSession:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
+    if shapes_first:  # by default they run last
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
