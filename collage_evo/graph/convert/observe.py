@@ -35,9 +35,9 @@ class Observation:
 def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) -> Observation:
     """Run ``model`` in ONNX Runtime without optimisations, and record every tensor that a node makes.
 
-    The model itself computes the shapes of large tensors, as far as ONNX Runtime infers which are large, so that a run
-    holds none longer than it would otherwise: all tensors of a speech encoder with 1500 positions are 15 GB. Of the
-    many calibration samples only ranges and means are stored (``precision/quantise/observers.py``).
+    The model itself computes the shapes of large tensors, as far as ONNX Runtime infers which are large, so that a
+    run holds none longer than it would otherwise: all tensors of a speech encoder with 1500 positions are 15 GB. Of
+    the many calibration samples only ranges and means are stored (``precision/quantise/observers.py``).
 
     Raises:
         InputError: it does not run on ``feeds``.
@@ -72,13 +72,13 @@ def _large(model: onnx.ModelProto, reference: Reference) -> dict[str, np.dtype]:
     return {
         name: dtype
         for name, dtype, sizes in found
-        if dtype and all(isinstance(size, int) for size in sizes) and math.prod(sizes) > SMALL
+        if dtype and sizes is not None and math.prod(sizes) > SMALL
     }
 
 
 @contextlib.contextmanager
 def _shapes(model: onnx.ModelProto, names: Collection[str]) -> Iterator[dict[str, str]]:
-    """``model`` with the shapes of the tensors ``names`` for the duration of the context; yields whose each one is."""
+    """``model`` with the shapes of ``names`` as outputs, while the context lasts; yields whose each one is."""
     count = len(model.graph.node)
     shapes = {f"shape of {name}": name for name in names}
     model.graph.node.extend(helper.make_node("Shape", [name], [shape]) for shape, name in shapes.items())

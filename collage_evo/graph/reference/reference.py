@@ -70,9 +70,13 @@ class Reference:
         return [value.name for value in self._session.get_outputs()]
 
     @property
-    def declared(self) -> dict[str, tuple[str, list[int | str | None]]]:
-        """The type of each output, as ``tensor(float)``, and its sizes, numbers where they are known."""
-        return {value.name: (value.type, value.shape) for value in self._session.get_outputs()}
+    def declared(self) -> dict[str, tuple[str, tuple[int, ...] | None]]:
+        """The type of each output, as ``tensor(float)``, and its sizes; None if one is not known before a run."""
+        values = {value.name: (value.type, tuple(value.shape)) for value in self._session.get_outputs()}
+        return {
+            name: (kind, sizes if all(isinstance(size, int) for size in sizes) else None)
+            for name, (kind, sizes) in values.items()
+        }
 
     @property
     def optional(self) -> set[str]:
