@@ -2,13 +2,13 @@
 
     python benchmarks/large_models.py NAME FOLDER          # a Python with torch, torchvision and onnxscript
 
-Writes FOLDER/model.onnx and its weights beside it, as ``torch.onnx.export`` does at opset 18. NAME is one of the names
-below; ``NAME?key=value`` changes sizes, which are parameters of the function of that name. Weights are random, the same
-each time, and of a size at which neither activations grow nor a softmax saturates. Measure one of them by
+Writes FOLDER/model.onnx and its weights beside it, as ``torch.onnx.export`` does at opset 18. NAME is one of those
+below; ``NAME?key=value`` changes sizes, which are parameters of the function of that name. Weights are random, the
+same each time, and of a size at which neither activations grow nor a softmax saturates. Measure one of them by
 ``benchmarks/time_to_answer.py FOLDER/model.onnx``; the decoder needs shapes: ``--options "--shapes ..."``.
 
 - ``vit_l16``: torchvision's ViT-L/16 (Dosovitskiy et al., ICLR 2021), an image of 224x224, 1.2 GB;
-- ``speech_encoder``: an encoder of Whisper medium's size (Radford et al., ICML 2023, table 1), 30 s of speech, 1.2 GB;
+- ``speech_encoder``: an encoder of Whisper medium's size (Radford et al., ICML 2023, table 1), for 30 s, 1.2 GB;
 - ``decoder``: a language model like Llama (Touvron et al., 2023) with grouped-query attention and a cache of keys and
   values, 2.2 GB, more than one Protobuf message holds. Tokens and cached positions may be any number.
 """
@@ -213,8 +213,8 @@ def write(source: str, folder: Path) -> Path:
         fixed = len(shapes) - sum(key.startswith("past") for key in example.inputs)
         dynamic["dynamic_shapes"] = (*shapes[:fixed], shapes[fixed:])  # the past is one argument, a tuple
     torch.onnx.export(
-        example.net.eval(), tuple(example.inputs.values()), str(path), input_names=list(example.inputs),
-        output_names=list(example.outputs), opset_version=18, dynamo=True, external_data=True, verbose=False, **dynamic,
+        example.net.eval(), tuple(example.inputs.values()), str(path), opset_version=18, dynamo=True, verbose=False,
+        input_names=list(example.inputs), output_names=list(example.outputs), external_data=True, **dynamic,
     )  # fmt: skip
     return path
 
