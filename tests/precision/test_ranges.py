@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from collage_evo.precision.quantise.scales import (
     weight_scales,
     with_room_for,
 )
+from collage_evo.target.memory import PeakMemory
 from tests.precision.nets import conv_relu, net, random_inputs
 
 
@@ -45,6 +47,21 @@ def test_means_are_those_of_the_channels_that_an_operator_with_a_bias_reads() ->
     expected = np.mean([sample[read].mean(others) for sample in samples], 0)
     np.testing.assert_allclose(ranges[read].means, expected, atol=1e-6)
     assert all(not found.means for name, found in ranges.items() if name != read)
+
+
+def test_calibration_holds_no_tensor_longer_than_a_run_does() -> None:
+    b, width, layers = Builder("chain"), 2_500_000, 40
+    x = b.input("x", (1, width))
+    for _ in range(layers):
+        x = b.op("Neg", x)
+    graph = build_graph(b.model(b.op("ReduceMax", x, keepdims=0)))
+    calibrate(net(conv_relu), [random_inputs(net(conv_relu), 0)])  # loads ONNX Runtime
+    sample = {"x": np.ones((1, width), np.float32)}
+    gc.collect()
+    peak = PeakMemory()
+    ranges = calibrate(graph, [sample])
+    assert peak.bytes < 8 * 4 * width
+    assert len(ranges) == layers + 2
 
 
 def test_what_is_not_finite_has_no_range() -> None:

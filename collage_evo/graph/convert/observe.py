@@ -49,7 +49,7 @@ def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) 
     if large := _large(model, reference):
         names = [name for name in names if name not in large]
         with _shapes(model, large) as shapes, _all_outputs(model, [*names, *shapes]) as asked:
-            reference = Reference(model, threads, shapes_first=True)
+            reference = Reference(model, threads, in_order=True)
     tensors: dict[str, Tensor] = {}
     values: dict[str, np.ndarray] = {}
     for name, value in (*feeds.items(), *zip(asked, _run(reference, feeds), strict=True)):

@@ -36,7 +36,8 @@ class Reference:
         optimised: use all of ONNX Runtime's graph optimisations, its default. A model that loads only with them,
             because an operator has no kernel of its own, always gets them.
         timeout_s: limit of one run in seconds; None for no limit.
-        shapes_first: run each Shape as soon as its input is there, which is not needed in memory from then on.
+        in_order: run the nodes in the model's order. By default ONNX Runtime runs last what only outputs need, and
+            holds in memory until then what that reads.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
@@ -48,7 +49,7 @@ class Reference:
         threads: int = 1,
         optimised: bool = False,
         timeout_s: float | None = None,
-        shapes_first: bool = False,
+        in_order: bool = False,
     ) -> None:
         import onnxruntime as ort  # imported here: a measuring process loads only the libraries that it measures
 
@@ -57,10 +58,10 @@ class Reference:
         # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
             level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-            self._session = _session(model, threads, level, shapes_first)
+            self._session = _session(model, threads, level, in_order)
         except Exception as error:
             try:
-                self._session = _session(model, threads, levels.ORT_ENABLE_ALL, shapes_first)
+                self._session = _session(model, threads, levels.ORT_ENABLE_ALL, in_order)
             except Exception:
                 raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
 
@@ -114,12 +115,12 @@ class Reference:
 
 
 def _session(
-    model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel, shapes_first: bool
+    model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel, in_order: bool
 ) -> ort.InferenceSession:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
-    if shapes_first:  # by default they run last
+    if in_order:
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads

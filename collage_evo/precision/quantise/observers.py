@@ -1,6 +1,7 @@
 """Observers: a model whose outputs show the extremes and means of a graph's activations.
 
-The model computes them itself, so that a run holds no tensor longer than it would otherwise.
+The model computes them itself, each behind the operator whose tensor it reads: a run in the model's order holds no
+tensor longer than it would otherwise.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Observation:
         """The model with the observed values as its outputs, in the order of :meth:`add`."""
         model = onnx.ModelProto()
         model.CopyFrom(graph.model)
-        del model.graph.output[:]
+        del model.graph.output[:], model.graph.node[:]
         for op_type in ("ReduceMin", "ReduceMax"):
             for name in self._names:
                 _show(model.graph, op_type, [name], [])
@@ -73,6 +74,14 @@ class Observation:
                 axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")
                 model.graph.initializer.append(axes)
                 _show(model.graph, "ReduceMean", [name, axes.name], [None])
+        showing: dict[str, list[onnx.NodeProto]] = {}
+        for node in model.graph.node:
+            showing.setdefault(node.input[0], []).append(node)
+        nodes = [node for name in graph.inputs for node in showing.get(name, ())]
+        for node in graph.model.graph.node:
+            nodes += [node, *(reader for name in node.output for reader in showing.get(name, ()))]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
         return model
 
 

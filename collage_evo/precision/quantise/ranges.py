@@ -36,7 +36,7 @@ def calibrate(
     seen = Observation(graph)
     if seen.empty:
         return {}
-    reference = Reference(seen.model, threads)
+    reference = Reference(seen.model, threads, in_order=True)
     end = time.monotonic() + seconds
     for sample in samples:
         seen.add(reference.run(sample))
