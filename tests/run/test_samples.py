@@ -93,8 +93,11 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
     assert searched("error") == parts.SEARCH_BY_ERROR
     assert searched("asked", search=40) == 40
     assert searched("metric", metric=f"{tmp_path / 'q.py'}:score", budget="1%") == 60
-    monkeypatch.setattr(parts, "SEARCH_PART_SECONDS", 0.0)
+    monkeypatch.setattr(parts, "SEARCH_PART_SECONDS", 1e-6)
+    monkeypatch.setattr(parts, "OVERTIME", 1e9)
     assert searched("slow") == parts.LEAST_SAMPLES
+    monkeypatch.setattr(parts, "OVERTIME", 1.0)
+    assert searched("slowest") == parts.FEWEST_SAMPLES
 
 
 def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path) -> None:

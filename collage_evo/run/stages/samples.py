@@ -37,9 +37,11 @@ SEARCH, SEARCH_BY_ERROR = 128, 32
 where the model takes long. A metric needs more, because a few samples may have most of an error."""
 RANDOM = Sizes(calibration=16, search=8, held_out=16)
 """Random inputs are all alike, so few of them carry as much information."""
-SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 0.25, 20.0, 4
+SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS = 2.0, 0.25, 20.0
 """Seconds of the reference over each part, so that judging takes no longer than timing, and over the search's beyond
-:data:`SEARCH_BY_ERROR`; and the minimum of samples."""
+:data:`SEARCH_BY_ERROR`."""
+LEAST_SAMPLES, FEWEST_SAMPLES, OVERTIME = 4, 2, 4.0
+"""The minimum of samples, unless they take so many times as long as these seconds; and the minimum then."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
@@ -156,19 +158,27 @@ def expected_of(
     names = [value.name for value in model.original.graph.output]
     began = time.monotonic()
     made = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
-    return _within_bytes(made, lambda count: time.monotonic() - began < seconds(count), most)
+
+    def more(count: int) -> bool:
+        overtime = 1.0 if count >= LEAST_SAMPLES else OVERTIME
+        return time.monotonic() - began < overtime * seconds(count)
+
+    return _within_bytes(made, more, most, FEWEST_SAMPLES)
 
 
 def _within_bytes(
-    samples: Iterable[Sample], more: Callable[[int], bool] = lambda count: True, most: int = PART_BYTES
+    samples: Iterable[Sample],
+    more: Callable[[int], bool] = lambda count: True,
+    most: int = PART_BYTES,
+    least: int = LEAST_SAMPLES,
 ) -> tuple[Sample, ...]:
-    """The first samples as long as they are not too large and ``more`` may come; at least one, if small a few."""
+    """The first samples as long as they are not too large and ``more`` may come; at least one, if small ``least``."""
     first: list[Sample] = []
     size = 0
     for sample in samples:
         first.append(sample)
         size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
-        if size > most or (len(first) >= LEAST_SAMPLES and not more(len(first))):
+        if size > most or (len(first) >= least and not more(len(first))):
             break
     return tuple(first)
 
