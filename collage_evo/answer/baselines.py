@@ -123,17 +123,17 @@ def measure_as_it_comes(
     Those that run most models well come first; one that is far behind the best before it, by the policy, has the
     latency of few runs, or none.
     """
-    found: list[Baseline] = []
+    measured: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
     with pool.uncontended() as cores:
-        for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
+        for backend in sorted(libraries, key=lambda library: not library.runs_any_model(library.as_it_comes)):
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
-            best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+            best_ms = min((b.outcome.latency_ms or math.inf for b in measured), default=math.inf)
             outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
             on = pool.setting.target.digest
-            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
-    return tuple(found)
+            measured.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
+    return tuple(measured)
 
 
 def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: WorkerPool) -> Outcome:
@@ -212,7 +212,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Worker
     names = {backend.name for backend in backends}
     target = pool.setting.target
     others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
-    found: list[Baseline] = []
+    measured: list[Baseline] = []
     with pool.uncontended() as cores:
         for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
             for backend in filter(takes_open_inputs, group):
@@ -224,10 +224,10 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Worker
                         job = FallbackJob(backend.name, variant, str(artifact))
                         outcome = outcome_of(sandbox.call(job, pool.timeout_s))
                     on = pool.setting.target.digest
-                    found.append(Baseline(name, backend.name, variant, artifact, outcome, on))
-            if any(fallback.outcome.ok for fallback in found):
+                    measured.append(Baseline(name, backend.name, variant, artifact, outcome, on))
+            if any(fallback.outcome.ok for fallback in measured):
                 break
-    return tuple(found)
+    return tuple(measured)
 
 
 def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
@@ -248,8 +248,8 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
     """
     if not saved.exists():
         return ()
-    found = tuple(replace(b, artifact=directory / b.artifact) for b in read_json(saved, tuple[Baseline, ...]))
-    return found if target is None or {b.target for b in found} <= {target.digest} else ()
+    baselines = tuple(replace(b, artifact=directory / b.artifact) for b in read_json(saved, tuple[Baseline, ...]))
+    return baselines if target is None or {b.target for b in baselines} <= {target.digest} else ()
 
 
 def write_baselines(saved: Path, baselines: Sequence[Baseline]) -> None:
@@ -280,7 +280,7 @@ def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
     for fallback in (fallback for profile in measured for fallback in profile):
         if fallback.outcome.latency_ms is not None:
             logs.setdefault(fallback.name, []).append(math.log(fallback.outcome.latency_ms))
-    everywhere = {name: sum(found) for name, found in logs.items() if len(found) == len(measured)}
+    everywhere = {name: sum(logs_of_one) for name, logs_of_one in logs.items() if len(logs_of_one) == len(measured)}
     best = min(everywhere, key=lambda name: everywhere[name], default=None)
     return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)
 
@@ -308,6 +308,6 @@ def library_defaults(baselines: Sequence[Baseline], device: str) -> tuple[Baseli
 
 def near_defaults(baselines: Sequence[Baseline], device: str, far: float) -> tuple[Baseline, ...]:
     """Those that take at most ``far`` times as long as the fastest: slower ones would take most of a race's time."""
-    found = library_defaults(baselines, device)
+    defaults = library_defaults(baselines, device)
     fastest = min((b.outcome.latency_ms or 0.0 for b in baselines if b.outcome.latency_ms is not None), default=0.0)
-    return tuple(b for b in found if (b.outcome.latency_ms or 0.0) <= far * fastest)
+    return tuple(b for b in defaults if (b.outcome.latency_ms or 0.0) <= far * fastest)

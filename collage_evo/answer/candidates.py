@@ -93,8 +93,9 @@ def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> flo
     0.0 if some of them had no error on samples of the search, for example by a metric that counts: then the factor is
     unknown.
     """
-    known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
-    factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
+    search_errors = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
+    factors = (error / search_errors[key] if search_errors[key] > 0 else math.inf for key, error in seen.items())
+    factor = max(factors, default=1.0)
     return MARGIN * limits.budget / max(1.0, factor)
 
 

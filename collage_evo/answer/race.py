@@ -148,9 +148,10 @@ class RaceRunner:
         while True:
             apart, began = self._apart, time.monotonic()
             warm = self._run(self._shuffled(names), reload=True)
-            found = self._run(self._repeat_order(warm, time.monotonic() - began), reload=False) if warm else {}
+            order = self._repeat_order(warm, time.monotonic() - began) if warm else ()
+            batches = self._run(order, reload=False) if warm else {}
             if apart == self._apart:
-                return {name: tuple(batches) for name, batches in found.items() if name not in self.failed}
+                return {name: tuple(repeats) for name, repeats in batches.items() if name not in self.failed}
 
     def leave(self, names: Collection[str]) -> None:
         """``names`` run no more rounds."""
@@ -232,7 +233,7 @@ def race(
         still: called with the race so far after each round, returns the contestants of the next; the race ends
             when it returns none. By default all go on.
     """
-    taken: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
+    batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:
         runner.check()
         began = time.monotonic()
@@ -240,8 +241,8 @@ def race(
         so_far = Race({}, dict(runner.failed), runner.serving)
         for _ in range(rounds):
             for name, repeats in (runner.round(names) if names else {}).items():
-                taken[name].append(repeats)
-            there = {name: tuple(taken[name]) for name in artifacts if name not in runner.failed}
+                batches[name].append(repeats)
+            there = {name: tuple(batches[name]) for name in artifacts if name not in runner.failed}
             serving = {name: runner.serving[name] for name in there}
             so_far = Race(there, dict(runner.failed), serving, time.monotonic() - began)
             goes_on = still(so_far)

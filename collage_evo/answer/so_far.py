@@ -50,6 +50,6 @@ def read_so_far(artifact: Path) -> SoFar | None:
     """
     if not artifact.exists():
         return None
-    found = read_infos(artifact)[0].get(SO_FAR)
+    record = read_infos(artifact)[0].get(SO_FAR)
     with reading(artifact / MANIFEST, "run again"):
-        return None if found is None else from_plain(found, SoFar)
+        return None if record is None else from_plain(record, SoFar)

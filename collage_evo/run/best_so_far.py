@@ -98,20 +98,20 @@ class BestSoFar:
                 aimed[0] = ms
             artifact = self._run.work / f"so-far-{next(self._numbers)}.collage"
             job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
-            found = self._so_far(ms, outcome.error, Evidence.SEARCH)
-            builders.write(job).add_done_callback(partial(self._written, artifact, found))
+            so_far = self._so_far(ms, outcome.error, Evidence.SEARCH)
+            builders.write(job).add_done_callback(partial(self._written, artifact, so_far))
 
         return offer
 
-    def _written(self, artifact: Path, found: SoFar, future: Future[Written | Failure]) -> None:
+    def _written(self, artifact: Path, so_far: SoFar, future: Future[Written | Failure]) -> None:
         """Publish ``artifact``, which the search went on without."""
         try:
             if future.cancelled() or isinstance(future.result(), Failure):
                 return
             with self._changing:
-                if not self._faster(found.latency_ms):
+                if not self._faster(so_far.latency_ms):
                     return
-                self._publish(artifact, found)
+                self._publish(artifact, so_far)
             self._log()
         except OSError as error:  # of a full disk the search itself will tell
             self._run.tell("the best answer so far could not be written", str(error))
@@ -124,9 +124,9 @@ class BestSoFar:
     def _so_far(self, ms: float, error: float | None, evidence: Evidence) -> SoFar:
         return SoFar(ms, error, evidence, self._library, self._library_ms)
 
-    def _publish(self, artifact: Path, found: SoFar) -> None:
-        self._delivery.put(artifact, info=found.info)
-        self._known = found
+    def _publish(self, artifact: Path, so_far: SoFar) -> None:
+        self._delivery.put(artifact, info=so_far.info)
+        self._known = so_far
 
     def _log(self, name: str = "") -> None:
         if self._known is not None:

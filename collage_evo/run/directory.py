@@ -152,7 +152,7 @@ def require_outside(directory: Path, read: Path) -> None:
 
 def remove_run(directory: Path) -> None:
     """Remove the files of a run from ``directory``, and the directory if nothing else is in it."""
-    for path in [found for name in MADE for found in directory.glob(name)]:
+    for path in [match for name in MADE for match in directory.glob(name)]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -144,8 +144,8 @@ def _placements(
         yield _measured(point, one.outcome, candidates.get(key, ""), raced, allows)
 
 
-def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
-    """Names of engines that are not ``known``, by the key of the placement on that engine only.
+def _single_engines(space: SearchSpace, measured: set[str]) -> dict[str, str]:
+    """Names of engines that are not ``measured``, by the key of the placement on that engine only.
 
     The kind of a seed does not show it: often the cheapest cover is one of them.
     """
@@ -153,7 +153,7 @@ def _single_engines(space: SearchSpace, known: set[str]) -> dict[str, str]:
     for engine in space.engines:
         placement, name = engine_placement(space, engine), engine_name(*engine)
         used = {space.matches[match].engine for region in placement.regions for match in region.matches}
-        if name not in known and engine in used and {backend for backend, _ in used} == {engine[0]}:
+        if name not in measured and engine in used and {backend for backend, _ in used} == {engine[0]}:
             names.setdefault(placement.key, name)
     return names
 
@@ -221,17 +221,17 @@ class Phases:
     def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Phases:
         """Computed from the times of ``measured``, and of the placements among ``tried`` that raced."""
         verdict, baselines, search = raced.verdict, [], []
-        for one in measured:
-            if one.outcome.latency_ms is not None and one.name in verdict.final.rounds:
-                last = verdict.final.timing(one.name).median_ms
-                name = format_engine(one.backend, one.variant)
-                baselines.append(Twice(name, "at first", one.outcome.latency_ms, last))
+        for baseline in measured:
+            if baseline.outcome.latency_ms is not None and baseline.name in verdict.final.rounds:
+                last = verdict.final.timing(baseline.name).median_ms
+                name = format_engine(baseline.backend, baseline.variant)
+                baselines.append(Twice(name, "at first", baseline.outcome.latency_ms, last))
         for name, key in raced.keys.items():
-            found = tried.evaluated.get(key) if tried else None
-            if found is not None and found.outcome.latency_ms is not None and name in verdict.final.rounds:
+            evaluated = tried.evaluated.get(key) if tried else None
+            if evaluated is not None and evaluated.outcome.latency_ms is not None and name in verdict.final.rounds:
                 what = "the answer" if name == verdict.answer else "a placement"
                 last = verdict.final.timing(name).median_ms
-                search.append(Twice(what, "in the search", found.outcome.latency_ms, last))
+                search.append(Twice(what, "in the search", evaluated.outcome.latency_ms, last))
         return cls(baselines, search)
 
     @property

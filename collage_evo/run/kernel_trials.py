@@ -108,7 +108,7 @@ def spend(
     budget: int,
     tune: Callable[[Structure, int], tuple[str, ...] | None],
     on_record: Callable[[], Mapping[str, Kernel]],
-    known: Mapping[str, Known],
+    earlier: Mapping[str, Known],
 ) -> Spent:
     """Tune until ``budget`` trials of these structures' kernels are on record or none is left to try.
 
@@ -117,9 +117,9 @@ def spend(
         budget: trials in all, including earlier runs'.
         tune: runs one round on a structure, at most so many trials; returns its kernels, or None if it failed.
         on_record: all kernels that were tried, by key.
-        known: results of earlier runs, by structure.
+        earlier: results of earlier runs, by structure.
     """
-    now = {structure.key: known[structure.key] for structure in tunable if structure.key in known}
+    now = {structure.key: earlier[structure.key] for structure in tunable if structure.key in earlier}
     before = used = _trials(now, on_record())
     left = [s for s in tunable if s.promise > 0 and not (s.key in now and now[s.key].finished)]
     while left and used < budget:
@@ -146,8 +146,8 @@ def gained_nodes(tunable: Sequence[Structure], spent: Spent, better: frozenset[s
     return gained
 
 
-def _trials(known: Mapping[str, Known], record: Mapping[str, Kernel]) -> int:
-    names = {name for one in known.values() for name in one.kernels}
+def _trials(results: Mapping[str, Known], record: Mapping[str, Kernel]) -> int:
+    names = {name for result in results.values() for name in result.kernels}
     return sum(record[name].trials for name in names if name in record)
 
 

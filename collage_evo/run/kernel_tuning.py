@@ -131,7 +131,7 @@ class KernelTuning:
             spent = spend(tunable, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, tunable))
         write_known(records, spent.known)
         seconds = time.monotonic() - begin if spent.new else 0.0
-        names = frozenset(name for known in spent.known.values() for name in known.kernels)
+        names = frozenset(name for result in spent.known.values() for name in result.kernels)
         kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
         variant = tuner.freeze(records, names, Path(self.pool.setting.target.records) / backend.name)
         better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
@@ -150,18 +150,18 @@ class KernelTuning:
 
 def read_known(records: Path, tunable: Sequence[Structure]) -> dict[str, Known]:
     """Results of earlier runs for ``tunable``, by structure."""
-    known = {}
+    results = {}
     for structure in tunable:
         with contextlib.suppress(DamagedFile):  # or missing: it is determined again
-            known[structure.key] = read_json(records / KNOWN / structure.key, Known)
-    return known
+            results[structure.key] = read_json(records / KNOWN / structure.key, Known)
+    return results
 
 
-def write_known(records: Path, known: Mapping[str, Known]) -> None:
+def write_known(records: Path, results: Mapping[str, Known]) -> None:
     """Write results, a file for each structure, since several runs may write at once."""
     (records / KNOWN).mkdir(parents=True, exist_ok=True)
-    for key, one in known.items():
-        write_json(records / KNOWN / key, Known, one)
+    for key, result in results.items():
+        write_json(records / KNOWN / key, Known, result)
 
 
 class _Rounds:

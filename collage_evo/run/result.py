@@ -171,9 +171,9 @@ class Ended:
 
     def _accuracy(self) -> Accuracy:
         """The answer's errors, if errors can be determined."""
-        known, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
+        reported, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
         point = next((point for point in self._front if point.answer), None)
-        judged, sampled, config = held_out.judged if known else None, held_out.sampled, self.run.config
+        judged, sampled, config = held_out.judged if reported else None, held_out.sampled, self.run.config
         error_search = finite(self.answer.relative_error) if point is None else point.error
         interval = None
         if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
@@ -184,7 +184,7 @@ class Ended:
             metric=config.accuracy.metric,
             budget=limits.asked,
             largest=finite(limits.budget) or None,
-            error_search=error_search if known else None,
+            error_search=error_search if reported else None,
             error_held_out=None if judged is None else finite(judged.error),
             interval=interval,
             samples={
@@ -276,7 +276,7 @@ def compare_defaults(
     ``excluded``: names of those that exceeded the budget after it.
     """
     final, level = verdict.final, run.config.policy.race_level
-    known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
+    speedups = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
 
     def row(library: Baseline, ratio: Ratio) -> LibraryResult:
         keeps = library.keeps(run.limits.budget) and library.name not in excluded
@@ -286,7 +286,8 @@ def compare_defaults(
 
     raced = (library for library in defaults if library.name in final.rounds)
     return tuple(
-        row(one, known.get(one.name) or final.ratio(one.name, verdict.answer, 1.0 - level)) for one in raced
+        row(library, speedups.get(library.name) or final.ratio(library.name, verdict.answer, 1.0 - level))
+        for library in raced
     )
 
 

@@ -124,13 +124,13 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
 
 def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
     """Failures of matches, by engine and kind of fault."""
-    found: dict[str, dict[str, list[Failure]]] = {}
+    refused: dict[str, dict[str, list[Failure]]] = {}
     for index, failure in costs.table.failures.items():
-        kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
+        kinds = refused.setdefault("/".join(costs.space.matches[index].engine), {})
         kinds.setdefault(failure.fault.value, []).append(failure)
     return {
         engine: {kind: Refused(len(failures), str(failures[0])) for kind, failures in kinds.items()}
-        for engine, kinds in found.items()
+        for engine, kinds in refused.items()
     }
 
 

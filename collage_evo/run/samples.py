@@ -33,9 +33,10 @@ def read_samples(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sampl
     if config.data.source is None:
         return ()
     inputs = input_dims(file.declared)
-    found = read_feeds(config.data.source, file.declared, shapes, labels=bool(config.accuracy.metric))
+    arrays = read_feeds(config.data.source, file.declared, shapes, labels=bool(config.accuracy.metric))
     return tuple(
-        Sample(_named(one, inputs), _named(one, (name for name in one if name not in inputs))) for one in found
+        Sample(_named(sample, inputs), _named(sample, (name for name in sample if name not in inputs)))
+        for sample in arrays
     )
 
 

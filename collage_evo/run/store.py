@@ -35,8 +35,8 @@ class Store:
 
     def once(self, stage: str, kind: type[T], make: Callable[[], T]) -> T:
         """The record of ``stage``, made and written first if there is none. Raises as :meth:`get`."""
-        known = self.get(stage, kind)
-        return self.put(stage, kind, make()) if known is None else known
+        recorded = self.get(stage, kind)
+        return self.put(stage, kind, make()) if recorded is None else recorded
 
     def path(self, stage: str) -> Path:
         """The file of ``stage``."""

@@ -93,8 +93,8 @@ class TransferredCosts:
 
     def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``, scaled by the amount of work for operators of another size."""
-        costs, known = self.run.costs, _Known(self)
-        costs_ms = [known.ms(match) for match in matches]
+        costs, costs_of_other = self.run.costs, _Known(self)
+        costs_ms = [costs_of_other.ms(match) for match in matches]
         guessed = frozenset(index for index, (_, certain) in enumerate(costs_ms) if not certain)
         before = costs.space.cost
         borders = {**before.borders}
@@ -194,9 +194,9 @@ class _Move:
         ran: dict[int, Match] = {}
         placement = decode(genome, before)
         for position, region in enumerate(placement.regions):
-            for known in (before.matches[index] for index in region.matches):
-                owner |= dict.fromkeys(members(known.nodes), position)
-                ran |= dict.fromkeys(members(known.nodes), known)
+            for match_before in (before.matches[index] for index in region.matches):
+                owner |= dict.fromkeys(members(match_before.nodes), position)
+                ran |= dict.fromkeys(members(match_before.nodes), match_before)
         choices, last = [], placement.regions[0].family
         for node, options in enumerate(space.candidates):
             match = ran.get(nodes.get(node, -1))

@@ -49,14 +49,14 @@ def measure_baselines(
     are not measured.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
-    known = read_baselines(saved, directory, run.setting.target)
+    recorded = read_baselines(saved, directory, run.setting.target)
     device, largest = run.setting.target.device, run.limits.measured
     variants = {  # a last resort is measured rarely, and is then added
         backend.name: sum(not variant.last_resort for variant in whole_variants(backend, device, largest))
         for backend in backends
     }
-    if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
-        return known
+    if recorded and {b.backend for b in recorded} == {name for name, count in variants.items() if count}:
+        return recorded
     with run.stage("baselines: single backends", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
@@ -113,8 +113,8 @@ def on_normalised(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) 
     if not any(_makes_rows(graph, node) for node in graph.nodes):
         return tuple(baselines)
     measure = partial(_measured_ms, run, graph, baselines)
-    known = run.store.once(ON_NORMALISED.replace(" ", "_"), dict[str, float], measure)
-    return tuple(_timed(one, known[one.name]) if one.name in known else one for one in baselines)
+    normalised_ms = run.store.once(ON_NORMALISED.replace(" ", "_"), dict[str, float], measure)
+    return tuple(_timed(b, normalised_ms[b.name]) if b.name in normalised_ms else b for b in baselines)
 
 
 def _timed(baseline: Baseline, ms: float) -> Baseline:
@@ -126,18 +126,18 @@ def _makes_rows(graph: Graph, node: Node) -> bool:
     looks like it."""
     if node.op_type != "Reshape":
         return False
-    shape, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
-    return len(shape) == 4 and shape[3] == 1 < shape[2] and made == (*shape[:2], 1, shape[2])
+    shape, output_shape = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    return len(shape) == 4 and shape[3] == 1 < shape[2] and output_shape == (*shape[:2], 1, shape[2])
 
 
 def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> dict[str, float]:
     """ms by the name of a baseline; without those that do not run the whole graph."""
     placements = {
-        one.name: Placement((Region(graph.all_nodes, one.backend, one.variant),))
-        for one in baselines
-        if (backend := get_backend(one.backend)).runs_any_model(backend.variant(one.variant))
+        baseline.name: Placement((Region(graph.all_nodes, baseline.backend, baseline.variant),))
+        for baseline in baselines
+        if (backend := get_backend(baseline.backend)).runs_any_model(backend.variant(baseline.variant))
     }
     with run.stage(ON_NORMALISED, len(placements)), Builders(run.pool) as builders:
         outcomes = MeasuredEvaluator(run.whole, builders, CUT_TIMING, math.inf).evaluate(placements.values())
-    found = zip(placements, outcomes, strict=True)
-    return {name: one.latency_ms for name, one in found if one is not None and one.latency_ms is not None}
+    by_name = zip(placements, outcomes, strict=True)
+    return {name: o.latency_ms for name, o in by_name if o is not None and o.latency_ms is not None}

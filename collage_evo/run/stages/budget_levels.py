@@ -45,17 +45,17 @@ def with_budget_levels(
     """
     if not space.terms or not 0.0 < budget < math.inf:
         return record
-    wanted = dict(_worth_it(space, record, baseline_ms, budget))
-    if not wanted:
+    levels = dict(_worth_it(space, record, baseline_ms, budget))
+    if not levels:
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
-    with measuring(run, reference, baselines) as evaluator, run.stage("placements for this budget", len(wanted)):
-        outcomes = evaluator.evaluate(wanted)
+    with measuring(run, reference, baselines) as evaluator, run.stage("placements for this budget", len(levels)):
+        outcomes = evaluator.evaluate(levels)
     evaluated = dict(record.evaluated)
-    for (placement, kind), outcome in zip(wanted.items(), outcomes, strict=True):
+    for (placement, kind), outcome in zip(levels.items(), outcomes, strict=True):
         if outcome is not None:
-            made = encode(placement, space), outcome, kind, record.state.generation
-            evaluated[placement.key] = Evaluated(*made, len(evaluated) + 1, space.predict(placement))
+            result = encode(placement, space), outcome, kind, record.state.generation
+            evaluated[placement.key] = Evaluated(*result, len(evaluated) + 1, space.predict(placement))
     state = replace(record.state, evaluated=evaluated)
     return SearchRecord(ranked(state, space), state)
 
@@ -81,10 +81,10 @@ def _off(space: SearchSpace, record: SearchRecord, family: Engine, budget: float
     preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
     tried, level = Tried(space, record.evaluated), level_kind(family)
-    known: list[tuple[bool, float, float]] = []
-    for one in record.evaluated.values():
-        placement, error = decode(one.genome, space), one.outcome.error or 0.0
+    ratios: list[tuple[bool, float, float]] = []
+    for tried_before in record.evaluated.values():
+        placement, error = decode(tried_before.genome, space), tried_before.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            known.append((one.origin != level, abs(math.log(error / budget)), error / math.sqrt(predicted)))
-    return min(known)[-1] if known else 1.0
+            ratios.append((tried_before.origin != level, abs(math.log(error / budget)), error / math.sqrt(predicted)))
+    return min(ratios)[-1] if ratios else 1.0

@@ -66,10 +66,10 @@ class CompiledCandidates:
         if not isinstance(self._all, Searched) or not isinstance(self.searched, Searched):
             return {}
         keys, racing = self.searched.keys, self.searched.record.ranked
-        known = {keys[name]: error for name, error in seen.items() if name in keys}
-        if budget := safer_budget(self._all.tried, self._run.limits, known):
+        errors = {keys[name]: error for name, error in seen.items() if name in keys}
+        if budget := safer_budget(self._all.tried, self._run.limits, errors):
             self._all = self._levels(self._all, budget)
-        more = safer_candidates(self._all.tried, self._all.record.ranked, self._run.limits, known)
+        more = safer_candidates(self._all.tried, self._all.record.ranked, self._run.limits, errors)
         self.searched = self._all.ranking(tuple(dict.fromkeys((*racing, *more))))
         return self._compile(self.searched)
 
@@ -77,9 +77,9 @@ class CompiledCandidates:
         """Compile the candidates that have no artifact yet."""
         placements = named(searched.record.ranked)
         missing = {name: placements[name] for name in placements if name not in self.artifacts}
-        made = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
-        self.artifacts.update(made)
-        return made
+        artifacts = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
+        self.artifacts.update(artifacts)
+        return artifacts
 
     def remove(self) -> None:
         """Remove the artifacts: each is as large as the model, and quickly compiled again."""

@@ -42,8 +42,8 @@ def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Seq
     trials = run.config.backends.trials
     if not trials:
         return Tuning(untuned, ())
-    if (known := run.store.get(TUNING, Tuneds)) is not None:
-        return Tuning.of(untuned, known)
+    if (recorded := run.store.get(TUNING, Tuneds)) is not None:
+        return Tuning.of(untuned, recorded)
     stage = run.stage("costs of matches before tuning", len(untuned.matches))
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
@@ -76,8 +76,8 @@ def gather_costs(
     key = costs_key(graph, offered, target, policy)
     if transferred is not None:
         write_costs(saved, key, transferred)
-    if (before := read_costs(saved, key, graph, offered.refusals)) is not None:
-        return before
+    if (recorded := read_costs(saved, key, graph, offered.refusals)) is not None:
+        return recorded
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     there = engines_on_device({match.engine for match in offered.matches})
@@ -93,19 +93,19 @@ def gather_costs(
         costs = Costs(meter, offered.matches, far_behind)
         with run.stage("costs from profiles"):
             profiler = partial(profile_regions, run.pool, builders, CUT_TIMING)
-            known = profile_engines(scope, meter, profiler, advance)
+            engine_costs = profile_engines(scope, meter, profiler, advance)
         with run.stage("costs of kernels that no profile has"):
-            known = time_kernels(known, costs, advance)
+            engine_costs = time_kernels(engine_costs, costs, advance)
         with run.stage("costs of borders: cuts of the model"):
-            known = measure_borders(known, meter, partial(_measure_probes, run, builders), advance)
+            engine_costs = measure_borders(engine_costs, meter, partial(_measure_probes, run, builders), advance)
         with run.stage("costs of regions on other backends"):
-            known = time_dependents(known, costs, advance)
+            engine_costs = time_dependents(engine_costs, costs, advance)
         if meter.contended:
             run.reporter.log(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = replace(known.space(), terms=terms), known.table()
+        space, table = replace(engine_costs.space(), terms=terms), engine_costs.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured

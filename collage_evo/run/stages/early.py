@@ -44,14 +44,14 @@ class EarlyMixture:
 
 def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Evaluated]:
     """The first measurements of a search in ``space``, by key; without those that it lacks a match of."""
-    usable, found = set(space.usable), dict[str, Evaluated]()
-    for one in early:
-        if all(match in usable for region in one.placement.regions for match in region.matches):
-            genome, predicted_ms = encode(one.placement, space), space.predict(one.placement)
-            found[one.placement.key] = Evaluated(
-                genome, one.outcome, f"{SEED}{one.kind}", 0, len(found) + 1, predicted_ms
+    usable, evaluated = set(space.usable), dict[str, Evaluated]()
+    for mixture in early:
+        if all(match in usable for region in mixture.placement.regions for match in region.matches):
+            genome, predicted_ms = encode(mixture.placement, space), space.predict(mixture.placement)
+            evaluated[mixture.placement.key] = Evaluated(
+                genome, mixture.outcome, f"{SEED}{mixture.kind}", 0, len(evaluated) + 1, predicted_ms
             )
-    return found
+    return evaluated
 
 
 def measure_early(
@@ -82,8 +82,8 @@ def measure_early(
         space = expected_space(graph, matches, terms, baseline_ms)
         evaluator.on_measured = best.offers(evaluator.builders, space)
         outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
-    found = zip(likely.items(), outcomes, strict=True)
-    return tuple(EarlyMixture(*likely_one, outcome) for likely_one, outcome in found if outcome is not None)
+    results = zip(likely.items(), outcomes, strict=True)
+    return tuple(EarlyMixture(*likely_one, outcome) for likely_one, outcome in results if outcome is not None)
 
 
 def likeliest_mixtures(
@@ -115,10 +115,10 @@ def expected_space(
     families = {match.engine: match.family for match in matches.matches if match.family != match.engine}
 
     def expected_ms(engine: Engine) -> float:
-        known = baseline_ms.get(engine)
+        measured_ms = baseline_ms.get(engine)
         exact = baseline_ms.get(families.get(engine, engine), float("inf"))
         # Half of what the bytes of its numbers promise.
-        return known if known is not None else (1 + arithmetic_of(*engine).number_bytes / 4) / 2 * exact
+        return measured_ms if measured_ms is not None else (1 + arithmetic_of(*engine).number_bytes / 4) / 2 * exact
 
     per_guess = {engine: expected_ms(engine) / whole for engine in engines}
     ms = tuple(

@@ -42,14 +42,14 @@ def evolve(
     model: PreparedModel,
     baselines: Sequence[Baseline],
     best: BestSoFar,
-    known: Mapping[str, Evaluated],
+    evaluated: Mapping[str, Evaluated],
 ) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
     The reference is the best of ``baselines`` in float32, even if another is faster: otherwise the exact end of the
-    front would be given up. Placements that are faster than the ``best`` so far replace it at once. ``known`` was
-    measured before, by key.
+    front would be given up. Placements that are faster than the ``best`` so far replace it at once. ``evaluated``:
+    earlier measurements, by key.
     """
     search = run.config.search
     spent_s = time.monotonic() - run.begin
@@ -58,9 +58,9 @@ def evolve(
     if space.terms:
         corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
         start = new_state(search.ga.seed, search_bounds(run), corner)
-    fit = sorted((one.outcome.latency_ms, key) for key, one in known.items() if one.outcome.latency_ms is not None)
-    keys = tuple(key for _, key in fit)
-    start = replace(start, evaluated=known, population=keys, hall=keys)
+    times = {key: result.outcome.latency_ms for key, result in evaluated.items()}
+    keys = tuple(key for _, key in sorted((ms, key) for key, ms in times.items() if ms is not None))
+    start = replace(start, evaluated=evaluated, population=keys, hall=keys)
     reference = decode(next(iter(seeds))[1], space)
     with (
         measuring(run, reference, baselines) as evaluator,

@@ -49,11 +49,11 @@ def find_matches(
         NotSearchable: no backend supports some operator.
     """
     of = _digest(digest, run, backends)
-    known = run.store.get(MATCHES, Enumerated)
-    if known is not None and known.of == of:
-        return known.found
+    recorded = run.store.get(MATCHES, Enumerated)
+    if recorded is not None and recorded.of == of:
+        return recorded.found
     excluded = excluded_engines(run, baselines, backends)
-    found = enumerate_matches(
+    matches = enumerate_matches(
         model.graph,
         backends,
         run.limits.measured,
@@ -62,8 +62,8 @@ def find_matches(
         left_out=excluded,
         rewrites=REWRITES if run.config.search.rewrites else (),
     )
-    run.store.put(MATCHES, Enumerated, Enumerated(of, found, tuple(excluded.items())))
-    return found
+    run.store.put(MATCHES, Enumerated, Enumerated(of, matches, tuple(excluded.items())))
+    return matches
 
 
 def _digest(model: str, run: RunContext, backends: Sequence[Backend]) -> str:

@@ -86,7 +86,7 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
 
 def reports_errors(model: PreparedModel) -> bool:
     """Whether some output of ``model`` contains finite numbers: NaN and infinity only have no error."""
-    values = [value for _, made in model.references for value in made.values()]
+    values = [value for _, outputs in model.references for value in outputs.values()]
     floats = [value for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size]
     return len(floats) < len(values) or any(bool(np.isfinite(value).any()) for value in floats)
 
@@ -125,15 +125,15 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
     Raises:
         NotSearchable: it only runs whole.
     """
-    known = run.store.get(NORMALISED, Normalised)
-    if known is not None and known.of == model.digest:
-        return known.searchable(run.files)
+    recorded = run.store.get(NORMALISED, Normalised)
+    if recorded is not None and recorded.of == model.digest:
+        return recorded.searchable(run.files)
     with run.stage("normalising the model"):
-        found = searchable(model, threads=len(usable_cores()))
-        save_linked(found.graph.model, run.files.normalised)
-        save_values(run.files.recorded, {RECORDED: found.recorded})
-    if found.rules != ALL_RULES:
-        run.reporter.log(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
-    record = Normalised(model.digest, found.normalisation_error, found.rules, found.origin)
+        normalised = searchable(model, threads=len(usable_cores()))
+        save_linked(normalised.graph.model, run.files.normalised)
+        save_values(run.files.recorded, {RECORDED: normalised.recorded})
+    if normalised.rules != ALL_RULES:
+        run.reporter.log(f"the model is simplified only as far as its outputs stay the same: {normalised.rules}")
+    record = Normalised(model.digest, normalised.normalisation_error, normalised.rules, normalised.origin)
     run.store.put(NORMALISED, Normalised, record)
-    return found
+    return normalised

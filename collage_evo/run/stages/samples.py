@@ -79,9 +79,9 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
         InputError: they cannot be read, or there is a metric and nothing to measure it on.
     """
     config = run.config
-    if (found := run.store.get(SAMPLES, Sampled)) is not None:
+    if (recorded := run.store.get(SAMPLES, Sampled)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
-        return None if found.random else Split(calibration, search, held_out, found.total)
+        return None if recorded.random else Split(calibration, search, held_out, recorded.total)
     shapes = config.model.one_profile()
     samples = matching(read_own(config, shapes, file), shapes)
     if config.data.source and not samples:
@@ -157,13 +157,13 @@ def expected_of(
     reference = Reference(model.original, len(usable_cores()))
     names = [value.name for value in model.original.graph.output]
     began = time.monotonic()
-    made = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
+    with_outputs = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
 
     def more(count: int) -> bool:
         overtime = 1.0 if count >= LEAST_SAMPLES else OVERTIME
         return time.monotonic() - began < overtime * seconds(count)
 
-    return _within_bytes(made, more, most, FEWEST_SAMPLES)
+    return _within_bytes(with_outputs, more, most, FEWEST_SAMPLES)
 
 
 def _within_bytes(
@@ -194,6 +194,7 @@ def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
     checked = model.references[0][0]
     shapes = {name: value.shape for name, value in checked.items() if isinstance(value, np.ndarray)}
     count = RANDOM.calibration + RANDOM.search + RANDOM.held_out
-    made = tuple(Sample(random_inputs(model.original, 2000 + index, shapes, model.fixed)) for index in range(count))
+    feeds = (random_inputs(model.original, 2000 + index, shapes, model.fixed) for index in range(count))
+    samples = tuple(map(Sample, feeds))
     ends = (RANDOM.calibration, RANDOM.calibration + RANDOM.search)
-    return Split(made[: ends[0]], made[ends[0] : ends[1]], made[ends[1] :], count)
+    return Split(samples[: ends[0]], samples[ends[0] : ends[1]], samples[ends[1] :], count)

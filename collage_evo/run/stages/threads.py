@@ -80,18 +80,18 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
     ``measure``: the latency of the fastest single library on a number of threads, ms.
     """
-    threads, taken = of_all.allowed, dict(of_all.best_ms)
+    threads, best_ms = of_all.allowed, dict(of_all.best_ms)
 
     def used() -> int:
-        return min(number for number, ms in taken.items() if ms <= policy.threads_pay * min(taken.values()))
+        return min(number for number, ms in best_ms.items() if ms <= policy.threads_pay * min(best_ms.values()))
 
     while threads > 1 and used() == threads:
         threads //= 2
-        taken[threads] = measure(threads)
+        best_ms[threads] = measure(threads)
     # The full number of threads is measured once more before fewer are used: the machine may have been busy.
     if used() < of_all.allowed:
-        taken[of_all.allowed] = min(taken[of_all.allowed], measure(of_all.allowed))
-    return OnThreads(used(), tuple(taken.items()))
+        best_ms[of_all.allowed] = min(best_ms[of_all.allowed], measure(of_all.allowed))
+    return OnThreads(used(), tuple(best_ms.items()))
 
 
 def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
@@ -99,7 +99,8 @@ def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> 
     device, largest, directory = run.setting.target.device, run.limits.measured, run.work / THREADS / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
     pool, timing = run.on_threads(threads).whole, run.config.fitness.timing.settings()
-    return _best_ms(run, baselines.measure_baselines(quick, directory, pool, timing, lambda found: None, seconds=0.0))
+    measured = baselines.measure_baselines(quick, directory, pool, timing, lambda measured: None, seconds=0.0)
+    return _best_ms(run, measured)
 
 
 def _best_ms(run: RunContext, measured: Sequence[Baseline]) -> float:
