@@ -47,11 +47,11 @@ def inspect(
     from collage_evo.runtime.package import select_variant
 
     selected = select_variant(artifact)
-    found = read_artifact(selected.directory)
+    contents = read_artifact(selected.directory)
     if as_json:
         print((selected.directory / MANIFEST).read_text())
         return
-    print_artifact(found, selected)
+    print_artifact(contents, selected)
 
 
 @app.command()

@@ -19,11 +19,11 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
     from collage_evo.report.listings import print_backends
     from collage_evo.target.slots import describe_quota
 
-    found = survey()
+    entries = survey()
     if as_json:
-        print(to_json({entry.name: entry for entry in found}, indent=1))
+        print(to_json({entry.name: entry for entry in entries}, indent=1))
     else:
-        print_backends(found, PlainConsole())
+        print_backends(entries, PlainConsole())
         if quota := describe_quota():
             PlainConsole().print(quota, soft_wrap=True)
 

@@ -34,8 +34,8 @@ def _what_is_there(directory: Path) -> Iterator[str]:
     from collage_evo.report.so_far import describe_so_far
 
     with contextlib.suppress(CollageError):  # a damaged answer is reported by the command that continues
-        if (found := read_so_far(directory / BEST)) is not None:
-            answer = f"the best so far is in {directory / BEST}: {describe_so_far(found)}"
+        if (so_far := read_so_far(directory / BEST)) is not None:
+            answer = f"the best so far is in {directory / BEST}: {describe_so_far(so_far)}"
             yield f"{answer}, not confirmed by the final comparison"
     yield f"it goes on with: {command('resume', directory)}"
 

@@ -80,8 +80,8 @@ def compare(
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
         sessions = run.whole.setting.sessions
-    found = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
-    return replace(found, sessions=sessions)
+    comparison = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
+    return replace(comparison, sessions=sessions)
 
 
 @contextlib.contextmanager
@@ -109,9 +109,10 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
     if not compared.config.verify.keeps_nonfinite:
         require_finite(model, compared.samples)
     shapes = {name: tuple(sizes) for name, sizes in compared.shapes.items()}
-    made = (Sample(random_inputs(model.original, 3000 + k, shapes, model.fixed)) for k in range(RANDOM_SAMPLES))
+    feeds = (random_inputs(model.original, 3000 + k, shapes, model.fixed) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"
-    write_samples(samples, expected_of(model, compared.samples or tuple(made), lambda count: HELD_OUT_SECONDS))
+    inputs = compared.samples or tuple(map(Sample, feeds))
+    write_samples(samples, expected_of(model, inputs, lambda count: HELD_OUT_SECONDS))
     return model, samples
 
 
@@ -127,8 +128,8 @@ def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], second
             return ()
         run.reporter.advance()
         rivals = [name for name in near if name in so_far.rounds]
-        known = all(_is_known(so_far.ratio(name, ARTIFACT, stopping.significance), at_least) for name in rivals)
-        return () if known and so_far.length in stopping.looks else list(so_far.rounds)
+        decided = all(_is_known(so_far.ratio(name, ARTIFACT, stopping.significance), at_least) for name in rivals)
+        return () if decided and so_far.length in stopping.looks else list(so_far.rounds)
 
     return race({**near, ARTIFACT: artifact}, run.whole, stopping.rounds, still)
 
@@ -149,7 +150,7 @@ def _comparison(
     significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=compared.config.policy).significance
     libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in baselines)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
-    judgement = next((found for found in errors.values() if isinstance(found, Judgement)), None)
+    judgement = next((error for error in errors.values() if isinstance(error, Judgement)), None)
     largest = limits_of(compared, model, asked, judgement).accepted
     target = read_artifact(compared.artifact).target
     return Comparison(

@@ -85,21 +85,21 @@ def subjects(
     """
     inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
     directory = home_of(inside)
-    known = (directory / CONFIG).is_file()
+    of_run = (directory / CONFIG).is_file()
     artifact = place / BEST if inside == place else place
     if not artifact.is_dir():
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
     artifact = select_variant(artifact).directory
     made_by = read_artifact(artifact)
-    runs = read_runs(directory) if known else ()
-    made = []
+    runs = read_runs(directory) if of_run else ()
+    artifacts = []
     for index, profile in enumerate(made_by.profiles):
         shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
         run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # an answer of pick has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
-        made.append(_compared(artifact, made_by, shapes, profile.info, run, against, data, trust))
-    return tuple(made)
+        artifacts.append(_compared(artifact, made_by, shapes, profile.info, run, against, data, trust))
+    return tuple(artifacts)
 
 
 def _compared(

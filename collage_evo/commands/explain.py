@@ -122,8 +122,8 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
 
 def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
     graph, costs = compared.graph, compared.costs
-    own = chosen.backend == backend.name
-    written = (costs.offer(chosen),) if own and chosen.rewrites else ()
+    same_backend = chosen.backend == backend.name
+    written = (costs.offer(chosen),) if same_backend and chosen.rewrites else ()
     verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
@@ -133,7 +133,7 @@ def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen
     if not (verdict := accepts(graph, backend, nodes)):
         return RegionAnswer(backend.name, written, (), verdict.reason, apart)
     matches = compared.matches(backend, nodes)
-    if own and chosen.family not in {match.engine for match in matches}:
+    if same_backend and chosen.family not in {match.engine for match in matches}:
         matches.append(Match(nodes, *chosen.family))  # a tuned one
     return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
 
@@ -154,15 +154,15 @@ def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 
-    graph, found = compared.graph, compared.found
-    matches = [match for match in found.matches if holds(match.nodes, match.backend)]
+    graph, matches_found = compared.graph, compared.found
+    matches = [match for match in matches_found.matches if holds(match.nodes, match.backend)]
     matches.sort(key=lambda match: (match.nodes.bit_count(), match.nodes, match.variant))
     refusals = [
         Refusal(rejected.pattern, _operators(graph, rejected.nodes), rejected.reason)
-        for rejected in found.rejected
+        for rejected in matches_found.rejected
         if holds(rejected.nodes, rejected.backend)
     ]
-    if reason := found.refusals.get(node.index, {}).get(backend.name):
+    if reason := matches_found.refusals.get(node.index, {}).get(backend.name):
         refusals.insert(0, Refusal("", (node.op_type,), reason))
     else:
         proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
@@ -170,7 +170,7 @@ def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
     slow = {variant: why for (owner, variant), why in compared.left_out.items() if owner == backend.name}
     refusals += [Refusal("", (), f"variant {variant} takes no part: {why}") for variant, why in slow.items()]
     offers = tuple(map(compared.costs.offer, matches))
-    return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
+    return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in matches_found.cut)
 
 
 def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[str]) -> Iterator[Refusal]:

@@ -82,18 +82,20 @@ class Explained:
         store = Store(run / "work") if run is not None and same else None
         limits = store.get(LIMITS, Limits) if store else None
         limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
-        known = measured = ranges = None
+        enumerated = measured = ranges = None
         if store is None or (normalised := store.get(NORMALISED, Normalised)) is None:
             model = _searchable(config)
         else:
             files = WorkFiles(store.work)
-            model, known = normalised.searchable(files), store.get(MATCHES, Enumerated)
+            model, enumerated = normalised.searchable(files), store.get(MATCHES, Enumerated)
             measured = read_costs(store.work / "costs.json", None, model.graph, {})
             ranges = read_ranges(files.ranges) if files.ranges.exists() and may_quantise(store, config) else None
-        known = known or Enumerated("", _enumerated(config, backends, model.graph, limits))
-        found = replace(known.found, matches=measured.space.matches) if measured else known.found  # tuned ones too
+        enumerated = enumerated or Enumerated("", _enumerated(config, backends, model.graph, limits))
+        matches, excluded = enumerated.found, dict(enumerated.left_out)
+        if measured:
+            matches = replace(matches, matches=measured.space.matches)  # tuned ones too
         costs = KnownCosts(model.graph, config, run, measured)
-        return cls(backends, model.graph, model.origin, found, dict(known.left_out), limits.measured, ranges, costs)
+        return cls(backends, model.graph, model.origin, matches, excluded, limits.measured, ranges, costs)
 
     def singles(self, backend: str, node: int) -> list[Match]:
         """The matches of ``backend`` for the single ``node``, unchanged."""
@@ -137,7 +139,7 @@ class KnownCosts:
             if math.isfinite(ms := measured.table.standalone_ms[index]):
                 return replace(plain, ms=ms, reason="", estimated=index in measured.table.estimated)
         key = self._keys.of(match)
-        answer = next((found for database in self._databases if (found := database.get(key))), None)
+        answer = next((recorded for database in self._databases if (recorded := database.get(key))), None)
         if isinstance(answer, Failure):
             return replace(plain, reason=str(answer))
         return plain if answer is None else replace(plain, ms=Timing(answer.times_ms).median_ms, reason="")
@@ -160,8 +162,8 @@ class KnownCosts:
 
     @cached_property
     def _databases(self) -> list[CostDatabase]:
-        own = [self.run / "work" / "costs.sqlite"] if self.run is not None else []
-        paths = [*own, cache_directory(self.config) / "costs.sqlite"]
+        of_run = [self.run / "work" / "costs.sqlite"] if self.run is not None else []
+        paths = [*of_run, cache_directory(self.config) / "costs.sqlite"]
         return [CostDatabase(path) for path in paths if path.exists()]
 
     def apart_ms(self, options: Sequence[Sequence[Match]]) -> float | None:
@@ -169,9 +171,9 @@ class KnownCosts:
 
         None if one is not known.
         """
-        offers = [[offer for offer in map(self.offer, some) if offer.ms is not None] for some in options]
+        offers = [[offer for offer in map(self.offer, matches) if offer.ms is not None] for matches in options]
         totals = []
-        for device in {offer.device for some in offers for offer in some}:
-            times = [[offer.ms or 0.0 for offer in some if offer.device == device] for some in offers]
+        for device in {offer.device for of_node in offers for offer in of_node}:
+            times = [[offer.ms or 0.0 for offer in of_node if offer.device == device] for of_node in offers]
             totals += [sum(map(min, times))] if all(times) else []
         return min(totals, default=None)

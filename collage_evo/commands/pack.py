@@ -141,10 +141,10 @@ def _require_fit(one: _Source, other: _Source) -> None:
 
 def _hashes(source: _Source) -> dict[Shapes, str]:
     """The hash of the model for each profile of shapes."""
-    found = {p.program.shapes: str(p.info.get(MODEL, {}).get("sha256", "")) for p in source.artifact.profiles}
-    if not all(found.values()):
+    hashes = {p.program.shapes: str(p.info.get(MODEL, {}).get("sha256", "")) for p in source.artifact.profiles}
+    if not all(hashes.values()):
         raise InputError(f"{source.place} does not say what model it was made of: let its run end, and pack that")
-    return found
+    return hashes
 
 
 def _add(store: Store, directory: Path, name: str) -> str:
@@ -156,8 +156,8 @@ def _add(store: Store, directory: Path, name: str) -> str:
 
 def _nbytes(directory: Path) -> int:
     """Bytes on disk: a file with several names counts once."""
-    found = [(directory / name).stat() for name in plain_files(directory)]
-    return sum({one.st_ino: one.st_size for one in found}.values())
+    stats = [(directory / name).stat() for name in plain_files(directory)]
+    return sum({stat.st_ino: stat.st_size for stat in stats}.values())
 
 
 def _write_fallback(sources: Sequence[_Source], directory: Path) -> str:

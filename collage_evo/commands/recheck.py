@@ -65,15 +65,15 @@ def recheck(compared: ComparedArtifact, reporter: Reporter, seconds: float = 30.
         failed |= turns.failed
         with run.stage("errors on the samples"):
             errors = {name: judged(run, artifacts[name], samples) for name in turns.rounds}
-    found = next((one for one in errors.values() if isinstance(one, Judgement)), None)
-    limits = limits_of(compared, model, compared.asked, found)
+    judgement = next((error for error in errors.values() if isinstance(error, Judgement)), None)
+    limits = limits_of(compared, model, compared.asked, judgement)
     target = read_artifact(compared.artifact).target
     return Rechecked(
         artifact=str(compared.artifact),
         made_on=target.machine.cpu,
         cpu=this_machine().cpu,
         other_processor=this_machine().other_than(target.machine),
-        samples=found.samples if found else 0,
+        samples=judgement.samples if judgement else 0,
         sample_source=compared.sample_source,
         largest=limits.accepted if math.isfinite(limits.accepted) else None,
         rounds=turns.length,
@@ -106,10 +106,10 @@ def _compiled(
     run: RunContext, compared: ComparedArtifact, points: Mapping[str, FrontPoint]
 ) -> tuple[dict[str, Path], dict[str, Failure]]:
     """Artifacts by name, compiled here, and failures; the answer is the published one, if it loads."""
-    found: dict[str, Path] = {"answer": compared.artifact} if "answer" in points else {}
+    artifacts: dict[str, Path] = {"answer": compared.artifact} if "answer" in points else {}
     failed: dict[str, Failure] = {}
     if compared.run is None:
-        return found, failed
+        return artifacts, failed
     _take(compared.run, run.work)
     keyed = {name: point.key for name, point in points.items() if point.key}
     foreign = bool(this_machine().other_than(read_artifact(compared.artifact).target.machine))
@@ -118,20 +118,21 @@ def _compiled(
         for name, written in write_placements(run, wanted, compared.run.space).items():
             if isinstance(written, Failure):
                 failed[name] = written
-                found.pop(name, None)
+                artifacts.pop(name, None)
             else:
-                found[name] = written
+                artifacts[name] = written
     for name, point in points.items():
         if point.single and not point.key and (foreign or name != "answer"):
             backend, _, variant = point.single.partition("/")
             library = get_backend(backend)
-            one = measure_one(library, library.variant(variant or "default"), run.work / f"{name}.collage", run.pool)
-            if one.failure is not None and one.latency_ms is None:
-                failed[name] = one.failure
-                found.pop(name, None)
+            artifact = run.work / f"{name}.collage"
+            outcome = measure_one(library, library.variant(variant or "default"), artifact, run.pool)
+            if outcome.failure is not None and outcome.latency_ms is None:
+                failed[name] = outcome.failure
+                artifacts.pop(name, None)
             else:
-                found[name] = run.work / f"{name}.collage"
-    return found, failed
+                artifacts[name] = artifact
+    return artifacts, failed
 
 
 def _take(recorded: RecordedRun, work: Path) -> None:

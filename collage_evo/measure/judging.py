@@ -142,21 +142,22 @@ class Judge:
             return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
         elif error.relative > bound:
             return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
-        for name, given in feeds.items():
-            if not all(identical(held, given) for held in session.copies(name)):
+        for name, array in feeds.items():
+            if not all(identical(copy, array) for copy in session.copies(name)):
                 return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
         return None
 
-    def _apart(self, given: Sequence[Any], expected: Mapping[str, Any], exact: bool) -> Error:
+    def _apart(self, outputs: Sequence[Any], expected: Mapping[str, Any], exact: bool) -> Error:
         """The largest errors of any output beyond rounding; for labels in a lower precision the share that differs,
         not the distance."""
-        found = [
-            one.error
-            for made, (name, right) in zip(given, expected.items(), strict=True)
-            for one in counted_distances(made, right, not exact and holds_labels([right]))
-            if not self._limits.excuses(name, one.error.relative)
+        errors = [
+            distance.error
+            for output, (name, right) in zip(outputs, expected.items(), strict=True)
+            for distance in counted_distances(output, right, not exact and holds_labels([right]))
+            if not self._limits.excuses(name, distance.error.relative)
         ]
-        return Error(*(max((getattr(one, name) for one in found), default=0.0) for name in ("relative", "max_abs")))
+        largest = (max((getattr(error, name) for error in errors), default=0.0) for name in ("relative", "max_abs"))
+        return Error(*largest)
 
     def over_samples(self, session: Session, exact: bool, most: int | None = None) -> float | Failure | None:
         """The error that the budget bounds, over all samples of the search; None where no budget applies.

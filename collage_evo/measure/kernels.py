@@ -77,26 +77,29 @@ def node_owners(
     Everything that a rewrite wrote belongs to all nodes of its site.
     """
     rewritten = {node: site for _, site in region.rewrites for node in members(site)}
-    made = {inner: rewritten.get(maker, 1 << maker) for name, inner in canonical_names(graph, region.nodes).items()
-            if (maker := graph.producer.get(name, -1)) >= 0 and region.nodes >> maker & 1}  # fmt: skip
+    producers = {
+        inner: rewritten.get(node, 1 << node)
+        for name, inner in canonical_names(graph, region.nodes).items()
+        if (node := graph.producer.get(name, -1)) >= 0 and region.nodes >> node & 1
+    }
     if region.rewrites and region.numerics:
-        made = dict(Rewritten.of(graph, region.nodes, region.rewrites, {}).makers(graph, region.rewrites))
+        producers = dict(Rewritten.of(graph, region.nodes, region.rewrites, {}).makers(graph, region.rewrites))
     sites = [site for _, site in region.rewrites]
     owners: dict[str, NodeSet] = {}
     readers: dict[str, NodeSet] = {}
     reading: dict[str, NodeSet] = {}
     for proto in reversed(model.graph.node):
-        own = 0
+        written_nodes = 0
         for output in proto.output:
-            if nodes := made.get(_FORMS.sub("", output, count=1), 0):
-                own |= nodes
+            if nodes := producers.get(_FORMS.sub("", output, count=1), 0):
+                written_nodes |= nodes
             elif written := _WRITTEN.match(output):
-                own |= sites[int(written[1])]
-        found = own or next((reading[output] for output in proto.output if output in reading), 0)
-        into = owners if own else readers
-        into |= dict.fromkeys((proto.name, *filter(None, proto.output)), found)
+                written_nodes |= sites[int(written[1])]
+        nodes_of_proto = written_nodes or next((reading[output] for output in proto.output if output in reading), 0)
+        into = owners if written_nodes else readers
+        into |= dict.fromkeys((proto.name, *filter(None, proto.output)), nodes_of_proto)
         for name in proto.input:
-            reading.setdefault(name, found)
+            reading.setdefault(name, nodes_of_proto)
     return owners, readers
 
 
@@ -106,9 +109,9 @@ def _next_named(graph: Graph, node: int, inside: NodeSet, named: NodeSet) -> Nod
         reached = 1 << node
         while reached:
             following = 0
-            for each in members(reached):
-                following |= along[each]
+            for reached_node in members(reached):
+                following |= along[reached_node]
             reached = following & inside
-            if found := reached & named:
-                return found & -found
+            if named_reached := reached & named:
+                return named_reached & -named_reached
     return 0

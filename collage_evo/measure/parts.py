@@ -108,9 +108,9 @@ class Parts:
 
     def _feeds(self, model: onnx.ModelProto, program: Program) -> dict[str, np.ndarray]:
         """Values for the inputs of a region's ``model``: those of the first reference run, else random ones."""
-        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
-        known = {inner: self._recorded[name] for inner, name in own.items() if name in self._recorded}
-        return random_inputs(model, seed=1, values=known)
+        names = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
+        recorded = {inner: self._recorded[name] for inner, name in names.items() if name in self._recorded}
+        return random_inputs(model, seed=1, values=recorded)
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
         """The failure of a piece, a region's ``model``, where NaN and infinity must be preserved."""

@@ -161,10 +161,10 @@ def time_against(
         # The second of a pair finds the caches as the first left them: the order alternates.
         before = len(values) % 2 == 0
         reference = reference_run.sample_batch() if before else ()
-        own = batch_of(measure(tried.execute, BATCH_RUNS, clock=clock))
+        batch = batch_of(measure(tried.execute, BATCH_RUNS, clock=clock))
         reference = reference if before else reference_run.sample_batch()
-        values.append(reference_ms * math.exp(log_ratio([own], [reference])))
-        runs, timed_ms = runs + len(own), timed_ms + sum(own)
+        values.append(reference_ms * math.exp(log_ratio([batch], [reference])))
+        runs, timed_ms = runs + len(batch), timed_ms + sum(batch)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
         if enough or _is_decided(values, lost_ms) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
@@ -176,8 +176,8 @@ def _is_decided(values_ms: Sequence[float], lost_ms: float) -> bool:
         return min(values_ms) > FIRST_PAIR * lost_ms
     logs = np.log(values_ms)
     off = STANDARD_ERRORS * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    known = off < NEAR_ERROR and len(logs) >= NEAR_PAIRS
-    return known or float(np.median(logs)) - off > math.log(lost_ms)
+    precise = off < NEAR_ERROR and len(logs) >= NEAR_PAIRS
+    return precise or float(np.median(logs)) - off > math.log(lost_ms)
 
 
 def warm_up(

@@ -49,13 +49,13 @@ def nonfinite_references(
     from collage_evo.graph.reference.reference import Reference as Model  # few processes need it
 
     loaded, (inputs, outputs) = Model(model, threads), names
-    found = []
-    for given in spoiled(feeds).values():
+    references = []
+    for values in spoiled(feeds).values():
         # inputs that the model rejects, such as an index of NaN, are no reference
         with contextlib.suppress(InputError):
-            made = plain(loaded.run(given))
-            found.append((dict(zip(inputs, given.values(), strict=True)), dict(zip(outputs, made, strict=True))))
-    return found
+            expected = dict(zip(outputs, plain(loaded.run(values)), strict=True))
+            references.append((dict(zip(inputs, values.values(), strict=True)), expected))
+    return references
 
 
 def read_recorded(path: Path) -> dict[str, Any]:

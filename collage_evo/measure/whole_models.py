@@ -197,9 +197,9 @@ class WholeModels:
         if self._reference_run is None or self._reference_run[0] != artifact:
             setting = self._context.setting
             several = self._context.target.threads > 1
-            given = Path(artifact), setting.files.reference
-            made = ReferenceProcess(*given, setting.registered) if several else ReferenceSession(*given)
-            self._reference_run = artifact, made
+            paths = Path(artifact), setting.files.reference
+            reference_run = ReferenceProcess(*paths, setting.registered) if several else ReferenceSession(*paths)
+            self._reference_run = artifact, reference_run
         return self._reference_run[1]
 
 

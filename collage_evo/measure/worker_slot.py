@@ -111,12 +111,12 @@ class WorkerSlot:
         if slot is None:
             self._waited_for = config.slots
             return self.left_out("no timing slot is free on this machine")
-        made = Sandbox(config.setting, slot.cores, config.memory_bytes)
+        sandbox = Sandbox(config.setting, slot.cores, config.memory_bytes)
         with self._changing:
-            self._slot, self._sandbox, self._config = slot, made, config
+            self._slot, self._sandbox, self._config = slot, sandbox, config
         if self._closing.is_set():  # set by another thread before the cores were free
             self.close()
-        return made
+        return sandbox
 
     def left_out(self, why: str, reference_ms: float | None = None) -> LeftOut:
         """The reason why this slot may not measure, after a pause."""

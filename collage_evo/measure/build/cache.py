@@ -53,11 +53,11 @@ class PieceCache:
         except FileNotFoundError:
             return None
         try:
-            own = self._require_sound(path)
+            built_here = self._require_sound(path)
         except DamagedFile:
             self.discard(key)
             return None
-        if not own:
+        if not built_here:
             self._read.add(key)
             self.on_inherited(key)
         return path / FILES
@@ -70,20 +70,20 @@ class PieceCache:
         """
         with reading(path / RECORD, "build the piece again"):
             record = json.loads((path / RECORD).read_bytes())
-            own = bool(self.run) and record["run"] == self.run
-            found = _describe(path / FILES, own or path.name in self._read)
-            if found.keys() != record["files"].keys():
+            built_here = bool(self.run) and record["run"] == self.run
+            files = _describe(path / FILES, built_here or path.name in self._read)
+            if files.keys() != record["files"].keys():
                 raise ValueError("there are other files")
-            for name, (size, digest) in found.items():
+            for name, (size, digest) in files.items():
                 if size != record["files"][name]["bytes"] or digest not in ("", record["files"][name]["sha256"]):
                     raise ValueError(f"{name} was changed")
-        return own
+        return built_here
 
     def put(self, key: str, built: Path) -> Path:
         """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
         path = self.directory / key
-        found = _describe(built)
-        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in found.items()}
+        described = _describe(built)
+        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in described.items()}
         # A record for each piece and not one database, because the machines of a cluster write here over NFS.
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
         try:
@@ -91,7 +91,7 @@ class PieceCache:
         except OSError:
             self.abandon(built)
         os.utime(path)
-        self._added += sum(size for size, _ in found.values())
+        self._added += sum(size for size, _ in described.values())
         # A walk takes long: only after a sixteenth of the bound was added.
         if self._added > SLACK * self.max_bytes:
             self._trim(keep=key)
@@ -137,11 +137,11 @@ class PieceCache:
 
 def _describe(directory: Path, sizes_only: bool = False) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 (empty if not requested) of each file, by its name."""
-    found: dict[str, tuple[int, str]] = {}
+    files: dict[str, tuple[int, str]] = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         digest = ""
         if not sizes_only:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found[path.relative_to(directory).as_posix()] = (path.stat().st_size, digest)
-    return found
+        files[path.relative_to(directory).as_posix()] = (path.stat().st_size, digest)
+    return files

@@ -100,9 +100,9 @@ class Compiler:
             if isinstance(piece, BuildFailure):
                 return piece
             pieces.append(piece)
-        found = [limits_of(graph, region.nodes) for region in placement.regions if not _guarded(region)]
-        found += [limits_of_32_bits(graph, region.nodes) for region in placement.regions if _bits(region) == 32]
-        limits = joined(found)
+        each_limit = [limits_of(graph, region.nodes) for region in placement.regions if not _guarded(region)]
+        each_limit += [limits_of_32_bits(graph, region.nodes) for region in placement.regions if _bits(region) == 32]
+        limits = joined(each_limit)
         return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
@@ -110,11 +110,11 @@ class Compiler:
 
         The piece excludes outputs that are inputs: the program passes them through.
         """
-        given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
-        made = [declared_tensor(value.name, value.type) for value in model.graph.output]
-        if problem := _open_problem(backend, given, made):
+        input_tensors = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
+        output_tensors = [declared_tensor(value.name, value.type) for value in model.graph.output]
+        if problem := _open_problem(backend, input_tensors, output_tensors):
             return BuildFailure(problem)
-        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
+        inputs, outputs = tuple(t.name for t in input_tensors), tuple(t.name for t in output_tensors)
         computed = tuple(name for name in outputs if name not in inputs)
         if not computed:
             return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
@@ -133,7 +133,8 @@ class Compiler:
         limits = [indices.limits]
         if engine.bits(engine.variant(variant)) == 32:
             limits.append(limits_of_32_bits_of_model(model))
-        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)}, joined(limits))
+        tensors = {t.name: t for t in (*output_tensors, *input_tensors)}
+        return Program((piece,), inputs, outputs, tensors, joined(limits))
 
     def _build(
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
@@ -142,8 +143,8 @@ class Compiler:
         version = backend.version_of(backend.variant(variant))
         builder = backend.builder(backend.variant(variant))
         key = hashlib.sha256(self.target.key(name, version, builder.name, content).encode()).hexdigest()[:32]
-        if found := self.cache.get(key):
-            return found, version
+        if cached := self.cache.get(key):
+            return cached, version
         work = self.cache.workdir()
         try:
             model = make() if backend.maps_weights else inlined(make())
@@ -159,13 +160,13 @@ class Compiler:
         return self.cache.put(key, work), version
 
 
-def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> str:
+def _open_problem(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     """Why a backend cannot take a piece with these inputs and outputs, some of them not static; empty if it can."""
     backend = get_backend(name)
-    open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+    open_ = [tensor.name for tensor in (*inputs, *outputs) if not tensor.static]
     if open_ and not isinstance(backend, TakesOpenShapes):
         return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
-    if not takes_open_inputs(backend) and not all(tensor.static for tensor in given):
+    if not takes_open_inputs(backend) and not all(tensor.static for tensor in inputs):
         return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
     return ""
 
