@@ -123,11 +123,11 @@ def assignment(artifact: Artifact) -> str:
     Annotations match exactly (``=``). Providers are named explicitly: ``cpu`` would be the first that computes on the
     processor, whichever that is.
     """
-    taken: dict[str, list[str]] = {}
+    annotations: dict[str, list[str]] = {}
     for label, provider in {_label(piece): _provider(piece) for piece in artifact.program.pieces}.items():
         if provider:
-            taken.setdefault(provider, []).append(f"={label}")
-    return "; ".join(f"{provider}({', '.join(names)})" for provider, names in taken.items())
+            annotations.setdefault(provider, []).append(f"={label}")
+    return "; ".join(f"{provider}({', '.join(names)})" for provider, names in annotations.items())
 
 
 def _label(piece: Piece) -> str:

@@ -81,12 +81,12 @@ def plain_files(backend: str, variant: str) -> PlainFiles:
     Raises:
         InputError: they have no plain form.
     """
-    found = get_backend(backend)
-    if isinstance(found, HasPlainFiles):
-        if found.variant(variant).device != CPU:
-            title = found.title or backend
+    library = get_backend(backend)
+    if isinstance(library, HasPlainFiles):
+        if library.variant(variant).device != CPU:
+            title = library.title or backend
             raise InputError(f"{title}'s pieces for a GPU have no plain form: serve the artifact")
-        return found.plain_files()
+        return library.plain_files()
     raise InputError(
         f"pieces of {engine_name(backend, variant)} have no plain form: serve the artifact, or run the search "
         f"with -s 'backends.use=[...]' without {backend}"

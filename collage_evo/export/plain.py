@@ -76,11 +76,11 @@ def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[P
     if len(artifact.profiles) == 1 and fallback is None:
         return [(".", artifact.profiles[0], runs)]
     names = [_folder_name(profile.program, k) for k, profile in enumerate(artifact.profiles)]
-    found: list[tuple[str, Profile, Sequence[Path]]] = [
+    folders: list[tuple[str, Profile, Sequence[Path]]] = [
         (name if names.count(name) == 1 else f"profile{k}", profile, [runs[k]])
         for k, (name, profile) in enumerate(zip(names, artifact.profiles, strict=True))
     ]
-    return [*found, *([(OPEN, Profile(fallback, {"fallback": True}), runs)] if fallback else [])]
+    return [*folders, *([(OPEN, Profile(fallback, {"fallback": True}), runs)] if fallback else [])]
 
 
 def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_open: bool) -> Answered:

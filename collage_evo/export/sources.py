@@ -99,9 +99,10 @@ def stored_samples(program: Program, target: Target, signature: Signature, works
     with Session([program], target, signature) as session:
         for work in works:
             for feeds, expected in read_references(work / "reference.npz")[:MOST]:
-                made = dict(zip(program.outputs, session.run(None, feeds), strict=True))
-                error = max(error, *(relative_error(made[name], expected[name]).relative for name in program.outputs))
-                pairs.append((feeds, made))
+                outputs = dict(zip(program.outputs, session.run(None, feeds), strict=True))
+                errors = (relative_error(outputs[name], expected[name]).relative for name in program.outputs)
+                error = max(error, *errors)
+                pairs.append((feeds, outputs))
         pairs += _of_other_shapes(session, program, works[0])
     return StoredSamples(tuple(pairs), error)
 
@@ -111,9 +112,9 @@ def _of_other_shapes(session: Session, program: Program, work: Path) -> list[tup
     if all(program.tensors[name].static for name in program.inputs):
         return []
     feeds, _ = read_references(work / "reference.npz")[0]
-    known = {name: program.tensors[name].shape for name in program.inputs}
+    shapes_declared = {name: program.tensors[name].shape for name in program.inputs}
     shapes = {
-        name: [2 * now if size < 0 else now for size, now in zip(known[name], value.shape, strict=True)]
+        name: [2 * now if size < 0 else now for size, now in zip(shapes_declared[name], value.shape, strict=True)]
         for name, value in feeds.items()
     }
     try:

@@ -89,16 +89,16 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     Raises:
         InputError: the artifact or the inputs cannot be used.
     """
-    found = read_artifact(artifact)
-    profiles = found.profiles
+    contents = read_artifact(artifact)
+    profiles, signature = contents.profiles, contents.signature
     settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
     infos = {profile.program.shapes: profile.info for profile in profiles}
-    samples = [_given(inputs, found.signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
+    samples = [_feeds_of(inputs, signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
         return tuple(_bench(session, feeds, settings, infos) for feeds in samples)
 
 
-def _given(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
+def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
     feeds = read_npz(inputs)
     open_ones = [arg.name for arg in signature.inputs if arg.shape and not isinstance(arg.shape[0], int)]
     require_rows(feeds, open_ones, str(inputs))
@@ -138,8 +138,8 @@ def _bench(
 
 
 def _types(arrays: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    found = {name: np.asarray(array) for name, array in arrays.items()}
-    return {name: (array.dtype.name, array.shape) for name, array in found.items()}
+    as_numpy = {name: np.asarray(array) for name, array in arrays.items()}
+    return {name: (array.dtype.name, array.shape) for name, array in as_numpy.items()}
 
 
 def transitions(
@@ -152,7 +152,7 @@ def transitions(
         borders: for each engine (``backend/variant``) its ``fixed_ms`` and ``ms_per_mb`` to enter or to leave.
         copies: likewise for copies ``to_device`` and ``to_host``.
     """
-    found = []
+    transitions_found = []
     devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
     there: set[tuple[str, str]] = set()
     maker = {name: index for index, piece in enumerate(program.pieces) for name in piece.outputs}
@@ -171,8 +171,8 @@ def transitions(
                 else:
                     copy_ms = _ms(copies.get("to_host" if device == CPU else "to_device"), nbytes)
                     there.add((name, device))
-                found.append(Transition(name, nbytes, source, target, ms, copy_ms))
-    return tuple(found)
+                transitions_found.append(Transition(name, nbytes, source, target, ms, copy_ms))
+    return tuple(transitions_found)
 
 
 def _ms(cost: Mapping[str, Any] | None, nbytes: int | None) -> float | None:

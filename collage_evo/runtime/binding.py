@@ -114,9 +114,9 @@ class IOBinding:
         if not self._outputs:
             raise InputError("no output is bound: call bind_output before")
         self._made.clear()
-        made = run(list(self._outputs), self._inputs)
+        values = run(list(self._outputs), self._inputs)
         targets = self._outputs.items()
-        self._made += [_put(name, value, target) for (name, target), value in zip(targets, made, strict=True)]
+        self._made += [_put(name, value, target) for (name, target), value in zip(targets, values, strict=True)]
 
     def _known(self, kind: str, name: str) -> str:
         if name not in self._names[kind]:
@@ -145,13 +145,13 @@ def _put(name: str, value: Any, target: Any) -> Any:
     """``value``, written into ``target`` where there is one."""
     if target is None:
         return value
-    held = target
+    destination = target
     if not isinstance(target, np.ndarray):
-        held = _array_at(target.data_ptr(), name, target.shape(), target.element_type())
-    if (value.dtype, value.shape) != (held.dtype, held.shape):
-        made, given = (f"{array.dtype}{list(array.shape)}" for array in (value, held))
-        raise InputError(f"output '{name}' is {made}; it is bound to {given}")
-    np.copyto(held, value)
+        destination = _array_at(target.data_ptr(), name, target.shape(), target.element_type())
+    if (value.dtype, value.shape) != (destination.dtype, destination.shape):
+        value_type, bound_type = (f"{array.dtype}{list(array.shape)}" for array in (value, destination))
+        raise InputError(f"output '{name}' is {value_type}; it is bound to {bound_type}")
+    np.copyto(destination, value)
     return target
 
 

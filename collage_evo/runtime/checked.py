@@ -38,13 +38,13 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
         InputError: it is of another size, or no plain file.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path} is no plain file: do not use it")
-        if nbytes is not None and found.st_size != nbytes:
-            text = f"{path} was changed, it has {found.st_size} bytes in place of {nbytes}"
+        if nbytes is not None and status.st_size != nbytes:
+            text = f"{path} was changed, it has {status.st_size} bytes in place of {nbytes}"
             raise InputError(f"{text}: copy the artifact again, or run the search again")
-        return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(found))
+        return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(status))
 
 
 @contextlib.contextmanager
@@ -92,8 +92,8 @@ def _stamp_of(path: Path) -> Stamp | None:
     return None
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _changed(file: CheckedFile) -> InputError:

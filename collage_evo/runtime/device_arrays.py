@@ -12,16 +12,16 @@ from collage_evo.graph.ir.graph import Tensor
 from collage_evo.runtime.plan import Lifetime, plan_memory
 
 
-def as_device_array(name: str, given: Any, stream: int) -> DeviceArray:
-    """The input ``given`` without a copy, once work on ``stream`` may read it.
+def as_device_array(name: str, value: Any, stream: int) -> DeviceArray:
+    """The input ``value`` without a copy, once work on ``stream`` may read it.
 
     Raises:
         InputError: it has no ``__dlpack__``, or is not contiguous.
     """
-    if isinstance(given, DeviceArray):
-        return given
+    if isinstance(value, DeviceArray):
+        return value
     try:
-        array, place = borrow(given, stream)
+        array, place = borrow(value, stream)
     except (AttributeError, BufferError, RuntimeError, TypeError) as error:
         raise InputError(f"input '{name}' is no array that DLPack gives: {one_line(error)}") from error
     if not array.flags.c_contiguous:

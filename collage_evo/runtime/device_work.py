@@ -72,8 +72,8 @@ class DeviceWork:
         plan = used.place({name: program.tensors[name].nbytes for name in used.users}, device.alignment)
         arena = device.arena(plan.size)
         self._arena = arena(0, (plan.size,), "uint8")
-        made = (program.tensors[name] for name in plan.offsets)
-        self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in made}
+        placed = (program.tensors[name] for name in plan.offsets)
+        self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in placed}
         self.notes: list[str] = []
         self.parts: tuple[BoundPiece, ...] = ()
         """Every piece in order; set before the first run."""
@@ -327,9 +327,9 @@ def _in_turn(calls: Iterable[Enqueue]) -> None:
         call()
 
 
-def _alike(found: np.ndarray, wanted: np.ndarray) -> bool:
+def _alike(output: np.ndarray, expected: np.ndarray) -> bool:
     """Whether two outputs are equal except for the order of sums; NaN and infinities must be in the same places."""
-    if found.dtype.kind in "biu":
-        return bool((found != wanted).mean() <= STALE) if found.size else True
-    a, b = (np.nan_to_num(array.astype(np.float64)) for array in (found, wanted))
+    if output.dtype.kind in "biu":
+        return bool((output != expected).mean() <= STALE) if output.size else True
+    a, b = (np.nan_to_num(array.astype(np.float64)) for array in (output, expected))
     return float(np.linalg.norm(a - b)) <= STALE * float(np.linalg.norm(b))

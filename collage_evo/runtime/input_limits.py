@@ -14,17 +14,17 @@ class MaskedValues(ValueError):
         super().__init__("has masked values: fill them first (numpy.ma.filled)")
 
 
-def plain_array(given: Any, dtype: Any = None) -> np.ndarray:
-    """``given`` as a plain ``ndarray``, without a copy where possible: a subclass may override methods of a check.
+def plain_array(value: Any, dtype: Any = None) -> np.ndarray:
+    """``value`` as a plain ``ndarray``, without a copy where possible: a subclass may override methods of a check.
 
     Raises:
         MaskedValues: it is a masked array with masked values.
     """
-    if type(given) is np.ndarray and dtype is None:
-        return given
-    if isinstance(given, np.ma.MaskedArray) and np.asarray(np.ma.getmask(given)).any():
+    if type(value) is np.ndarray and dtype is None:
+        return value
+    if isinstance(value, np.ma.MaskedArray) and np.asarray(np.ma.getmask(value)).any():
         raise MaskedValues
-    return np.asarray(given, dtype)
+    return np.asarray(value, dtype)
 
 
 def first_outside(value: np.ndarray, low: int, high: int) -> Any:

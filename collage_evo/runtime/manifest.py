@@ -220,8 +220,8 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
 
 
 def _read(directory: Path) -> Artifact:
-    written, known = read_manifest(directory)
-    checked = _check_files(directory, written.files, written.sizes, known)
+    written, files = read_manifest(directory)
+    checked = _check_files(directory, written.files, written.sizes, files)
     reader = _Reader(directory, checked)
     profiles = tuple(Profile(reader.program(part), part.info) for part in written.profiles)
     artifact = Artifact(
@@ -316,8 +316,8 @@ def read_manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
     anything that a library raises over a damaged file."""
     if not directory.is_dir():
         raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
-    known = frozenset(plain_files(directory))
-    if MANIFEST not in known:
+    files = frozenset(plain_files(directory))
+    if MANIFEST not in files:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
     data = json_of(path)
@@ -327,7 +327,7 @@ def read_manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
             f"{directory} has schema {schema}, this version reads {SCHEMA}: "
             "use the version that made it, or run the search again"
         )
-    return from_plain(data, Manifest), known
+    return from_plain(data, Manifest), files
 
 
 def json_of(path: Path) -> Any:
@@ -351,23 +351,23 @@ def plain_files(directory: Path, inside: str = "") -> Iterator[str]:
 
 
 def _check_files(
-    directory: Path, files: Mapping[str, str], sizes: Mapping[str, int], known: frozenset[str]
+    directory: Path, files: Mapping[str, str], sizes: Mapping[str, int], names: frozenset[str]
 ) -> dict[str, CheckedFile]:
     """Check every file of the artifact against its manifest. ``sizes``: in bytes."""
     seen: dict[tuple[int, int], CheckedFile] = {}
     checked = {}
     for name, digest in files.items():
         _require_inside(directory, name)
-        if name not in known:
+        if name not in names:
             raise InputError(f"{directory} lacks {name}: {_MEND}")
         path = directory / name
-        one = path.lstat()
-        if (one.st_dev, one.st_ino) not in seen:  # a file under several names is read once
-            seen[one.st_dev, one.st_ino] = check_file(path, sizes[name])
-        checked[name] = replace(seen[one.st_dev, one.st_ino], path=path, root=directory)
+        status = path.lstat()
+        if (status.st_dev, status.st_ino) not in seen:  # a file under several names is read once
+            seen[status.st_dev, status.st_ino] = check_file(path, sizes[name])
+        checked[name] = replace(seen[status.st_dev, status.st_ino], path=path, root=directory)
         if checked[name].digest != digest:
             raise InputError(f"{name} in {directory} was changed: {_MEND}")
-    if extra := known - files.keys() - {MANIFEST}:
+    if extra := names - files.keys() - {MANIFEST}:
         raise InputError(f"{directory} holds {min(extra)}, which its manifest does not list: do not use it")
     return checked
 

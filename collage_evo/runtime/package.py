@@ -161,18 +161,18 @@ def read_package(directory: Path) -> Package:
         if (schema := data["schema"]) != SCHEMA:
             raise InputError(f"{directory} has schema {schema}, this version reads {SCHEMA}: pack it again")
         written = from_plain(data, WrittenPackage)
-        known = frozenset(plain_files(directory))
-        if extra := [name for name in known - {PACKAGE} if PurePosixPath(name).parts[0] not in written.variants]:
+        files = frozenset(plain_files(directory))
+        if extra := [name for name in files - {PACKAGE} if PurePosixPath(name).parts[0] not in written.variants]:
             raise InputError(f"{directory} holds {min(extra)}, which its {PACKAGE} does not list: do not use it")
-        every = {name: _variant(directory, name, one, known) for name, one in written.variants.items()}
+        every = {name: _variant(directory, name, variant, files) for name, variant in written.variants.items()}
         fallback = every.pop(written.fallback) if written.fallback else None
     return Package(directory, tuple(every.values()), fallback)
 
 
-def _variant(directory: Path, name: str, written: WrittenVariant, known: frozenset[str]) -> PackedVariant:
+def _variant(directory: Path, name: str, written: WrittenVariant, files: frozenset[str]) -> PackedVariant:
     if PurePosixPath(name).parts != (name,) or name == "..":
         raise InputError(f"{PACKAGE} of {directory} names '{name}', outside the package: do not use it")
-    if f"{name}/{MANIFEST}" not in known:
+    if f"{name}/{MANIFEST}" not in files:
         raise InputError(f"{directory} lacks the variant {name}: {_MEND}")
     if check_file(directory / name / MANIFEST).digest != written.manifest:
         raise InputError(f"{name}/{MANIFEST} in {directory} was changed: {_MEND}")

@@ -44,17 +44,17 @@ def huge_page_bytes() -> int:
     """Size of huge pages in bytes; 0 where a program gets none."""
     try:
         setting = (_SETTINGS / "enabled").read_text()
-        given = "[never]" not in setting and _MAPPED.exists()
-        return int((_SETTINGS / "hpage_pmd_size").read_text()) if given else 0
+        available = "[never]" not in setting and _MAPPED.exists()
+        return int((_SETTINGS / "hpage_pmd_size").read_text()) if available else 0
     except (OSError, ValueError):
         return 0
 
 
-def beyond(spans: Iterable[Span], known: Iterable[Span]) -> Iterator[Span]:
-    """The parts of ``spans`` outside ``known``, which are in ascending order and do not overlap."""
-    known = list(known)
-    for begin, end in sorted(set(spans) - set(known)):
-        for low, high in known:
+def beyond(spans: Iterable[Span], covered: Iterable[Span]) -> Iterator[Span]:
+    """The parts of ``spans`` outside ``covered``, which are in ascending order and do not overlap."""
+    covered = list(covered)
+    for begin, end in sorted(set(spans) - set(covered)):
+        for low, high in covered:
             if begin < high and low < end:
                 if begin < low:
                     yield begin, low
@@ -65,13 +65,13 @@ def beyond(spans: Iterable[Span], known: Iterable[Span]) -> Iterator[Span]:
 
 def _anonymous() -> list[Span]:
     """Private writable memory of this process without a backing file, except the main thread's stack."""
-    found = []
+    spans = []
     for line in _MAPPED.read_text().splitlines():
         addresses, rights, _, _, inode, *name = line.split(maxsplit=5)
         if rights.startswith("rw-p") and inode == "0" and name != ["[stack]"]:
             begin, end = addresses.split("-")
-            found.append((int(begin, 16), int(end, 16)))
-    return found
+            spans.append((int(begin, 16), int(end, 16)))
+    return spans
 
 
 def _madvise(address: int, nbytes: int, advice: int) -> None:

@@ -52,19 +52,19 @@ def require_closed(program: Program) -> None:
     Raises:
         ValueError: a tensor violates this; the message names it.
     """
-    made = set(program.inputs)
-    if len(made) != len(program.inputs) or len(set(program.outputs)) != len(program.outputs):
+    defined = set(program.inputs)
+    if len(defined) != len(program.inputs) or len(set(program.outputs)) != len(program.outputs):
         raise ValueError("an input or output is named twice")
     for index, piece in enumerate(program.pieces):
-        if missing := [name for name in piece.inputs if name not in made]:
+        if missing := [name for name in piece.inputs if name not in defined]:
             raise ValueError(f"region {index} reads {missing[0]}, which nothing before it makes")
         if not piece.outputs:
             raise ValueError(f"region {index} makes nothing")
         for name in piece.outputs:
-            if name in made:
+            if name in defined:
                 raise ValueError(f"region {index} makes {name}, which is there already")
-            made.add(name)
-    if missing := [name for name in program.outputs if name not in made]:
+            defined.add(name)
+    if missing := [name for name in program.outputs if name not in defined]:
         raise ValueError(f"nothing makes the output {missing[0]}")
     if missing := [name for name in program.limits if name not in program.inputs]:
         raise ValueError(f"{missing[0]} has limits and is no input")

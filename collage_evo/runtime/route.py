@@ -83,19 +83,19 @@ def waits_of(steps: Sequence[Command], program: Program, pools: Sequence[str]) -
     for place, step in enumerate(steps):
         reads, makes = _device_use(step, program)
         needed = {last[tensor] for tensor in (("tensor", name) for name in reads) if tensor in last}
-        taken: tuple[str, object] | None = None
+        resource: tuple[str, object] | None = None
         match step:
             case RunPiece(_, False) | Wait():
                 waits.append(tuple(range(place)))
                 barrier = (place,)
                 continue
             case RunPiece(index, True):
-                taken = ("pool", pools[index]) if pools[index] else None
+                resource = ("pool", pools[index]) if pools[index] else None
             case ToDevice() | ToHost():
-                taken = ("copies", type(step))
-        if taken is not None:
-            needed |= {last[taken]} if taken in last else set()
-            last[taken] = place
+                resource = ("copies", type(step))
+        if resource is not None:
+            needed |= {last[resource]} if resource in last else set()
+            last[resource] = place
         waits.append(tuple(sorted({*barrier, *needed})))
         last.update((("tensor", name), place) for name in makes)
     return tuple(waits)

@@ -169,11 +169,11 @@ class Runner:
         """
         if not self._values:  # most programs
             return [self.read(name) for name in names]
-        found, copied = list[Any](), set(self.program.inputs)
+        outputs, copied = list[Any](), set(self.program.inputs)
         for name in names:
-            found.append(self.read(name) if name in copied or name not in self._values else self._values[name])
+            outputs.append(self.read(name) if name in copied or name not in self._values else self._values[name])
             copied.add(name)
-        return found
+        return outputs
 
     def forget(self) -> None:
         """Release the outputs that libraries allocated in the last run; fed inputs stay."""
@@ -185,7 +185,7 @@ class Runner:
         there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
         return (self.read(name), *there)
 
-    def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
+    def run_on_device(self, device: Device, feeds: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays on ``device`` that the caller owns, for inputs on it.
 
         The caller must be in :func:`exclusive` with the device.
@@ -197,20 +197,20 @@ class Runner:
         tensors = program.tensors
         if missing := [name for name in (*program.inputs, *program.outputs) if not tensors[name].static]:
             raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
-        for name, array in given.items():
+        for name, array in feeds.items():
             require_fit(array, tensors[name])
         on_host = set(work.route.host_inputs if work and work.warm else program.inputs).difference(program.limits)
-        made = arrays_on(device, [tensors[name] for name in program.outputs])
-        for name, array in given.items():
-            require_place(name, array, next(iter(made.values())).place)
+        outputs = arrays_on(device, [tensors[name] for name in program.outputs])
+        for name, array in feeds.items():
+            require_place(name, array, next(iter(outputs.values())).place)
         # The caller's array may change: pieces on the device, too, must read the checked values.
         checked = {name: np.empty(tensors[name].shape, tensors[name].dtype) for name in program.limits}
         for name, copied in checked.items():
-            device.copy_out(copied, given[name])
+            device.copy_out(copied, feeds[name])
         if checked:
             device.synchronise()
             require_inside(checked, program.limits)
-        for name, array in given.items():
+        for name, array in feeds.items():
             there = work.arrays.get(name) if work else None
             if name in checked:
                 np.copyto(self._buffers[name], checked[name])
@@ -231,12 +231,12 @@ class Runner:
         except Exception as error:  # each library has its own
             reraise_index_error(error)
             raise
-        for name, array in made.items():
+        for name, array in outputs.items():
             if work and name in work.arrays:
                 device.copy(array, work.arrays[name])
             else:
                 device.copy_in(array, self._buffers[name])
-        return made
+        return outputs
 
     def time_device_ms(self, flush_bytes: int = 0) -> float:
         """:meth:`DeviceWork.time_ms`.
@@ -303,12 +303,12 @@ class Runner:
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates its outputs."""
-        given = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
+        inputs = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
         try:
-            made = executable.run(given)
+            outputs = executable.run(inputs)
         except Exception as error:  # each library has its own for shapes and values that an operator refuses
             raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
-        for name, value in zip(piece.outputs, made, strict=True):
+        for name, value in zip(piece.outputs, outputs, strict=True):
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)
             else:
@@ -321,20 +321,20 @@ def _handed_over(program: Program) -> set[str]:
         (piece, all(program.tensors[name].static for name in (*piece.inputs, *piece.outputs)))
         for piece in program.pieces
     ]
-    made = {name for piece, static in pieces if not static for name in piece.outputs}
-    return made.difference(name for piece, static in pieces if static for name in piece.inputs)
+    outputs = {name for piece, static in pieces if not static for name in piece.outputs}
+    return outputs.difference(name for piece, static in pieces if static for name in piece.inputs)
 
 
-def as_value(given: Any, tensor: Tensor) -> Any:
-    """``given`` as ONNX Runtime would read it: a list gets the model's type, an array retains its own."""
-    if tensor.dtype == OPAQUE or type(given) is np.ndarray:
-        return given
-    numpy = None if isinstance(given, np.ndarray) else getattr(given, "numpy", None)  # as of a PyTorch tensor
-    if hasattr(given, "data_type"):  # an OrtValue, also of a type that NumPy lacks
-        numpy = partial(from_ort_value, given)
+def as_value(value: Any, tensor: Tensor) -> Any:
+    """``value`` as ONNX Runtime would read it: a list gets the model's type, an array retains its own."""
+    if tensor.dtype == OPAQUE or type(value) is np.ndarray:
+        return value
+    numpy = None if isinstance(value, np.ndarray) else getattr(value, "numpy", None)  # as of a PyTorch tensor
+    if hasattr(value, "data_type"):  # an OrtValue, also of a type that NumPy lacks
+        numpy = partial(from_ort_value, value)
     try:
-        found = numpy() if callable(numpy) else given
-        return plain_array(found, tensor.dtype if isinstance(given, list) else None)
+        array = numpy() if callable(numpy) else value
+        return plain_array(array, tensor.dtype if isinstance(value, list) else None)
     except MaskedValues as error:
         raise InputError(f"input '{tensor.name}' {error}") from error
     except (TypeError, ValueError) as error:
@@ -366,7 +366,7 @@ def require_fit(value: np.ndarray | DeviceArray, tensor: Tensor) -> None:
     fits = (
         np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
         and len(value.shape) == len(shape)
-        and all(known in (-1, size) for known, size in zip(shape, value.shape, strict=True))
+        and all(expected in (-1, size) for expected, size in zip(shape, value.shape, strict=True))
     )
     if not fits:
         raise InputError(f"input '{tensor.name}' is {written(value)}; this model takes {_open(tensor)}")

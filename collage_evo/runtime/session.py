@@ -233,9 +233,9 @@ class Session:
             self._require_names(feeds)
             device = open_device(self._target.device)
             with exclusive(device):  # __dlpack__ has our stream wait: never in another thread's capture
-                given = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
-                self._current = self._runner(given)
-                return self._current.run_on_device(device, given)
+                arrays = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
+                self._current = self._runner(arrays)
+                return self._current.run_on_device(device, arrays)
 
     def execute(self) -> None:
         """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here.
@@ -326,17 +326,17 @@ class Session:
         shapes = tuple(
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )
-        found = self._runners.get(shapes)
-        if found is None or None in shapes:
+        runner = self._runners.get(shapes)
+        if runner is None or None in shapes:
             self._signature.require_agreement(values)
-        if found is not None:
-            return found
+        if runner is not None:
+            return runner
         if self._fallback is None:
             if len(self._runners) == 1:
                 return self._current  # its error names what does not fit
             arrays = (name for name, tensor in self._tensors.items() if tensor.dtype != OPAQUE)
-            given = ", ".join(f"{name} {written(values[name])}" for name in arrays)
-            raise InputError(f"no profile of this artifact takes {given}: add it to model.shapes and run again")
+            shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
+            raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")
         if self._open is None:
             self._open = Runner(self._fallback, self._target)
         return self._open

@@ -57,17 +57,18 @@ class Signature:
         """Whether every input's shape is fixed."""
         return all(isinstance(size, int) for arg in self.inputs for size in arg.shape)
 
-    def require_agreement(self, given: Mapping[str, Any]) -> None:
+    def require_agreement(self, values: Mapping[str, Any]) -> None:
         """
         Raises:
-            InputError: sizes of one name differ in the shapes of ``given``.
+            InputError: sizes of one name differ in the shapes of ``values``.
         """
         seen: dict[str, tuple[str, int]] = {}
         for arg in self.inputs:
-            for name, size in zip(arg.shape, getattr(given[arg.name], "shape", ()), strict=False):
-                first, known = seen.setdefault(name, (arg.name, size)) if isinstance(name, str) else (arg.name, size)
-                if size != known:
-                    raise InputError(f"'{name}' is {known} in input '{first}' and {size} in '{arg.name}'")
+            for name, size in zip(arg.shape, getattr(values[arg.name], "shape", ()), strict=False):
+                here = arg.name, size
+                first, first_size = seen.setdefault(name, here) if isinstance(name, str) else here
+                if size != first_size:
+                    raise InputError(f"'{name}' is {first_size} in input '{first}' and {size} in '{arg.name}'")
 
 
 def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] = ()) -> Signature:
@@ -92,8 +93,8 @@ def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] 
     declared = [value.name for value in model.graph.input]
     # Before version 4 of the format every weight is an input, and none can be fed.
     overridable = tuple(name for name in declared if name in constants) if model.ir_version >= 4 else ()
-    made = tuple(_declared(value) for value in outputs or model.graph.output)
-    return Signature(inputs, made, meta, overridable)
+    declared_outputs = tuple(_declared(value) for value in outputs or model.graph.output)
+    return Signature(inputs, declared_outputs, meta, overridable)
 
 
 def signature_of_program(program: Program) -> Signature:

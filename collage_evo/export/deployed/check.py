@@ -47,9 +47,9 @@ def main() -> int:
 
 def read_sample(number: int, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Arrays, Arrays]:
     """Inputs and their outputs, by name."""
-    given, made = ({n: np.load(place(number, side, k)) for k, n in enumerate(names)}
+    feeds, expected = ({n: np.load(place(number, side, k)) for k, n in enumerate(names)}
                    for side, names in (("in", inputs), ("out", outputs)))  # fmt: skip
-    return given, made
+    return feeds, expected
 
 
 def place(number: int, side: str, index: int) -> Path:
@@ -59,14 +59,14 @@ def place(number: int, side: str, index: int) -> Path:
 def run_python(samples: Sequence[tuple[Arrays, Arrays]], runs: int) -> tuple[list[Arrays], list[float]]:
     """Outputs of each sample, and milliseconds of each run on the first."""
     loaded = pipeline.Pipeline()
-    made = [loaded.run(feeds) for feeds, _ in samples]
+    outputs = [loaded.run(feeds) for feeds, _ in samples]
     loaded.run(samples[0][0])
     times = []
     for _ in range(runs):
         start = time.perf_counter()
         loaded.execute()
         times.append((time.perf_counter() - start) * 1e3)
-    return made, times
+    return outputs, times
 
 
 def run_cpp(
@@ -81,10 +81,14 @@ def run_cpp(
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"the runner in C++ ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-        made = [{name: np.fromfile(Path(folder) / f"{number}.out.{k}", array.dtype).reshape(_shape(folder, number, k))
-                 for k, (name, array) in enumerate(expected.items())}
-                for number, (_, expected) in enumerate(samples)]  # fmt: skip
-        return list(made), [float(line) for line in done.stdout.split()]
+        outputs = [
+            {
+                name: np.fromfile(Path(folder) / f"{number}.out.{k}", array.dtype).reshape(_shape(folder, number, k))
+                for k, (name, array) in enumerate(expected.items())
+            }
+            for number, (_, expected) in enumerate(samples)
+        ]
+        return list(outputs), [float(line) for line in done.stdout.split()]
 
 
 def compile_cpp(manifest: Mapping[str, Any], program: Path) -> None:
@@ -113,32 +117,32 @@ def _shape(folder: str, number: int, index: int) -> list[int]:
 
 def report(
     language: str,
-    made: Sequence[Arrays],
+    outputs: Sequence[Arrays],
     times: Sequence[float],
     samples: Sequence[tuple[Arrays, Arrays]],
     tolerance: float,
 ) -> bool:
-    pairs = zip(made, (expected for _, expected in samples), strict=True)
+    pairs = zip(outputs, (expected for _, expected in samples), strict=True)
     worst = max(error(found[name], array) for found, expected in pairs for name, array in expected.items())
     ok = worst <= tolerance
     same = "equal to the bit" if worst == 0 else f"relative error {worst:.2g}"
-    held = "" if ok else f", MORE than {tolerance:.2g}"
+    excess = "" if ok else f", MORE than {tolerance:.2g}"
     took = f"{np.median(times):.4g} ms, median of {len(times)} runs (longer on a busy machine)"
-    print(f"{language}: outputs {same}{held}; {took}")
+    print(f"{language}: outputs {same}{excess}; {took}")
     return ok
 
 
-def error(found: np.ndarray, expected: np.ndarray) -> float:
+def error(output: np.ndarray, expected: np.ndarray) -> float:
     """Relative error: the 2-norm of the difference over that of the expected values."""
-    if found.shape != expected.shape:
+    if output.shape != expected.shape:
         return float("inf")
-    if np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc"):
+    if np.array_equal(output, expected, equal_nan=expected.dtype.kind in "fc"):
         return 0.0
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    both = np.isfinite(found) & np.isfinite(expected)
-    if not np.array_equal(found[~both], expected[~both], equal_nan=True):
+    both = np.isfinite(output) & np.isfinite(expected)
+    if not np.array_equal(output[~both], expected[~both], equal_nan=True):
         return float("inf")
-    a, b = found[both].astype(wide), expected[both].astype(wide)
+    a, b = output[both].astype(wide), expected[both].astype(wide)
     return float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0))
 
 

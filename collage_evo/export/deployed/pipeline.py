@@ -44,25 +44,25 @@ class Pipeline:
         self.execute()
         ours = self._static.union(self.inputs)
         # Arrays that libraries allocated are passed on, not copied: a copy would need the memory twice.
-        made = {name: self._values.pop(name) for name in list(self._values) if name not in ours}
-        return {name: made[name] if name in made else self._values[name].copy() for name in self.outputs}
+        allocated = {name: self._values.pop(name) for name in list(self._values) if name not in ours}
+        return {name: allocated[name] if name in allocated else self._values[name].copy() for name in self.outputs}
 
     def execute(self) -> None:
         """Run on the present contents of the inputs."""
         for call in self._calls:
             call()
 
-    def _checked(self, name: str, given: Any) -> np.ndarray:
-        """``given`` as a plain array that fits. With limits it is copied first: the caller's may still change."""
+    def _checked(self, name: str, array: Any) -> np.ndarray:
+        """``array`` as a plain one that fits. With limits it is copied first: the caller's may still change."""
         tensor = self._tensors[name]
         try:
-            value: np.ndarray = self._input_limits.plain_array(given)
+            value: np.ndarray = self._input_limits.plain_array(array)
         except self._input_limits.MaskedValues as error:
             raise ValueError(f"{name} {error}") from error
         if name in self._limits:
             value = np.array(value)
         fits = len(value.shape) == len(tensor["shape"]) and all(
-            known in (-1, size) for known, size in zip(tensor["shape"], value.shape, strict=True)
+            expected in (-1, size) for expected, size in zip(tensor["shape"], value.shape, strict=True)
         )
         if value.dtype != tensor["dtype"] or not fits:
             wanted = f"{tensor['dtype']}{tensor['shape']}"
@@ -77,17 +77,17 @@ class Pipeline:
     def _call(self, folder: Path, manifest: Mapping[str, Any]) -> Callable[[], object]:
         piece = importlib.import_module(manifest["loader"]).Piece(folder, manifest)
         if self._static.issuperset((*manifest["inputs"], *manifest["outputs"])):
-            given, made = ([self._values[name] for name in manifest[side]] for side in ("inputs", "outputs"))
-            call: Callable[[], object] = piece.bind(given, made)
+            inputs, outputs = ([self._values[name] for name in manifest[side]] for side in ("inputs", "outputs"))
+            call: Callable[[], object] = piece.bind(inputs, outputs)
             return call
         return partial(self._run_open, piece, manifest["inputs"], manifest["outputs"])
 
     def _run_open(self, piece: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        for name, made in zip(outputs, piece.run([self._values[name] for name in inputs]), strict=True):
+        for name, output in zip(outputs, piece.run([self._values[name] for name in inputs]), strict=True):
             if name in self._static:
-                np.copyto(self._values[name], made)
+                np.copyto(self._values[name], output)
             else:
-                self._values[name] = made
+                self._values[name] = output
 
 
 def _array(arena: np.ndarray, manifest: Mapping[str, Any]) -> np.ndarray:
