@@ -56,9 +56,9 @@ def describe_accuracy(accuracy: Accuracy) -> str:
         parts.append(f"{text} on {held_out}")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
-    found = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
+    errors = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
     singles = f" Single samples: {', '.join(_singles(accuracy))}." if _singles(accuracy) else ""
-    return f"{found}{singles}{_describe_others(accuracy)}{random}{notes}"
+    return f"{errors}{singles}{_describe_others(accuracy)}{random}{notes}"
 
 
 def _singles(accuracy: Accuracy) -> list[str]:
@@ -98,8 +98,8 @@ def format_score(quality: Quality, accuracy: Accuracy) -> str:
         return f"{quality.name} {'of identical outputs' if quality.error == 0.0 else 'not known'}"
     if quality.name == "psnr":
         return f"psnr {quality.score:.1f} dB"
-    own = "" if quality.reference in (None, 1.0) else f" (the model itself {quality.reference:.4f})"
-    return f"{quality.name} {quality.score:.6g}{own}"
+    reference = "" if quality.reference in (None, 1.0) else f" (the model itself {quality.reference:.4f})"
+    return f"{quality.name} {quality.score:.6g}{reference}"
 
 
 def format_budget(budget: float | str) -> str:

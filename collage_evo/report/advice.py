@@ -173,14 +173,14 @@ def _combined(result: Result) -> bool:
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:
     """Precisions that the run's libraries can compute in on its device, apart from float32."""
-    found: set[Arithmetic] = set()
+    precisions: set[Arithmetic] = set()
     for name in result.environment.get("backends", {}):
         try:
             variants = get_backend(name).variants
         except CollageError:  # a result may come from a machine with other backends
             continue
-        found |= {one.arithmetic for one in variants if not one.exact and serves(one, result.target["device"])}
-    return found
+        precisions |= {v.arithmetic for v in variants if not v.exact and serves(v, result.target["device"])}
+    return precisions
 
 
 def _would_allow(error: float, what: str, home: Path) -> str:

@@ -31,19 +31,19 @@ def folded(items: Sequence[T], longest: int = LONGEST) -> tuple[T | Folded[T], .
     At each place it folds the stretch that saves most, the shortest of equals. Takes time in the order of
     ``len(items) * longest``.
     """
-    found: list[T | Folded[T]] = []
+    parts: list[T | Folded[T]] = []
     start = 0
     while start < len(items):
         saved, size, times = _best(items, start, longest)
         later = (_best(items, start + k, longest)[0] for k in range(1, size)) if saved else ()
         if not saved or max(later, default=0) > saved:  # a longer stretch that begins here and there must not be cut
-            found.append(items[start])
+            parts.append(items[start])
             start += 1
             continue
         body = items[start : start + size]
-        found.append(Folded(folded(body, size // 2), times))
+        parts.append(Folded(folded(body, size // 2), times))
         start += size * times
-    return tuple(found)
+    return tuple(parts)
 
 
 def _best(items: Sequence[T], start: int, longest: int) -> tuple[int, int, int]:
@@ -97,8 +97,8 @@ class Row:
 def rows_of(regions: Sequence[RegionResult]) -> tuple[Row, ...]:
     """The regions as rows of blocks, in the order in which they run; repeated stretches are folded into one row."""
     spent = [region.measured_ms for region in regions]
-    known = [ms for ms in spent if ms is not None]
-    whole = sum(known) if len(known) == len(regions) > 1 else 0.0
+    measured = [ms for ms in spent if ms is not None]
+    whole = sum(measured) if len(measured) == len(regions) > 1 else 0.0
     shares = [ms / whole if whole and ms is not None else None for ms in spent]
     blocks = [_block(region, share) for region, share in zip(regions, shares, strict=True)]
     kinds: dict[tuple[object, ...], int] = {}
@@ -126,11 +126,11 @@ def _block(region: RegionResult, share: float | None) -> Block:
     chips: tuple[Chip, ...] = folded(operators)
     counts: tuple[tuple[str, str, int], ...] = ()
     if drawn(chips) > MOST:
-        found = Counter((one.kind, one.arithmetic) for one in operators).most_common()
-        chips, counts = (), tuple((kind, computes, count) for (kind, computes), count in found)
+        counted = Counter((one.kind, one.arithmetic) for one in operators).most_common()
+        chips, counts = (), tuple((kind, computes, count) for (kind, computes), count in counted)
     rewritten = sum(len(one.nodes) for one in region.rewrites)
-    given = (region.device, share, len(operators), chips, counts, len(region.lanes), rewritten)
-    return Block(title(region.backend), *given)
+    fields = (region.device, share, len(operators), chips, counts, len(region.lanes), rewritten)
+    return Block(title(region.backend), *fields)
 
 
 def drawn(chips: Sequence[Chip]) -> int:

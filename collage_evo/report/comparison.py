@@ -107,53 +107,56 @@ class Comparison:
         return self.budget is None or (side.error is not None and side.error <= self.budget)
 
 
-def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
+def print_comparison(comparison: Comparison, at_least: float, console: Console) -> None:
     """Print the table, notes on it, and the verdict."""
-    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {format_shapes(found.shapes)}"
+    title = f"{comparison.artifact} on {comparison.cpu}, {comparison.threads} thread(s)"
+    title += f", {format_shapes(comparison.shapes)}"
     table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
-    for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
-        table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)
+    for side in (comparison.ours, *sorted(comparison.libraries, key=lambda side: side.latency_ms or float("inf"))):
+        table.add_row(_name(side), *_cells(side), style="bold" if side is comparison.ours else None)
     console.print(table)
-    for side in (found.ours, *found.libraries):
+    for side in (comparison.ours, *comparison.libraries):
         if side.reason:
             console.print(f"{_name(side)}: {side.reason}", highlight=False)
-    for line in (*notes(found), verdict(found, at_least)):
+    for line in (*notes(comparison), verdict(comparison, at_least)):
         console.print(line, highlight=False)
 
 
-def notes(found: Comparison) -> list[str]:
+def notes(comparison: Comparison) -> list[str]:
     """Notes for readers of the table."""
-    what = f"drop of {found.metric}" if found.metric else "relative error (2-norm)"
+    what = f"drop of {comparison.metric}" if comparison.metric else "relative error (2-norm)"
     lines = [
-        f"Libraries ran {found.file}, with their own settings but for the number of threads. Error: {what} on "
-        f"{found.samples} samples {found.sample_source}. Turns: {found.rounds} rounds over {found.seconds:.0f} s."
+        f"Libraries ran {comparison.file}, with their own settings but for the number of threads. Error: {what} on "
+        f"{comparison.samples} samples {comparison.sample_source}. "
+        f"Turns: {comparison.rounds} rounds over {comparison.seconds:.0f} s."
     ]
-    if found.sessions > 1:
-        lines.append(f"Made for throughput: ms are the machine's for a run, with {found.sessions} sessions at once.")
-    if any(not side.own_settings for side in found.libraries):
+    if comparison.sessions > 1:
+        at_once = f"{comparison.sessions} sessions at once"
+        lines.append(f"Made for throughput: ms are the machine's for a run, with {at_once}.")
+    if any(not side.own_settings for side in comparison.libraries):
         lines.append("Converted: the library reads no ONNX file itself; this program converted it.")
-    if found.other_processor:
-        lines.append(f"Another processor: {found.other_processor}.")
-    if found.other_file:
+    if comparison.other_processor:
+        lines.append(f"Another processor: {comparison.other_processor}.")
+    if comparison.other_file:
         lines.append("Another file: the artifact was not made of this one, or not with these shapes.")
     return lines
 
 
-def verdict(found: Comparison, at_least: float = 1.0) -> str:
+def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
     """The result for the artifact here, in one sentence."""
-    if found.ours.latency_ms is None:
-        return f"The artifact does not run here: {found.ours.reason}."
-    error = "not known" if found.ours.error is None else f"{found.ours.error:.2g}"
-    allowed = "" if found.budget is None else f" (budget {found.budget:.2g})"
-    if found.over_budget:
+    if comparison.ours.latency_ms is None:
+        return f"The artifact does not run here: {comparison.ours.reason}."
+    error = "not known" if comparison.ours.error is None else f"{comparison.ours.error:.2g}"
+    allowed = "" if comparison.budget is None else f" (budget {comparison.budget:.2g})"
+    if comparison.over_budget:
         return f"The artifact exceeds the budget: its error is {error}{allowed}."
-    if not found.rivals:
+    if not comparison.rivals:
         return f"No library that ran meets the budget; the artifact's error is {error}{allowed}."
-    best = found.rivals[0]
+    best = comparison.rivals[0]
     lines = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that meets the budget"
     if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
         lines += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
-    if slow := found.slower_than(at_least):
+    if slow := comparison.slower_than(at_least):
         names = ", ".join(map(_name, slow))
         slower = f"Slower: the artifact is not {at_least:g} times as fast as {names}"
         return f"{slower}; {lines}. Its error is {error}{allowed}."
@@ -244,27 +247,27 @@ class Rechecked:
         return next((again for again in self.fit if again.over is not None and again.over.low > 1.0), None)
 
 
-def print_rechecked(found: Rechecked, console: Console) -> None:
+def print_rechecked(rechecked: Rechecked, console: Console) -> None:
     """Print the table and its consequences."""
-    title = f"{found.artifact}: as it was, and as it is on {found.cpu}"
+    title = f"{rechecked.artifact}: as it was, and as it is on {rechecked.cpu}"
     table = new_table(title, "ms then", "now", "error then", "now ", "what...")
-    for again in found.points:
+    for again in rechecked.points:
         text = f"the answer; {again.how}" if again.answer else again.how
         cells = (*_both(again, "latency_ms", ".3g"), *_both(again, "error", ".1e"))
         why = f"; does not run here: {again.reason}" if again.reason else ""
         table.add_row(*cells, f"{text}{why}", style="bold" if again.answer else None)
     console.print(table)
-    if found.other_processor:
-        console.print(f"Another processor: {found.other_processor}.", highlight=False)
-    samples = f"{found.samples} samples {found.sample_source}"
-    console.print(f"Errors on {samples}; {found.rounds} rounds of turns.", highlight=False)
-    console.print(verdict_on_front(found), highlight=False)
+    if rechecked.other_processor:
+        console.print(f"Another processor: {rechecked.other_processor}.", highlight=False)
+    samples = f"{rechecked.samples} samples {rechecked.sample_source}"
+    console.print(f"Errors on {samples}; {rechecked.rounds} rounds of turns.", highlight=False)
+    console.print(verdict_on_front(rechecked), highlight=False)
 
 
-def verdict_on_front(found: Rechecked) -> str:
+def verdict_on_front(rechecked: Rechecked) -> str:
     """The result for the answer here, in one sentence."""
-    answer, faster = found.answer, found.faster
-    allowed = "" if found.largest is None else f" (budget {found.largest:.2g})"
+    answer, faster = rechecked.answer, rechecked.faster
+    allowed = "" if rechecked.largest is None else f" (budget {rechecked.largest:.2g})"
     if answer is not None and answer.now is not None and answer.now.feasible:
         if faster is None:
             return f"The answer meets its budget{allowed}, and nothing of its front is faster here for certain."
@@ -274,7 +277,7 @@ def verdict_on_front(found: Rechecked) -> str:
     else:
         error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
         text = f"The answer exceeds its budget here: its error is {error}{allowed}"
-    other = f"; the fastest of its front that meets it is {found.fit[0].how}" if found.fit else ""
+    other = f"; the fastest of its front that meets it is {rechecked.fit[0].how}" if rechecked.fit else ""
     return f"{text}{other}: {_SEARCH}."
 
 

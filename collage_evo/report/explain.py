@@ -111,22 +111,22 @@ class RegionExplanation:
     rewrites: tuple[RewrittenNodes, ...] = ()
 
 
-def print_explanation(found: Explanation, console: Console, everything: bool = False) -> None:
+def print_explanation(explanation: Explanation, console: Console, everything: bool = False) -> None:
     """Print the node, a table of offers from all backends, then each backend's refusals.
 
     Unless ``everything`` is asked for, patterns that do not match are only counted, and so are matches without a cost
     but for the first one of each engine.
     """
-    if found.folded:
-        console.print(found.folded, highlight=False, soft_wrap=True)
-    if not found.answers:
+    if explanation.folded:
+        console.print(explanation.folded, highlight=False, soft_wrap=True)
+    if not explanation.answers:
         return
-    console.print(f"{found.node}: {found.op_type}", soft_wrap=True)
-    for tensor in found.tensors:
+    console.print(f"{explanation.node}: {explanation.op_type}", soft_wrap=True)
+    for tensor in explanation.tensors:
         console.print(f"  {tensor}", soft_wrap=True)
     table = new_table("Backends that can run it", "backend...", "pattern...", "operators...", "ms")
     hidden = 0
-    for answer in found.answers:
+    for answer in explanation.answers:
         offers = answer.offers if everything else _telling(answer.offers)
         hidden += len(answer.offers) - len(offers)
         for offer in offers:
@@ -134,40 +134,38 @@ def print_explanation(found: Explanation, console: Console, everything: bool = F
     console.print(table)
     if hidden:
         console.print(f"and {hidden} larger matches that were not measured: see --all")
-    for answer in found.answers:
+    for answer in explanation.answers:
         _print_failures(answer.backend, answer.offers, console)
-    offers = [offer for answer in found.answers for offer in answer.offers]
+    offers = [offer for answer in explanation.answers for offer in answer.offers]
     if offers and all(offer.reason == NOT_MEASURED for offer in offers):
         console.print("no cost is known yet: run the search with this configuration, it measures them")
-    for answer in found.answers:
+    for answer in explanation.answers:
         _print_refusals(answer, console, everything)
 
 
-def print_region(found: RegionExplanation, console: Console) -> None:
+def print_region(explanation: RegionExplanation, console: Console) -> None:
     """Print the region, a table of engines that could run it as one piece, then why others cannot."""
-    spent = "" if found.ms is None else f", {found.ms:.4f} ms of a run"
-    console.print(
-        f"region {found.region}: {len(found.nodes)} node(s) on {engine_name(found.backend, found.variant)}{spent}",
-        highlight=False,
-    )
-    for written in found.rewrites:
+    spent = "" if explanation.ms is None else f", {explanation.ms:.4f} ms of a run"
+    engine, count = engine_name(explanation.backend, explanation.variant), len(explanation.nodes)
+    console.print(f"region {explanation.region}: {count} node(s) on {engine}{spent}", highlight=False)
+    for written in explanation.rewrites:
         line = f"rewritten, {written.rewrite}: {', '.join(written.nodes)}"
         console.print(line, highlight=False, soft_wrap=True)
-    for name, op_type in found.nodes[:SHOWN_NODES]:
+    for name, op_type in explanation.nodes[:SHOWN_NODES]:
         console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
-    if len(found.nodes) > SHOWN_NODES:
-        console.print(f"  and {len(found.nodes) - SHOWN_NODES} more nodes: see --json", highlight=False)
-    for lane, steps in enumerate(found.lanes):
+    if len(explanation.nodes) > SHOWN_NODES:
+        console.print(f"  and {len(explanation.nodes) - SHOWN_NODES} more nodes: see --json", highlight=False)
+    for lane, steps in enumerate(explanation.lanes):
         console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
     table = new_table("Backends that can run it as one piece", "backend...", "one by one, ms", "operators...", "ms")
-    for answer in found.answers:
+    for answer in explanation.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
         for offer in answer.offers:
             _add(table, answer.backend, offer, apart)
     console.print(table)
-    for answer in found.answers:
+    for answer in explanation.answers:
         _print_failures(answer.backend, answer.offers, console)
-    for answer in found.answers:
+    for answer in explanation.answers:
         if answer.reason:
             console.print(f"{answer.backend}: not as one piece: {answer.reason}", soft_wrap=True)
         nodes: dict[tuple[str, str], list[str]] = {}

@@ -63,11 +63,11 @@ def proved_front(points: Sequence[FrontPoint]) -> list[FrontPoint]:
             or point.latency_ms > answer.latency_ms
             or (not point.feasible and error(point) > error(answer))
         ]
-    found: list[FrontPoint] = []
+    front: list[FrontPoint] = []
     for point in sorted(raced, key=lambda point: (error(point), point.latency_ms)):
-        if not found or point.latency_ms < found[-1].latency_ms:
-            found.append(point)
-    return found
+        if not front or point.latency_ms < front[-1].latency_ms:
+            front.append(point)
+    return front
 
 
 def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, ...]:
@@ -98,8 +98,8 @@ def timing_of(point: FrontPoint) -> str:
 
 def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
     """All points that have an error, the fastest first, under the phase of the run that timed them."""
-    known = sorted((point for point in points if point.error is not None), key=lambda point: point.latency_ms)
-    phases = [(phase, [_row(p) for p in known if timing_of(p) == timing]) for timing, phase in PHASES.items()]
+    with_error = sorted((point for point in points if point.error is not None), key=lambda point: point.latency_ms)
+    phases = [(phase, [_row(p) for p in with_error if timing_of(p) == timing]) for timing, phase in PHASES.items()]
     return [(phase, rows) for phase, rows in phases if rows]
 
 

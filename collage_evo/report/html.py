@@ -119,11 +119,11 @@ def write_picture(path: Path, result: Result) -> None:
     page = _environment().get_template("picture.css.j2").render()
     light, rules = page.partition("@media")[0], page[page.index("svg.front") :]
     colours = dict(re.findall(r"--(\w+): (#\w+)", light))
-    own = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint:not(.legend) { display: none; }"
+    more = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint:not(.legend) { display: none; }"
     head, title, rest = front_svg(result.front, result.accuracy).partition("<title")
     named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    drawn = f"{named}<style>{rules}{own}</style>{title}{rest}\n"
-    write_whole(path, re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], drawn))  # not all viewers know var()
+    drawn = f"{named}<style>{rules}{more}</style>{title}{rest}\n"
+    write_whole(path, re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], drawn))  # not all viewers know var()
 
 
 def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path) -> None:
@@ -159,33 +159,33 @@ def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path
 def bars(result: Result) -> list[Bar]:
     """The answer, each library with its defaults, and the best single one: longer bars are slower; the answer is
     first."""
-    longest = max([1.0, *(one.speedup.estimate for one in result.libraries)])
+    longest = max([1.0, *(library.speedup.estimate for library in result.libraries)])
     longest = max(longest, result.speedup_over_best_single.estimate)
-    found = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
+    bars_drawn = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
     others = {describe_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
     if not result.speedup_over_best_single.by_definition:
         others.setdefault(format_name(result.best_single), result.speedup_over_best_single)
-    found += [
+    bars_drawn += [
         Bar(name, 100 * speedup.estimate / longest, f"the answer is {describe_gain(speedup)} as fast")
         for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
     ]
-    return found
+    return bars_drawn
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
     """Conditions of the numbers, by name: date, command, machine, model, versions."""
-    made, model = result.environment, result.model
-    cores = f"; {result.target['threads']} of {made['cores']} cores used"
+    environment, model = result.environment, result.model
+    cores = f"; {result.target['threads']} of {environment['cores']} cores used"
     accelerator = f"; {result.target['accelerator']}" if result.target.get("accelerator") else ""
     rows = [
         ("Date", date_of(result)),
-        ("Command", printable(made["command"]) or "none: a Python program called the package"),
-        ("Processor", f"{made['cpu']}{cores}{accelerator}"),
+        ("Command", printable(environment["command"]) or "none: a Python program called the package"),
+        ("Processor", f"{environment['cpu']}{cores}{accelerator}"),
         ("Model", model.get("source", "")),
         ("Model's SHA-256", model.get("sha256", "")),
-        ("System", f"{made['system']}, Python {made['python']}"),
-        *((title(name), version) for name, version in made["backends"].items()),
-        *((name, version) for name, version in made["libraries"].items()),
+        ("System", f"{environment['system']}, Python {environment['python']}"),
+        *((title(name), version) for name, version in environment["backends"].items()),
+        *((name, version) for name, version in environment["libraries"].items()),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -307,7 +307,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         phase = NOT_TIMED if ms is None else IN_TURNS if answer or one.name in raced else AT_START
         remark = f"the answer, {remark}" if answer else remark
         rows[phase] += [_single(format_name(one.name), ms, errors.get(one.name), remark, answer)]
-    return [(phase, [row for _, row in sorted(found)]) for phase, found in rows.items() if found]
+    return [(phase, [row for _, row in sorted(timed)]) for phase, timed in rows.items() if timed]
 
 
 def _single(name: str, ms: float | None, error: float | None, remark: str, answer: bool) -> tuple[float, Single]:

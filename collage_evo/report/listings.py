@@ -47,25 +47,25 @@ def print_package(package: Package) -> None:
         _line(f"load takes none here: {error}")
 
 
-def print_artifact(found: Artifact, selected: Selected | None = None) -> None:
+def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None:
     """The target, the model's inputs and outputs, each profile's regions, the fallback."""
     if selected is not None and selected.name:
         _line(f"variant {selected.name}: {selected.reason}")
-    elif found.measured_elsewhere:
-        _line(found.measured_elsewhere)
-    _line(f"target {found.target.device}, {found.target.threads} thread(s)")
-    for kind, args in (("input", found.signature.inputs), ("output", found.signature.outputs)):
+    elif artifact.measured_elsewhere:
+        _line(artifact.measured_elsewhere)
+    _line(f"target {artifact.target.device}, {artifact.target.threads} thread(s)")
+    for kind, args in (("input", artifact.signature.inputs), ("output", artifact.signature.outputs)):
         for arg in args:
             _line(f"{kind} {arg.name}: {_declared(arg)}")
-    open_shapes = len(found.profiles) > 1 or found.fallback is not None
-    for index, profile in enumerate(found.profiles):
+    open_shapes = len(artifact.profiles) > 1 or artifact.fallback is not None
+    for index, profile in enumerate(artifact.profiles):
         if open_shapes:
             shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
             _line(f"profile {index}: {format_shapes(dict(shapes))}")
         _print_regions(profile.program)
-    if found.fallback is not None:
+    if artifact.fallback is not None:
         _line("any other shapes:")
-        _print_regions(found.fallback)
+        _print_regions(artifact.fallback)
 
 
 def print_bench(report: BenchReport, profile: bool) -> None:

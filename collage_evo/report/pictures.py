@@ -54,8 +54,8 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     if not drawn:
         return ""
     limit, narrow, height = accuracy.largest, width == NARROW, 358
-    known = (*(point.error for point in drawn if not point.exact), limit)
-    errors = [error for error in known if error is not None and error > 0.0]
+    bounds = (*(point.error for point in drawn if not point.exact), limit)
+    errors = [error for error in bounds if error is not None and error > 0.0]
     low, high = math.log10(min(errors, default=1e-3) / 1.6), math.log10(max(errors, default=1e-3) * 2.0)
     times = [point.latency_ms for point in drawn]
     axes = _axes(width, height, 60, "error on samples of the search")
@@ -159,12 +159,12 @@ def _add_names(
     Pointing at its mark shows it then.
     """
     pixels: Callable[[Spot], Spot] = axes.transData.transform
-    taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in map(pixels, points)]
+    occupied: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in map(pixels, points)]
     for (x, y), (right, down) in itertools.pairwise(map(pixels, line)):
-        taken += [(x, y - 2, right, y + 2), (right - 2, down, right + 2, y)]
+        occupied += [(x, y - 2, right, y + 2), (right - 2, down, right + 2, y)]
     left, bottom, right, top = axes.bbox.extents
     if limit is not None:
-        taken.append((pixels(limit)[0] - 2, bottom, pixels(limit)[0] + 2, top))
+        occupied.append((pixels(limit)[0] - 2, bottom, pixels(limit)[0] + 2, top))
     near = [(9, 0, "left"), (-9, 0, "right"), (0, 14, "center"), (0, -14, "center")]
     far = [(dx, LINE * k * sign, end) for k in range(1, 9) for sign in (1, -1) for dx, _, end in near[:2]]
     names: list[Box] = []
@@ -175,8 +175,8 @@ def _add_names(
             box = (start, y + dy - 7, start + wide, y + dy + 7)
             leader = (min(x, x + dx), min(y, y + dy), max(x, x + dx), max(y, y + dy))
             inside = left <= box[0] and box[2] <= right and bottom <= box[1] and box[3] <= top
-            if inside and not any(map(_meets(box), taken)) and not any(map(_meets(leader), names)):
-                taken.append(box)
+            if inside and not any(map(_meets(box), occupied)) and not any(map(_meets(leader), names)):
+                occupied.append(box)
                 names.append(box)
                 leads = {"arrowstyle": "-", "color": DIM, "linewidth": 0.8, "relpos": (float(end == "right"), 0.5)}
                 axes.annotate(

@@ -110,8 +110,8 @@ class Course:
         before, after = self._others
         behind, ahead = (sum(map(self._seconds, names)) for names in (before, after))
         here = self._seconds(self.name) or 1.0
-        own = (behind + here * self._here()) / (behind + here + ahead)
-        self._reached = max(self._reached, self.low + (self.high - self.low) * min(own, 1.0))
+        fraction = (behind + here * self._here()) / (behind + here + ahead)
+        self._reached = max(self._reached, self.low + (self.high - self.low) * min(fraction, 1.0))
         return self._reached
 
     @property
@@ -122,8 +122,8 @@ class Course:
 
     def _of(self, names: Sequence[str]) -> float:
         """Expected seconds of stages."""
-        known = sum(self.expected.get(name, 0.0) for name in names)
-        return known + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
+        expected = sum(self.expected.get(name, 0.0) for name in names)
+        return expected + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
 
     @property
     def _pace(self) -> float:

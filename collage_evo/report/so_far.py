@@ -12,24 +12,24 @@ from collage_evo.report.words import format_engine, format_ms, format_number, fo
 from collage_evo.runtime.manifest import BEST
 
 
-def describe_so_far(found: SoFar) -> str:
+def describe_so_far(so_far: SoFar) -> str:
     """One line on an answer: latency, ratio to a library, error, evidence."""
-    compared = found.library if found.library_ms > 0 else ""
-    ratio = f"{format_ratio(found.library_ms / found.latency_ms)} times as fast as {compared}" if compared else ""
-    return f"{_figures(found.latency_ms, found.error, ratio)} ({found.evidence.value})"
+    compared = so_far.library if so_far.library_ms > 0 else ""
+    ratio = f"{format_ratio(so_far.library_ms / so_far.latency_ms)} times as fast as {compared}" if compared else ""
+    return f"{_figures(so_far.latency_ms, so_far.error, ratio)} ({so_far.evidence.value})"
 
 
 def print_so_far(directory: Path, as_json: bool) -> bool:
     """Print the answer so far of the run in ``directory``; returns whether there is one that is not yet final."""
     artifact = directory / BEST
-    found = read_so_far(artifact)
-    if found is None:
+    so_far = read_so_far(artifact)
+    if so_far is None:
         return False
     if as_json:
-        print(to_json({"artifact": str(artifact), **found.info}), flush=True)
+        print(to_json({"artifact": str(artifact), **so_far.info}), flush=True)
         return True
     print("The run stopped before its final comparison, which has not confirmed this answer:")
-    print(f"  {describe_so_far(found)}")
+    print(f"  {describe_so_far(so_far)}")
     for baseline in read_baselines(directory / "baselines.json", directory / "baselines"):
         if (ms := baseline.outcome.latency_ms) is not None:
             figures = _figures(ms, baseline.outcome.error)

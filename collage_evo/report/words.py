@@ -46,8 +46,8 @@ class Part:
     @classmethod
     def of(cls, backend: str, variant: str, precisions: Iterable[str]) -> Part:
         """The part for operators with these precisions."""
-        counts, own = Counter(precisions), arithmetic(backend, variant).value
-        return cls(backend, variant, counts.total(), {name: n for name, n in counts.items() if name != own})
+        counts, computes_in = Counter(precisions), arithmetic(backend, variant).value
+        return cls(backend, variant, counts.total(), {name: n for name, n in counts.items() if name != computes_in})
 
     def plus(self, other: Part) -> Part:
         """The sum of both."""
@@ -92,7 +92,7 @@ def _way(backend: str, variant: str) -> str:
     except CollageError:
         return "" if variant == "default" else variant
     plain = plain_name(variant)
-    its = next((known for known in variants if known.name == plain), None)
+    its = next((candidate for candidate in variants if candidate.name == plain), None)
     if its is None:
         return plain.partition("-")[0]
     alike = [v.name for v in variants if (v.arithmetic, v.device) == (its.arithmetic, its.device)]
@@ -225,11 +225,11 @@ def describe_failure(failure: Failure, backend: str = "") -> str:
     """Why there is no time for a whole model in ``backend``, without messages that only its programmers
     understand."""
     what = _WHAT[failure.fault]
-    own = _own_words(failure, backend)
-    if own and failure.fault is Fault.FAR_BEHIND:
-        return own
-    said = f"{title(backend)} {what}" if backend else what
-    return f"{said}: {own}" if own else said
+    detail = _own_words(failure, backend)
+    if detail and failure.fault is Fault.FAR_BEHIND:
+        return detail
+    reason = f"{title(backend)} {what}" if backend else what
+    return f"{reason}: {detail}" if detail else reason
 
 
 def raw_words(failure: Failure | None, backend: str = "") -> str:
