@@ -111,8 +111,8 @@ class Result:
         return text.get()
 
     def __str__(self) -> str:
-        if (found := read_so_far(self.artifact)) is not None:
-            return f"{self.artifact}: {describe_so_far(found)}, not confirmed by the final comparison"
+        if (so_far := read_so_far(self.artifact)) is not None:
+            return f"{self.artifact}: {describe_so_far(so_far)}, not confirmed by the final comparison"
         return "\n".join(summary(self.profiles, None if self._temporary else self.directory))
 
     def _repr_html_(self) -> str:

@@ -137,14 +137,14 @@ def _record(kind: Any) -> _Form:
 
 def _union(kinds: Sequence[Any]) -> _Form:
     """One of several types: records, which name their class, or others, which differ in JSON; or none at all."""
-    some = [kind for kind in kinds if kind is not NoneType]
-    if len(some) == 1:
-        inner = _form(some[0])
-    elif all(map(is_dataclass, some)):
-        inner = _tagged({kind.__name__: kind for kind in some})
+    others = [kind for kind in kinds if kind is not NoneType]
+    if len(others) == 1:
+        inner = _form(others[0])
+    elif all(map(is_dataclass, others)):
+        inner = _tagged({kind.__name__: kind for kind in others})
     else:
-        inner = _Form(_free, functools.partial(_first_fit, [_form(kind).read for kind in some]))
-    if len(some) == len(kinds):
+        inner = _Form(_free, functools.partial(_first_fit, [_form(kind).read for kind in others]))
+    if len(others) == len(kinds):
         return inner
     return _Form(
         lambda value: None if value is None else inner.write(value),

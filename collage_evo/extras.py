@@ -11,24 +11,30 @@ _OWN = re.compile(r"^collage-evo\[(.+)\]")
 
 def install(extra: str) -> str:
     """The command that installs the requirements of the optional dependency ``extra`` of this package."""
-    found = list(dict.fromkeys(_requirements(extra)))
-    return f"pip install {' '.join(map(_quoted, found))}" if found else f'pip install "collage-evo[{extra}]"'
+    requirements = list(dict.fromkeys(_requirements(extra)))
+    if not requirements:
+        return f'pip install "collage-evo[{extra}]"'
+    return f"pip install {' '.join(map(_quoted, requirements))}"
 
 
 def _requirements(extra: str) -> list[str]:
     try:
-        requirements = importlib.metadata.requires("collage-evo") or []
+        lines = importlib.metadata.requires("collage-evo") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    found: list[str] = []
-    for line in requirements:
+    requirements: list[str] = []
+    for line in lines:
         match = _EXTRA.match(line)
         if match is None or match["extra"] != extra:
             continue
         what = match["what"].strip()
-        own = _OWN.match(what)
-        found += [one for name in own[1].split(",") for one in _requirements(name.strip())] if own else [what]
-    return found
+        extras = _OWN.match(what)
+        if extras:
+            for name in extras[1].split(","):
+                requirements += _requirements(name.strip())
+        else:
+            requirements.append(what)
+    return requirements
 
 
 def _quoted(requirement: str) -> str:

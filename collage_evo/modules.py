@@ -33,13 +33,13 @@ def module_environment() -> dict[str, str]:
 
 def shell_python() -> str:
     """How a shell starts this Python: by its name if the shell finds it, else by its path, quoted."""
-    found = shutil.which("python")
+    python = shutil.which("python")
     # In an environment it is a link to a Python that other environments link to as well: the folder identifies it.
-    own = sys.executable
-    same = found and _folder(found) == _folder(own) and os.path.realpath(found) == os.path.realpath(own)
-    if same or not own:  # it is empty if a program embeds Python
+    running = sys.executable
+    same = python and _folder(python) == _folder(running) and os.path.realpath(python) == os.path.realpath(running)
+    if same or not running:  # it is empty if a program embeds Python
         return "python"
-    return shlex.quote(own)
+    return shlex.quote(running)
 
 
 def shell_command() -> str:

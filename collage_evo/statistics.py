@@ -30,8 +30,8 @@ def bootstrap_interval(
         least: there is no interval if fewer rows gave a finite value.
     """
     drawn = np.random.default_rng(seed).integers(0, count, (resamples, count))
-    found = statistic(drawn)
-    usable = found[np.isfinite(found)]
+    values = statistic(drawn)
+    usable = values[np.isfinite(values)]
     if len(usable) < least:
         return None
     low, high = np.quantile(usable, [(1 - level) / 2, (1 + level) / 2])
@@ -47,16 +47,16 @@ def robust_deviation(values: Sequence[float]) -> float:
 def median_interval(values: Sequence[float]) -> Interval:
     """The bootstrap interval of the median of finite values."""
     data = np.asarray(values, float)
-    found = bootstrap_interval(lambda drawn: np.median(data[drawn], axis=1), len(data))
-    return found or (float(data.min()), float(data.max()))
+    interval = bootstrap_interval(lambda drawn: np.median(data[drawn], axis=1), len(data))
+    return interval or (float(data.min()), float(data.max()))
 
 
 def share_interval(count: int, samples: int, level: float = LEVEL) -> Interval:
     """The exact interval of a share, ``count`` of ``samples`` (Clopper and Pearson, Biometrika 26, 1934)."""
     from scipy.stats import binomtest  # half a second, which worker processes rarely need
 
-    found = binomtest(count, samples).proportion_ci(level, "exact")
-    return float(found.low), float(found.high)
+    interval = binomtest(count, samples).proportion_ci(level, "exact")
+    return float(interval.low), float(interval.high)
 
 
 def net_share_interval(lost: int, won: int, samples: int, level: float = LEVEL) -> Interval:

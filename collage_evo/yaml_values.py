@@ -53,22 +53,22 @@ def load_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Number of values in ``node``; ``known`` has those that were counted, and 0 for those that are being counted."""
+def _count(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Number of values in ``node``; ``counts`` has the number of each counted node, and 0 while it is counted."""
     line = node.start_mark.line + 1
-    if id(node) in known:
-        if not known[id(node)]:
+    if id(node) in counts:
+        if not counts[id(node)]:
             raise Refused(f"line {line}: a value that holds itself: write out what it is meant to hold")
-        return known[id(node)]
-    known[id(node)] = 0
+        return counts[id(node)]
+    counts[id(node)] = 0
     parts = node.value if isinstance(node, yaml.CollectionNode) else []
     inner = [part for pair in parts for part in pair] if isinstance(node, yaml.MappingNode) else parts
-    count = 1 + sum(_count(part, known) for part in inner)
+    count = 1 + sum(_count(part, counts) for part in inner)
     if count > MOST_VALUES:
         raise Refused(f"line {line}: more than {MOST_VALUES:,} values, by aliases of aliases: write fewer")
     if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
         raise Refused(f"line {line}: a value with a NUL character, which no name of a file has: remove it")
-    known[id(node)] = count
+    counts[id(node)] = count
     return count
 
 
@@ -95,14 +95,14 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: a key is given in both forms, or a section is no mapping.
     """
-    found = copy.deepcopy({key: value for key, value in values.items() if "." not in key})
+    sections = copy.deepcopy({key: value for key, value in values.items() if "." not in key})
     for key, value in values.items():
         if "." in key:
-            section, last = _section_of(found, key)
+            section, last = _section_of(sections, key)
             if last in section:
                 raise ConfigError(f"{key} is given a second time: remove one of the two")
             section[last] = value
-    return found
+    return sections
 
 
 def by_key(overrides: Overrides) -> dict[str, Any]:

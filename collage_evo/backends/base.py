@@ -218,8 +218,8 @@ class Backend(ABC):
 
         None where there is none on ``device``, or the library does not read ONNX files itself.
         """
-        found = next((variant for variant in self.variants if variant.device == device), None)
-        return found if found is not None and self.runs_any_model(found) else None
+        first = next((variant for variant in self.variants if variant.device == device), None)
+        return first if first is not None and self.runs_any_model(first) else None
 
     def builder(self, variant: Variant) -> Variant:
         """The variant that compiles what ``variant`` loads: ``build`` gets that one."""
@@ -231,8 +231,8 @@ class Backend(ABC):
 
     def int8_form(self, base: str) -> Int8Form | None:
         """The int8 form of pieces that the variant ``base`` builds; None if it takes none."""
-        found = (variant.int8_form for variant in self.variants if variant.base == base and variant.int8_form)
-        return next(found, None)
+        forms = (variant.int8_form for variant in self.variants if variant.base == base and variant.int8_form)
+        return next(forms, None)
 
     def declines(self, variant: Variant) -> str:
         """Why this processor cannot run ``variant``, or gains nothing by it; empty otherwise. Must be quick."""

@@ -174,9 +174,9 @@ def returns_failures(describe: Callable[[Exception], str] = one_line) -> Callabl
 
 def _fails_to_pass_through(model: onnx.ModelProto) -> str:
     """Why ``model`` cannot be a compiled piece: an output that no node computes. Empty if there is none."""
-    made = {name for node in model.graph.node for name in node.output}
+    computed = {name for node in model.graph.node for name in node.output}
     for value in model.graph.output:
-        if value.name not in made:
+        if value.name not in computed:
             return f"output {value.name} is an input or a constant of the region"
     return ""
 
@@ -200,12 +200,12 @@ def lacks_instructions(*arithmetics: Arithmetic) -> str:
 def lacks_gpu(least: tuple[int, int] = (0, 0), what: str = "") -> str:
     """Why the first GPU here cannot run ``what``, which needs a compute capability of ``least``; empty if it can."""
     try:
-        found = gpu_capability()
+        capability = gpu_capability()
     except UnavailableError as missing:
         return f"no CUDA device here: {missing}"
-    if found >= least:
+    if capability >= least:
         return ""
-    return f"{what} needs compute capability {least[0]}.{least[1]}, this GPU has {found[0]}.{found[1]}"
+    return f"{what} needs compute capability {least[0]}.{least[1]}, this GPU has {capability[0]}.{capability[1]}"
 
 
 def lacks_arithmetic(arithmetic: Arithmetic) -> str:
@@ -216,11 +216,11 @@ def lacks_arithmetic(arithmetic: Arithmetic) -> str:
 
 def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
     """Those of ``variants`` that have something to write into ``nodes``, and not the same as another one."""
-    found: dict[tuple[str, Numerics], Variant] = {}
+    distinct: dict[tuple[str, Numerics], Variant] = {}
     for variant in variants:
         if numerics := numerics_in(graph, nodes, variant):
-            found.setdefault((variant.base, numerics), variant)
-    return tuple(found.values())
+            distinct.setdefault((variant.base, numerics), variant)
+    return tuple(distinct.values())
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
@@ -234,20 +234,24 @@ def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges |
     return numerics_of((variant.arithmetic, transform.sites(graph, nodes, data)))
 
 
-def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]) -> None:
+def require_borders(
+    backend: str, declared: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]
+) -> None:
     """Make sure that a library's own types for a piece's inputs, or its outputs, fit the tensors that it is to get.
 
     Args:
         backend: its name.
-        own: the library's dtype and shape of each; an open size is negative, None is an open rank.
+        declared: the library's dtype and shape of each; an open size is negative, None is an open rank.
         tensors: to be bound to them. Opaque ones have no type to compare.
 
     Raises:
         InputError: there are more or fewer, or one is of another dtype or shape.
     """
-    if len(own) != len(tensors):
-        raise InputError(f"{backend} has a region of {len(own)} inputs or outputs, not {len(tensors)}: build it anew")
-    for (dtype, shape), tensor in zip(own, tensors, strict=True):
+    if len(declared) != len(tensors):
+        raise InputError(
+            f"{backend} has a region of {len(declared)} inputs or outputs, not {len(tensors)}: build it anew"
+        )
+    for (dtype, shape), tensor in zip(declared, tensors, strict=True):
         if tensor.dtype == OPAQUE:
             continue
         fits = shape is None or len(shape) == len(tensor.shape)
@@ -288,5 +292,5 @@ def release_of(version: str) -> tuple[int, ...]:
 
     So a release candidate counts as its release. Empty where it begins with no number.
     """
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, found.group().split("."))) if found else ()
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, match.group().split("."))) if match else ()

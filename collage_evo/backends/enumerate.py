@@ -76,7 +76,7 @@ def enumerate_matches(
     Raises:
         NotSearchable: no backend takes some operator; the message gives each backend's reason.
     """
-    found: list[Match] = []
+    matches: list[Match] = []
     refusals: dict[int, dict[str, str]] = {}
     rejected: list[Rejection] = []
     cut = []
@@ -89,12 +89,12 @@ def enumerate_matches(
             cut.append(backend.name)
         rejected += candidates.rejected
         for nodes, pattern in candidates.accepted.items():
-            found += matches_of(graph, backend, nodes, tolerance, device, ranges, left_out, pattern)
+            matches += matches_of(graph, backend, nodes, tolerance, device, ranges, left_out, pattern)
     rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out, ranges)
-    found += rewritten.matches
+    matches += rewritten.matches
     rejected += (Rejection(*refusal) for refusal in rewritten.refusals)
-    _require_cover(graph, found, refusals)
-    return Matches(tuple(found), refusals, (*cut, *rewritten.cut), tuple(rejected))
+    _require_cover(graph, matches, refusals)
+    return Matches(tuple(matches), refusals, (*cut, *rewritten.cut), tuple(rejected))
 
 
 def matches_of(
@@ -114,9 +114,9 @@ def matches_of(
     variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out)
     written = ((variant, numerics_in(graph, nodes, variant, ranges)) for variant in variants)
     found = (
-        Match(nodes, backend.name, own.name, numerics, pattern, "" if own.base == own.name else own.base)
-        for own, numerics in written
-        if numerics or not own.writes
+        Match(nodes, backend.name, v.name, numerics, pattern, "" if v.base == v.name else v.base)
+        for v, numerics in written
+        if numerics or not v.writes
     )
     return distinct(found)
 

@@ -91,18 +91,18 @@ def _in_variants(
     """Matches of ``nodes`` with the single site ``sole`` rewritten, in each variant that applies there."""
     edits = ((variant, _edits(graph, nodes, sole, part, variant, ranges)) for variant in variants)
     return distinct(
-        Match(nodes, backend, rewritten_name(variant.name, sole[0]), own, sole[0], variant.base)
-        for variant, own in edits
-        if own
+        Match(nodes, backend, rewritten_name(variant.name, sole[0]), edits_here, sole[0], variant.base)
+        for variant, edits_here in edits
+        if edits_here
     )
 
 
 def distinct(matches: Iterable[Match]) -> list[Match]:
     """``matches`` of the same nodes without those that compile the same model as an earlier one."""
-    found: dict[tuple[tuple[str, str], Edits], Match] = {}
+    first: dict[tuple[tuple[str, str], Edits], Match] = {}
     for match in matches:
-        found.setdefault((match.family, match.edits), match)
-    return list(found.values())
+        first.setdefault((match.family, match.edits), match)
+    return list(first.values())
 
 
 def _edits(

@@ -63,8 +63,8 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
         UnavailableError: there is none.
     """
     probes = probe_all()
-    found = (get_backend(name) for name, probe in probes if probe.available)
-    usable = tuple(b for b in found if not isinstance(b, StandsOnOthers) or threads >= b.least_threads)
+    available = (get_backend(name) for name, probe in probes if probe.available)
+    usable = tuple(b for b in available if not isinstance(b, StandsOnOthers) or threads >= b.least_threads)
     if all(isinstance(backend, StandsOnOthers) for backend in usable):
         raise UnavailableError(f"no backend is usable here: {install('cpu')}")
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
@@ -137,13 +137,13 @@ def piece_variants(
     """
     from collage_evo.graph.check.indices import stray_index  # serving does not need it
 
-    found = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
-    guarded = [variant for variant in found if backend.guards(variant)]
-    if guarded != found and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
-        found = guarded
-    usable = (v for v in found if ranges or not v.needs_ranges)
-    wanted = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)}.intersection(left_out))
-    return tuple(variant for variant in wanted if not backend.declines(variant))
+    variants = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
+    guarded = [variant for variant in variants if backend.guards(variant)]
+    if guarded != variants and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
+        variants = guarded
+    usable = (v for v in variants if ranges or not v.needs_ranges)
+    included = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)}.intersection(left_out))
+    return tuple(variant for variant in included if not backend.declines(variant))
 
 
 def exact_arithmetic(part: Part) -> bool:
@@ -163,8 +163,8 @@ def arithmetics_of(part: Part) -> Numerics:
 def arithmetic_of(backend: str, variant: str) -> Arithmetic:
     """A variant's arithmetic. A tuned variant is not among its backend's own: its kernels are float32."""
     library = get_backend(backend)
-    own = {known.name: known.arithmetic for known in (library.as_it_comes, *library.variants)}
-    return own.get(plain_name(variant), Arithmetic.FLOAT32)
+    arithmetics = {v.name: v.arithmetic for v in (library.as_it_comes, *library.variants)}
+    return arithmetics.get(plain_name(variant), Arithmetic.FLOAT32)
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

@@ -77,10 +77,10 @@ class CudaDevice(Device):
         place = self._place(memory)
 
         def array(offset: int, shape: Sequence[int], dtype: str) -> DeviceArray:
-            made = DeviceArray(memory.address + offset, tuple(shape), dtype, place, stream, memory)
-            if offset < 0 or offset + made.nbytes > memory.nbytes:
+            block = DeviceArray(memory.address + offset, tuple(shape), dtype, place, stream, memory)
+            if offset < 0 or offset + block.nbytes > memory.nbytes:
                 raise ValueError(f"{dtype}{list(shape)} at {offset} does not lie in {nbytes} bytes")
-            return made
+            return block
 
         return array
 
@@ -177,8 +177,8 @@ class CudaDevice(Device):
         return tuple(nodes[place] or 0 for place in range(count.value))
 
     def _go_on_behind(self, nodes: _Nodes) -> None:
-        given = (ctypes.c_void_p * len(nodes))(*nodes)
-        self._driver.cuStreamUpdateCaptureDependencies_v2(self.stream, given, None, len(nodes), _SET)
+        dependencies = (ctypes.c_void_p * len(nodes))(*nodes)
+        self._driver.cuStreamUpdateCaptureDependencies_v2(self.stream, dependencies, None, len(nodes), _SET)
 
     def _replay(self, executable: ctypes.c_void_p, independent: bool) -> Replay:
         enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream

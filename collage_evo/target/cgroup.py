@@ -22,21 +22,21 @@ def cpu_quota(root: Path = ROOT) -> Limit | None:
 
     ``root`` has the files of the system: another folder for tests. None where no group has a quota.
     """
-    found = []
+    limits = []
     for group in _groups(root, "cpu"):
         quota, _, period = _read(file := group / "cpu.max").partition(" ")  # version 2: "max 100000"
         if not period:
             quota, period = _read(file := group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):  # neither "max" nor -1
-            found.append(Limit(int(quota) / int(period), file))
-    return min(found, key=lambda limit: limit.value, default=None)
+            limits.append(Limit(int(quota) / int(period), file))
+    return min(limits, key=lambda limit: limit.value, default=None)
 
 
 def memory_limit(root: Path = ROOT) -> Limit | None:
     """Bytes that the processes of one of this process's groups may have together. Arguments as :func:`cpu_quota`."""
     files = (group / name for group in _groups(root, "memory") for name in ("memory.max", "memory.limit_in_bytes"))
-    found = [Limit(int(text), file) for file in files if (text := _read(file)).isdigit()]
-    return min(found, key=lambda limit: limit.value, default=None)
+    limits = [Limit(int(text), file) for file in files if (text := _read(file)).isdigit()]
+    return min(limits, key=lambda limit: limit.value, default=None)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

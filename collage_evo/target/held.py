@@ -55,12 +55,12 @@ def _library() -> ctypes.CDLL | None:
     """The handler, compiled once for all processes; None where that fails."""
     source = _SOURCE.read_bytes()
     try:
-        made = own_temporary() / f"cpuid-{hashlib.sha256(source).hexdigest()[:16]}.so"
-        if not made.exists():
-            own = made.with_suffix(f".{os.getpid()}")
-            command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(own), str(_SOURCE)]
+        library = own_temporary() / f"cpuid-{hashlib.sha256(source).hexdigest()[:16]}.so"
+        if not library.exists():
+            compiled = library.with_suffix(f".{os.getpid()}")
+            command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(compiled), str(_SOURCE)]
             subprocess.run(command, check=True, capture_output=True)
-            own.replace(made)
-        return ctypes.CDLL(str(made))
+            compiled.replace(library)
+        return ctypes.CDLL(str(library))
     except (OSError, InputError, subprocess.CalledProcessError):
         return None

@@ -29,8 +29,8 @@ class Others:
     def share(self) -> float:
         """Share of the cores' time, 0 to 1, that others had so far; the system counts in ticks, of which one a core
         is ignored. 0 where the system has no counters."""
-        taken = self._taken_s() - self._taken - len(self._names) / TICKS_PER_S
-        return max(0.0, taken) / (time.monotonic() - self._begin) / len(self._names)
+        taken_s = self._taken_s() - self._taken - len(self._names) / TICKS_PER_S
+        return max(0.0, taken_s) / (time.monotonic() - self._begin) / len(self._names)
 
     def _taken_s(self) -> float:
         try:

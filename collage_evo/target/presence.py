@@ -128,7 +128,7 @@ def _leads(process: int) -> bool:
 
 def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
     """Runs for which ``run`` has waited longer than :data:`SOON_S`, empty for an unknown one, each with a message."""
-    found = {}
+    messages = {}
     for mine in notes:
         waited = now - mine.since
         if mine.run != run or waited < SOON_S or mine.doing not in (Doing.WANTS_CORES, Doing.WANTS_TURN):
@@ -137,10 +137,11 @@ def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
         others = [note for note in before if note.run != run]
         for note in others:
             line = f"waiting ({waited:.0f} s so far) for another run on this machine: {_sentence(note)}"
-            found[note.run] = f"{line}; {HINTS[mine.doing]}"
+            messages[note.run] = f"{line}; {HINTS[mine.doing]}"
         if mine.doing is Doing.WANTS_CORES and not before:
-            found[""] = f"waiting ({waited:.0f} s so far) for cores {_listed(mine.cores)}, which somebody else holds"
-    return found
+            cores = _listed(mine.cores)
+            messages[""] = f"waiting ({waited:.0f} s so far) for cores {cores}, which somebody else holds"
+    return messages
 
 
 def _keeps_waiting(note: Note, mine: Note) -> bool:

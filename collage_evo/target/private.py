@@ -63,12 +63,12 @@ def own_directory(path: Path, setting: str, readable: bool = False) -> Path:
 
 def _fault(path: Path, readable: bool) -> str:
     """The fault of a directory, and the remedy where there is one; empty if it is safe."""
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         return "it is a link or a file, not a directory: remove it"
-    if found.st_uid != os.geteuid():
-        return f"it belongs to another user (number {found.st_uid}): have it removed"
-    if found.st_mode & (0o022 if readable else 0o077):
+    if status.st_uid != os.geteuid():
+        return f"it belongs to another user (number {status.st_uid}): have it removed"
+    if status.st_mode & (0o022 if readable else 0o077):
         does, mend = ("write into", "go-w") if readable else ("open", "go-rwx")
         return f"other users may {does} it: chmod -R {mend} {path} if nobody did, else remove it"
     return ""
@@ -87,8 +87,8 @@ def open_private(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> int:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # a link, a directory, a socket
             raise
         raise InputError(f"{path} cannot be opened as a file ({error.strerror}): remove it") from None
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(file)
         raise InputError(f"{path} is no file of yours: remove it")
     return file
