@@ -23,13 +23,13 @@ class Budget:
     relative: bool = False
 
     @classmethod
-    def read(cls, given: float | str) -> Budget:
+    def read(cls, written: float | str) -> Budget:
         """Parse a number, ``1%``, ``exact``, or decibels: 40dB are noise of 0.01 of the signal.
 
         Raises:
             ValueError: it is none of these.
         """
-        text = str(given).strip()
+        text = str(written).strip()
         if text == EXACT:
             return cls(None)
         try:
@@ -37,7 +37,7 @@ class Budget:
                 return cls(10.0 ** (-_positive(text[:-2]) / 20.0))
             value = _positive(text.removesuffix("%"))
         except ValueError:
-            raise ValueError(f"{given!r} is no budget: {FORMS}") from None
+            raise ValueError(f"{written!r} is no budget: {FORMS}") from None
         return cls(value / 100, relative=True) if text.endswith("%") else cls(value)
 
     @property
@@ -62,10 +62,10 @@ def _positive(text: str) -> float:
     return value
 
 
-def checked_budget(given: float | str) -> float | str:
-    """``given``, in a form that :meth:`Budget.read` can read, as a number if it is one. Raises as that does."""
-    budget = Budget.read(given)
-    return given if budget.value is None or budget.relative else budget.value
+def checked_budget(written: float | str) -> float | str:
+    """``written``, in a form that :meth:`Budget.read` can read, as a number if it is one. Raises as that does."""
+    budget = Budget.read(written)
+    return written if budget.value is None or budget.relative else budget.value
 
 
 def budget_option(text: str) -> float | str:

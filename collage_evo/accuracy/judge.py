@@ -94,8 +94,8 @@ class Judgement:
 
     def qualities(self, name: str) -> tuple[Quality, ...]:
         """Results of the metric, which is called ``name``, and of the others."""
-        own = Quality(name, self.together, self.low, self.high, self.worst, self.score, self.reference_score)
-        return (own, *self.other_metrics)
+        named = Quality(name, self.together, self.low, self.high, self.worst, self.score, self.reference_score)
+        return (named, *self.other_metrics)
 
     def beyond(self, budget: float) -> int:
         """Number of single samples with a larger error."""
@@ -110,14 +110,14 @@ def run_samples(
     Raises:
         TimeoutError: they took more than ``seconds`` on the clock, which is read after each of them.
     """
-    found: list[tuple[Sample, Values]] = []
+    pairs: list[tuple[Sample, Values]] = []
     began = clock()
     for sample in samples:
         names = list(sample.expected)
-        found.append((sample, dict(zip(names, run(sample.feeds, names), strict=True))))
+        pairs.append((sample, dict(zip(names, run(sample.feeds, names), strict=True))))
         if clock() - began > seconds:
-            raise TimeoutError(f"{len(found)} of {len(samples)} samples took more than {seconds:.0f} s")
-    return found
+            raise TimeoutError(f"{len(pairs)} of {len(samples)} samples took more than {seconds:.0f} s")
+    return pairs
 
 
 def judge(pairs: Pairs, metric: Metric, over: Over = "all", reference: float | None = None) -> float:

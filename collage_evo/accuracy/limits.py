@@ -65,9 +65,9 @@ class Limits:
             tolerance = min(tolerance, value)  # float32 arithmetic has to be within the budget too
         excused = beyond(tolerance, explained or {})
         unbound = cls(tolerance, excused=excused, by_metric=by_metric, score=score)
-        found = unbound.with_budget(asked)
-        front = max(LEAST_FRONT, FRONT_FACTOR * found.budget, LEAST_FRONT * abs(score or 0.0))
-        return replace(found, front=front if found.budget else 0.0)
+        limits = unbound.with_budget(asked)
+        front = max(LEAST_FRONT, FRONT_FACTOR * limits.budget, LEAST_FRONT * abs(score or 0.0))
+        return replace(limits, front=front if limits.budget else 0.0)
 
     def with_budget(self, asked: float | str) -> Limits:
         """The same with another budget; measurements stay valid. Raises as :meth:`decide`."""

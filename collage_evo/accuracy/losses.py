@@ -106,14 +106,14 @@ def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyTyp
     """
     names = list(pairs[0][0].expected) if pairs else []
     labels = [holds_labels([sample.expected[name] for sample, _ in pairs]) for name in names]
-    found = [
+    rows = [
         [
-            _joined(counted_distances(given[name], sample.expected[name], counted))
+            _joined(counted_distances(outputs[name], sample.expected[name], counted))
             for name, counted in zip(names, labels, strict=True)
         ]
-        for sample, given in pairs
+        for sample, outputs in pairs
     ]
-    table = np.array(found, dtype=float).reshape(len(pairs), len(names), 2)
+    table = np.array(rows, dtype=float).reshape(len(pairs), len(names), 2)
     powers = np.where(labels, 1.0, 2.0)
     largest = table[..., 1].max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)

@@ -110,9 +110,9 @@ class FunctionMetric(Metric):
 
     def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
         samples = [sample for sample, _ in pairs]
-        score = self._called([given for _, given in pairs], samples)
-        own = self.reference(samples) if reference is None else reference
-        return Scores(_drop(own, score), score, own)
+        score = self._called([outputs for _, outputs in pairs], samples)
+        of_reference = self.reference(samples) if reference is None else reference
+        return Scores(_drop(of_reference, score), score, of_reference)
 
     def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses | None]:
         whole = self.scores(pairs)
@@ -130,14 +130,14 @@ class FunctionMetric(Metric):
 
     def _called(self, outputs: Sequence[Values], samples: Sequence[Sample]) -> float:
         try:
-            made = self._function(list(outputs), [sample.item for sample in samples])
-            found = float(np.asarray(made).item())  # a batch of one returns an array
+            returned = self._function(list(outputs), [sample.item for sample in samples])
+            score = float(np.asarray(returned).item())  # a batch of one returns an array
         except (Exception, SystemExit) as error:
             problem = f"raised {named_line(error)}"
             raise InputError(f"accuracy.metric {self.name} {problem}") from error
-        if not math.isfinite(found):
-            raise InputError(f"accuracy.metric {self.name} gave {found}: it has to give a finite number")
-        return found
+        if not math.isfinite(score):
+            raise InputError(f"accuracy.metric {self.name} gave {score}: it has to give a finite number")
+        return score
 
 
 def _drop(reference: float, score: float) -> float:

@@ -155,9 +155,9 @@ class TopK(SummedMetric):
                 f"accuracy.metric {self.name}: a label has to be a class from 0 to {classes - 1} for each of the "
                 f"{len(rows)} rows of scores; there are {labels.tolist()[:8]}"
             )
-        own = rows[np.arange(len(rows)), labels]
-        larger = (rows > own[:, None]).sum(axis=1)
-        return np.asarray((larger < self.k) & np.isfinite(own))
+        of_label = rows[np.arange(len(rows)), labels]
+        larger = (rows > of_label[:, None]).sum(axis=1)
+        return np.asarray((larger < self.k) & np.isfinite(of_label))
 
 
 def usual_metrics(samples: Sequence[Sample]) -> list[SummedMetric]:
@@ -165,22 +165,22 @@ def usual_metrics(samples: Sequence[Sample]) -> list[SummedMetric]:
     return [metric for metric in NAMED.values() if samples and metric.is_usual(samples)]
 
 
-def _decisions_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
-    if not comparable(given, expected):
+def _decisions_lost(output: Any, expected: np.ndarray) -> tuple[float, float]:
+    if not comparable(output, expected):
         return WRONG
     if expected.dtype.kind in "biu":
-        return float(np.count_nonzero(given != expected)), float(expected.size)
+        return float(np.count_nonzero(output != expected)), float(expected.size)
     axis = class_axis(expected)
-    made, right = np.argmax(given, axis), np.argmax(expected, axis)
-    return float(np.count_nonzero(made != right)), float(right.size)
+    decided, right = np.argmax(output, axis), np.argmax(expected, axis)
+    return float(np.count_nonzero(decided != right)), float(right.size)
 
 
-def _angle_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
+def _angle_lost(output: Any, expected: np.ndarray) -> tuple[float, float]:
     """1 less the cosine of each row, summed."""
-    if not comparable(given, expected) or not np.isfinite(expected).all():
+    if not comparable(output, expected) or not np.isfinite(expected).all():
         return WRONG
     shape = (-1, expected.shape[-1]) if expected.ndim <= 3 else (1, -1)
-    a, e = (np.asarray(array, dtype=np.float64).reshape(shape) for array in (given, expected))
+    a, e = (np.asarray(array, dtype=np.float64).reshape(shape) for array in (output, expected))
     lengths = np.linalg.norm(a, axis=1), np.linalg.norm(e, axis=1)
     safe = [np.where(length > 0.0, length, 1.0)[:, None] for length in lengths]
     unit_a, unit_e = a / safe[0], e / safe[1]
@@ -189,27 +189,27 @@ def _angle_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
     return float(np.where((lengths[0] > 0.0) == (lengths[1] > 0.0), lost, 1.0).sum()), float(len(e))
 
 
-def _noise(given: Any, expected: np.ndarray) -> tuple[float, float]:
+def _noise(output: Any, expected: np.ndarray) -> tuple[float, float]:
     """Mean squared difference of pixels, of the squared range that the image has: 255 in bytes."""
-    if not comparable(given, expected) or not np.isfinite(expected).all():
+    if not comparable(output, expected) or not np.isfinite(expected).all():
         return WRONG
-    a, e = np.asarray(given, dtype=np.float64), expected.astype(np.float64)
+    a, e = np.asarray(output, dtype=np.float64), expected.astype(np.float64)
     peak = 255.0 if expected.dtype == np.uint8 else float(e.max() - e.min())
     mean = float(np.mean((a - e) ** 2))
     return (mean / peak**2 if peak else math.inf) if mean else 0.0, 1.0
 
 
-def _text_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
+def _text_lost(output: Any, expected: np.ndarray) -> tuple[float, float]:
     """1 if the text differs. A batch of so many rows of steps holds as many texts."""
     if expected.dtype.kind in "iu":
-        return float(not np.array_equal(given, expected)), 1.0
-    if not comparable(given, expected):
+        return float(not np.array_equal(output, expected)), 1.0
+    if not comparable(output, expected):
         return WRONG
     classes = expected.shape[-1]
     batch = expected.shape[0] if expected.ndim == 3 and expected.shape[1] > 1 else 1
-    made, right = (np.argmax(array, -1).reshape(batch, -1) for array in (np.asarray(given), expected))
+    decoded, right = (np.argmax(array, -1).reshape(batch, -1) for array in (np.asarray(output), expected))
     blank = max((0, classes - 1), key=lambda code: int(np.count_nonzero(right == code)))
-    texts = ((_decoded(one, blank), _decoded(other, blank)) for one, other in zip(made, right, strict=True))
+    texts = ((_decoded(one, blank), _decoded(other, blank)) for one, other in zip(decoded, right, strict=True))
     differ = [not np.array_equal(one, other) for one, other in texts]
     return float(sum(differ)), float(batch)
 

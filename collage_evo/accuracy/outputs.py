@@ -51,12 +51,12 @@ def is_distribution(array: np.ndarray) -> bool:
     return bool(np.allclose(chances.sum(axis=axis), 1.0, atol=1e-2))
 
 
-def comparable(given: Any, expected: np.ndarray) -> bool:
-    """Whether shapes agree, and ``given`` is finite wherever it should be."""
-    made = np.asarray(given)
-    if made.shape != expected.shape or made.dtype.kind not in "biuf":
+def comparable(output: Any, expected: np.ndarray) -> bool:
+    """Whether shapes agree, and ``output`` is finite wherever it should be."""
+    array = np.asarray(output)
+    if array.shape != expected.shape or array.dtype.kind not in "biuf":
         return False
-    return bool((np.isfinite(made) | ~np.isfinite(expected)).all())
+    return bool((np.isfinite(array) | ~np.isfinite(expected)).all())
 
 
 def decides(array: np.ndarray) -> bool:

@@ -119,24 +119,25 @@ def prepare_model(
     Raises:
         InputError: the model cannot be used; the message gives the reason and the remedy.
     """
-    known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
-    loaded = file.load(known, any_shapes)
+    sizes = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
+    loaded = file.load(sizes, any_shapes)
     model, unfixed = _loaded(loaded, threads)
     reference = Reference(model, threads, timeout_s=timeout_s)  # first: its errors explain what is wrong with a file
-    given, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
-    more, unchecked = taking_each_branch(loaded.original, given, threads, timeout_s)
-    given += more
+    samples, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
+    more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
+    samples += more
     names = [value.name for value in model.graph.output]
     outputs += [reference.run(one) for one in more]
-    again = reference.run(given[0])
-    edges = edge_samples(model, given[0], reference)
+    again = reference.run(samples[0])
+    edges = edge_samples(model, samples[0], reference)
     del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
-    pairs = tuple((one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True))
+    expected = (dict(zip(names, plain(values), strict=True)) for values in outputs)
+    pairs = tuple(zip(samples, expected, strict=True))
     noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, timeout_s, moving)
     edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    seen = observe(model, given[0], threads)
+    seen = observe(model, samples[0], threads)
     types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
@@ -154,8 +155,8 @@ def prepare_model(
         others = f" and {len(compiled) - 1} other inputs have values" if compiled[1:] else " has a value"
         notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    found = loaded.name, digest(model), model, loaded.dynamic
-    return PreparedModel(*found, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed)
+    identity = loaded.name, digest(model), model, loaded.dynamic
+    return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed)
 
 
 def _first_runs(
@@ -170,16 +171,16 @@ def _first_runs(
     def drawn(fixed: Values) -> list[Values]:
         return [random_inputs(model, seed=1000 + index, values=fixed) for index in range(count)]
 
-    given, fixed = list(feeds) or drawn({}), dict[str, np.ndarray]()
+    samples, fixed = list(feeds) or drawn({}), dict[str, np.ndarray]()
     try:
-        outputs = [reference.run(one) for one in given]
+        outputs = [reference.run(one) for one in samples]
     except InputError as refusal:
-        fixed = {} if feeds else _fixed(model, given, reference)
+        fixed = {} if feeds else _fixed(model, samples, reference)
         if not fixed:
             raise refusal
-        given = drawn(fixed)
-        outputs = [reference.run(one) for one in given]
-    return given, outputs, fixed
+        samples = drawn(fixed)
+        outputs = [reference.run(one) for one in samples]
+    return samples, outputs, fixed
 
 
 def _fixed(model: onnx.ModelProto, drawn: Sequence[Values], reference: Reference) -> dict[str, np.ndarray]:
@@ -226,17 +227,17 @@ def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:
     """A note for each output whose declared fixed sizes differ from those in a run; ONNX Runtime only warns of it."""
     notes = []
     for value in model.graph.output:
-        declared, found = declared_tensor(value.name, value.type), seen.tensors[value.name]
-        if declared.dtype != OPAQUE and declared.static and declared.shape != found.shape:
-            sizes = f"{list(declared.shape)} and has {list(found.shape)}"
+        declared, observed = declared_tensor(value.name, value.type), seen.tensors[value.name]
+        if declared.dtype != OPAQUE and declared.static and declared.shape != observed.shape:
+            sizes = f"{list(declared.shape)} and has {list(observed.shape)}"
             notes.append(f"output {value.name!r} is declared with the sizes {sizes}: those that it has count")
     return notes
 
 
-def _errors(given: Sequence[Any], expected: Values) -> dict[str, float]:
+def _errors(outputs: Sequence[Any], expected: Values) -> dict[str, float]:
     """The relative error of each output, by name."""
-    pairs = zip(given, expected.items(), strict=True)
-    return {name: relative_error(found, right).relative for found, (name, right) in pairs}
+    pairs = zip(outputs, expected.items(), strict=True)
+    return {name: relative_error(output, right).relative for output, (name, right) in pairs}
 
 
 def _noise(

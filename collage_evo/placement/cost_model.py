@@ -150,10 +150,10 @@ class Flow:
 def flows(graph: Graph) -> tuple[Flow, ...]:
     """Every graph input and every node output that is read or returned; constants do not move."""
     outputs = set(graph.outputs)
-    made = [(name, -1) for name in graph.inputs if name not in graph.constants]
-    made += [(name, node.index) for node in graph.nodes for name in node.outputs if name]
+    producers = [(name, -1) for name in graph.inputs if name not in graph.constants]
+    producers += [(name, node.index) for node in graph.nodes for name in node.outputs if name]
     result = []
-    for name, producer in made:
+    for name, producer in producers:
         readers = node_set(graph.consumers.get(name, ()))
         returned = name in outputs and producer >= 0
         if readers or returned:

@@ -58,11 +58,11 @@ class SearchSpace:
 
     def _uncovered(self, index: int) -> str:
         node = self.graph.nodes[index]
-        given = dict(self.reasons.get(index, {}))
+        reasons = dict(self.reasons.get(index, {}))
         for match in self.matches:
             if match.nodes >> index & 1:
-                given.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
-        why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(given.items()))
+                reasons.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
+        why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(reasons.items()))
         return (
             f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '
             "enable a backend that supports it, or change the model"
@@ -107,18 +107,18 @@ class SearchSpace:
     def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
         """The nodes into which each of :attr:`engines` writes each precision, where nothing is rewritten: all nodes
         of a rewritten site have the precision of its heavy operators."""
-        found: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
+        written: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
         for match in (self.matches[index] for index in self.usable if not self.matches[index].rewrites):
-            own = found[bordering(match.engine)]
+            of_engine = written[bordering(match.engine)]
             for kind, nodes in match.numerics:
-                own[kind] = own.get(kind, 0) | nodes
-        return found
+                of_engine[kind] = of_engine.get(kind, 0) | nodes
+        return written
 
     def writes_more(self, engine: Engine, other: Engine) -> bool:
         """Whether ``engine`` writes the precisions of ``other``, and into more nodes."""
-        own, others = self.written.get(engine, {}), self.written.get(other, {})
-        nodes, fewer = (sum(map(int.bit_count, one.values())) for one in (own, others))
-        return own.keys() == others.keys() and nodes > fewer
+        nodes_written, others = self.written.get(engine, {}), self.written.get(other, {})
+        nodes, fewer = (sum(map(int.bit_count, one.values())) for one in (nodes_written, others))
+        return nodes_written.keys() == others.keys() and nodes > fewer
 
     @cached_property
     def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
@@ -172,9 +172,9 @@ class SearchSpace:
         """Changes when genomes of another space would mean something else here."""
         parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
         for match in sorted({m for options in self.candidates for m in options}):
-            found = self.matches[match]
-            rewritten = f":{edits_text(found.rewrites)}" if found.rewrites else ""
-            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
+            chosen = self.matches[match]
+            rewritten = f":{edits_text(chosen.rewrites)}" if chosen.rewrites else ""
+            parts.append(f"{chosen.nodes:x}:{chosen.backend}:{chosen.variant}{rewritten}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
     def priced(self, prices: Mapping[Objective, float]) -> SearchSpace:

@@ -21,21 +21,21 @@ Feeds = Mapping[str, Any]
 
 
 def taking_each_branch(
-    model: onnx.ModelProto, given: Sequence[Feeds], threads: int, timeout_s: float | None = None
+    model: onnx.ModelProto, samples: Sequence[Feeds], threads: int, timeout_s: float | None = None
 ) -> tuple[list[Feeds], tuple[str, ...]]:
-    """Random inputs that take branches which ``given`` inputs do not, and the Ifs with a side that no input took.
+    """Random inputs that take branches which ``samples`` do not take, and the Ifs with a side that no input took.
 
     Ifs inside bodies count as part of the operator around them: their conditions cannot be observed from outside.
 
     Args:
         model: with its inputs' shapes fixed.
-        given: inputs on which the model runs anyway.
+        samples: inputs on which the model runs anyway.
         threads: for each run.
         timeout_s: limit of one run in seconds.
     """
     ifs = [node for node in model.graph.node if node.op_type == "If" and node.domain in STANDARD]
-    known = Values(model, inferred(model)) if ifs else None  # takes a while for a large model
-    decided = [node for node in ifs if known is not None and not known.settled(node.input[0])]
+    values = Values(model, inferred(model)) if ifs else None  # takes a while for a large model
+    decided = [node for node in ifs if values is not None and not values.settled(node.input[0])]
     if not decided:
         return [], ()
     reference = Reference(_only(model, sorted({node.input[0] for node in decided})), threads, timeout_s=timeout_s)
@@ -48,18 +48,18 @@ def taking_each_branch(
             seen.add(bool(np.all(conditions[condition])))
         return sum(map(len, sides.values())) > before
 
-    for feeds in given:
+    for feeds in samples:
         new(feeds)
-    found = []
+    more = []
     for feeds in _drawn(model):
         if all(len(seen) == 2 for seen in sides.values()):
             break
         try:
             if new(feeds):
-                found.append(feeds)
+                more.append(feeds)
         except InputError:  # a branch may take no such sizes
             continue
-    return found, tuple(name for (name, _), seen in sides.items() if len(seen) < 2)
+    return more, tuple(name for (name, _), seen in sides.items() if len(seen) < 2)
 
 
 def _drawn(model: onnx.ModelProto) -> Iterator[Feeds]:
@@ -71,10 +71,10 @@ def _drawn(model: onnx.ModelProto) -> Iterator[Feeds]:
 
 def _only(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """``model`` with the conditions ``names`` as its outputs."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    del made.graph.output[:]
-    made.graph.output.extend(
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.output[:]
+    copy.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, None) for name in names
     )
-    return made
+    return copy

@@ -44,47 +44,47 @@ _WHOLE_NUMBERS = {
 Feeds = Mapping[str, Any]
 
 
-def edge_samples(model: onnx.ModelProto, given: Feeds, reference: Reference) -> list[tuple[Feeds, Feeds]]:
-    """At most two edge-case variants of ``given``, each with the outputs of ``model``.
+def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) -> list[tuple[Feeds, Feeds]]:
+    """At most two edge-case variants of ``sample``, each with the outputs of ``model``.
 
     Excludes samples that ONNX Runtime without optimisations does not take, or for which it returns a number that is
     not finite. A model with more than ``MOST_WEIGHTS`` gets none.
 
     Args:
         model: with its inputs' shapes fixed.
-        given: inputs that it runs on.
+        sample: inputs that it runs on.
         reference: the model, loaded.
     """
     if _too_large(model):
         return []
     names = [value.name for value in model.graph.output]
-    found: list[tuple[Feeds, Feeds]] = []
-    for feeds in (_alike(model, given), _far(model, given)):
-        if not _differs(feeds, given):
+    samples: list[tuple[Feeds, Feeds]] = []
+    for feeds in (_alike(model, sample), _far(model, sample)):
+        if not _differs(feeds, sample):
             continue
         try:
             expected = dict(zip(names, plain(reference.run(feeds)), strict=True))
         except InputError:  # the model takes no such inputs
             continue
         if all(map(_finite, expected.values())):
-            found.append((feeds, expected))
-    return found
+            samples.append((feeds, expected))
+    return samples
 
 
-def other_shapes(model: onnx.ModelProto, given: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
-    """Random and edge-case inputs of a model with open shapes, each open size one more than in ``given``, or twice as
-    large where the model takes no such sizes; with the outputs. Empty where it takes neither.
+def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
+    """Random and edge-case inputs of a model with open shapes, each open size one more than in ``sample``, or twice
+    as large where the model takes no such sizes; with the outputs. Empty where it takes neither.
 
     Args:
         model: as the file declares it.
-        given: inputs that it runs on.
+        sample: inputs that it runs on.
         timeout_s: limit of one run in seconds.
     """
     if _too_large(model):
         return []
     reference, names = Reference(model, timeout_s=timeout_s), [value.name for value in model.graph.output]
     for added, factor in ((1, 1), (0, 2)):
-        shapes = {value.name: list(np.shape(given[value.name])) for value in dynamic_inputs(model)}
+        shapes = {value.name: list(np.shape(sample[value.name])) for value in dynamic_inputs(model)}
         for value in dynamic_inputs(model):
             for axis in open_axes(value):
                 shapes[value.name][axis] = factor * shapes[value.name][axis] + added
@@ -110,7 +110,7 @@ def _too_large(model: onnx.ModelProto) -> bool:
     return bool(sum(math.prod(one.dims) for one in model.graph.initializer) > MOST_WEIGHTS)
 
 
-def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
+def _alike(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:
     """Floats rounded to whole numbers, so that many are equal; whole numbers and truths all the same.
 
     Excludes floats that are summed: each library chooses the order, and so which of two equal sums comes out larger.
@@ -123,10 +123,10 @@ def _alike(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
             return value if left else np.rint(value)
         return np.full_like(value, value.flat[0])
 
-    return _each(given, edge)
+    return _each(sample, edge)
 
 
-def _far(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
+def _far(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:
     """Floats far from zero and tiny ones between them, whole numbers that are as large as their type allows.
 
     Excludes floats that may be cast to whole numbers of few bits: ONNX does not define the result beyond their range.
@@ -148,19 +148,19 @@ def _far(model: onnx.ModelProto, given: Feeds) -> dict[str, Any]:
         most = fitting[: len(LARGE)] if value.dtype.itemsize >= np.dtype(np.int32).itemsize else fitting
         return np.resize(np.array(most, value.dtype), value.shape)
 
-    return _each(given, edge)
+    return _each(sample, edge)
 
 
-def _each(given: Feeds, edge: Any) -> dict[str, Any]:
+def _each(sample: Feeds, edge: Any) -> dict[str, Any]:
     return {
         name: edge(name, value.copy()) if isinstance(value, np.ndarray) and value.size and value.ndim else value
-        for name, value in given.items()
+        for name, value in sample.items()
     }
 
 
-def _differs(feeds: Feeds, given: Feeds) -> bool:
+def _differs(feeds: Feeds, sample: Feeds) -> bool:
     return any(
-        isinstance(value, np.ndarray) and not np.array_equal(value, given[name], equal_nan=value.dtype.kind == "f")
+        isinstance(value, np.ndarray) and not np.array_equal(value, sample[name], equal_nan=value.dtype.kind == "f")
         for name, value in feeds.items()
     )
 
@@ -184,10 +184,10 @@ def _any_whole_number(model: onnx.ModelProto, name: str) -> bool:
             first = node.op_type in _FIRST_ONLY | _DIVIDED and places == [0]
             if node.domain not in STANDARD or not (first or node.op_type in _WHOLE_NUMBERS):
                 return False
-            for made in node.output:
-                if made and made not in seen and kinds.get(made, 0) in _WHOLE_KINDS:
-                    seen.add(made)
-                    queue.append(made)
+            for output in node.output:
+                if output and output not in seen and kinds.get(output, 0) in _WHOLE_KINDS:
+                    seen.add(output)
+                    queue.append(output)
     return True
 
 

@@ -83,8 +83,8 @@ def _name(node: onnx.NodeProto, position: int) -> str:
 
 def attribute(node: onnx.NodeProto, name: str, default: int) -> int:
     """The attribute ``name`` of ``node``, a whole number."""
-    found = (helper.get_attribute_value(one) for one in node.attribute if one.name == name)
-    return int(next(found, default))
+    values = (helper.get_attribute_value(one) for one in node.attribute if one.name == name)
+    return int(next(values, default))
 
 
 def _size(shape: Shape | None, axis: int) -> int:
@@ -94,8 +94,8 @@ def _size(shape: Shape | None, axis: int) -> int:
 
 def _both_ways(name: str, *sizes: int) -> IndexUse:
     """Indices that may count from the end: one for each of ``sizes`` along the last axis, or all into one size."""
-    known = bool(sizes) and min(sizes) >= 0
-    return IndexUse(name, tuple(-size for size in sizes), tuple(sizes)) if known else IndexUse(name)
+    static = bool(sizes) and min(sizes) >= 0
+    return IndexUse(name, tuple(-size for size in sizes), tuple(sizes)) if static else IndexUse(name)
 
 
 def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
@@ -113,8 +113,8 @@ def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
 
 def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """OneHot: for any other value ONNX requires a row without a hot element."""
-    made = shape_of(node.output[0])
-    depth = _size(made, attribute(node, "axis", -1))
+    shape = shape_of(node.output[0])
+    depth = _size(shape, attribute(node, "axis", -1))
     use = _both_ways(node.input[0], depth)
     yield IndexUse(use.name, use.low, use.high, refused=False)
 

@@ -39,29 +39,30 @@ class IndexVerdict:
 
 def stray_index(graph: Graph, node: Node) -> str:
     """Which indices of ``node`` may point outside its tensors in some request; empty if none."""
-    return next((found.stray for found in _verdicts(graph, node) if found.stray), "")
+    return next((verdict.stray for verdict in _verdicts(graph, node) if verdict.stray), "")
 
 
 def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
     """Limits of the model's inputs under which no index in ``nodes`` that they provide points outside."""
-    return joined(found.limits for index in members(nodes) for found in _verdicts(graph, graph.nodes[index]))
+    return joined(verdict.limits for index in members(nodes) for verdict in _verdicts(graph, graph.nodes[index]))
 
 
 def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
     """The verdict on a whole model as the user has it. With its shapes fixed, it must have run once."""
     flat = inline_local_functions(model) if model.functions else model
-    known = Values(flat, inferred(flat))
-    found = [_judge(known, node) for node in known.nodes]
-    return IndexVerdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
+    values = Values(flat, inferred(flat))
+    verdicts = [_judge(values, node) for node in values.nodes]
+    stray = next((verdict.stray for verdict in verdicts if verdict.stray), "")
+    return IndexVerdict(stray, joined(verdict.limits for verdict in verdicts))
 
 
 def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
     """Limits of the model's inputs under which the whole numbers that ``nodes`` read of them fit into 32 bits."""
-    known = _values(graph)
+    values = _values(graph)
     read = _read_exactly(proto for index in members(nodes) for proto in graph.nodes[index].protos)
     whole = (name for name in graph.boundary(nodes)[0] if name in read and graph.tensors[name].dtype == "int64")
-    sources = (_source(known, name) for name in whole)
-    return {name: IN_32_BITS for name in sources if name and known.dtype(name) == "int64"}
+    sources = (_source(values, name) for name in whole)
+    return {name: IN_32_BITS for name in sources if name and values.dtype(name) == "int64"}
 
 
 def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
@@ -88,86 +89,86 @@ def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
 
 def _verdicts(graph: Graph, node: Node) -> Iterator[IndexVerdict]:
     if _MEMO not in graph.memo:
-        known = _values(graph)
-        graph.memo[_MEMO] = {id(proto): _judge(known, proto) for n in graph.nodes for proto in n.protos}
-    found: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
-    return (found[id(proto)] for proto in node.protos)
+        values = _values(graph)
+        graph.memo[_MEMO] = {id(proto): _judge(values, proto) for n in graph.nodes for proto in n.protos}
+    verdicts: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
+    return (verdicts[id(proto)] for proto in node.protos)
 
 
 def _values(graph: Graph) -> Values:
     if _VALUES not in graph.memo:
         graph.memo[_VALUES] = Values(graph.model, graph.model.graph.value_info)
-    found: Values = graph.memo[_VALUES]
-    return found
+    values: Values = graph.memo[_VALUES]
+    return values
 
 
-def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
+def _judge(values: Values, node: onnx.NodeProto) -> IndexVerdict:
     for body in bodies(node):
-        if stray := _stray_in_body(body, known):
+        if stray := _stray_in_body(body, values):
             return IndexVerdict(f"{node.op_type}: {stray}")
     limits: list[Limits] = []
-    for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
-        same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
-        if same or _inside(known, use):  # constants were valid in the run that the model has completed
+    for use in (*uses(node, values.shape), *_unknown_uses(values, node)):
+        same = values.fixed and values.settled(use.name) and values.constant(use.name) is None
+        if same or _inside(values, use):  # constants were valid in the run that the model has completed
             continue
-        source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
+        source = _source(values, use.name) if use.refused and len(use.high) == 1 else ""
         if not source:
-            what = "the model's input" if use.name in known.inputs else "computed"
+            what = "the model's input" if use.name in values.inputs else "computed"
             return IndexVerdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
         limits.append({source: (use.low[0], use.high[0])})
     return IndexVerdict("", joined(limits))
 
 
-def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
+def _unknown_uses(values: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
     """Integer inputs of an operator that ONNX does not describe: any may be indices."""
     if node.domain not in (*STANDARD, "ai.onnx.ml"):
-        named = {use.name for use in uses(node, known.shape)}
-        integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
+        named = {use.name for use in uses(node, values.shape)}
+        integers = (name for name in node.input if name and values.dtype(name) in ("int32", "int64"))
         yield from (IndexUse(name) for name in integers if name not in named)
 
 
-def _inside(known: Values, use: IndexUse) -> bool:
+def _inside(values: Values, use: IndexUse) -> bool:
     """Whether the values are valid in every request."""
     if not use.high:
-        return known.settled(use.name)
-    values = known.constant(use.name)
-    if values is not None:
+        return values.settled(use.name)
+    constants = values.constant(use.name)
+    if constants is not None:
         low, high = np.array(use.low), np.array(use.high)
-        return bool(((values >= low) & (values < high)).all())
-    found = known.range(use.name)
-    return found is not None and max(use.low) <= found[0] and found[1] < min(use.high)
+        return bool(((constants >= low) & (constants < high)).all())
+    range_ = values.range(use.name)
+    return range_ is not None and max(use.low) <= range_[0] and range_[1] < min(use.high)
 
 
-def _source(known: Values, name: str) -> str:
+def _source(values: Values, name: str) -> str:
     """The input of the model that holds the same values; empty if there is none."""
     for _ in range(_RELAYED):
-        if name in known.inputs:
+        if name in values.inputs:
             return name
-        node = known.maker.get(name)
+        node = values.maker.get(name)
         if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
             return ""
         # On its way a number may be rounded up to the next one, a negative one become large, any become true.
-        if node.op_type == "Cast" and not known.dtype(name).startswith("int"):
+        if node.op_type == "Cast" and not values.dtype(name).startswith("int"):
             return ""
         name = node.input[0]
     return ""
 
 
-def _stray_in_body(body: onnx.GraphProto, known: Values) -> str:
+def _stray_in_body(body: onnx.GraphProto, values: Values) -> str:
     """Indices in a body: only constants, of the body or around it, are known."""
     inside = onnx.ModelProto()
     inside.graph.CopyFrom(body)
-    own = Values(inside, body.value_info)
+    inner_values = Values(inside, body.value_info)
 
     def shape_of(name: str) -> tuple[int, ...] | None:
-        shape = own.shape(name)
-        return known.shape(name) if shape is None else shape
+        shape = inner_values.shape(name)
+        return values.shape(name) if shape is None else shape
 
     for node in body.node:
-        for use in (*uses(node, shape_of), *_unknown_uses(own, node)):
-            if not _inside(own, use) and not _inside(known, use):
+        for use in (*uses(node, shape_of), *_unknown_uses(inner_values, node)):
+            if not _inside(inner_values, use) and not _inside(values, use):
                 return f"{node.op_type} in its body: {use.name} is computed"
         for inner in bodies(node):
-            if stray := _stray_in_body(inner, known):
+            if stray := _stray_in_body(inner, values):
                 return stray
     return ""

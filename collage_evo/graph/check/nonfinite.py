@@ -29,10 +29,10 @@ def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         }
         return {**feeds, **changed}
 
-    found = {kind: at(number, lambda size: size // 2) for kind, number in KINDS.items()}
-    found |= {FIRST_NAN: at(np.nan, lambda size: 0), LAST_NAN: at(np.nan, lambda size: size - 1)}
-    found[ALL_NAN] = {**feeds, **{name: np.full_like(feeds[name], np.nan) for name in floats}}
-    return found
+    samples = {kind: at(number, lambda size: size // 2) for kind, number in KINDS.items()}
+    samples |= {FIRST_NAN: at(np.nan, lambda size: 0), LAST_NAN: at(np.nan, lambda size: size - 1)}
+    samples[ALL_NAN] = {**feeds, **{name: np.full_like(feeds[name], np.nan) for name in floats}}
+    return samples
 
 
 def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:

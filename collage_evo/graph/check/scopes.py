@@ -25,9 +25,9 @@ def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
     These graphs have no neighbours beyond the makers of the operator's inputs; nodes are operators, not composites.
     """
     flat = inline_local_functions(model) if model.functions else model
-    known = inferred_model(flat) or flat
+    typed = inferred_model(flat) or flat
     limits = indices_of_model(flat).limits
-    yield from _operators(known, known.graph, limits, None)
+    yield from _operators(typed, typed.graph, limits, None)
 
 
 def inner_operators(graph: Graph, node: Node) -> Iterator[tuple[Graph, Node]]:
@@ -42,10 +42,10 @@ def exact_values(graph: Graph) -> Values:
     The model's input indices are within their limits, and whole numbers of 64 bits fit 32: each request is checked.
     """
     if _EXACT_VALUES not in graph.memo:
-        given = _given(graph.model.graph.input, limits_of(graph, graph.all_nodes))
-        graph.memo[_EXACT_VALUES] = Values(graph.model, graph.model.graph.value_info, given, exact=True)
-    found: Values = graph.memo[_EXACT_VALUES]
-    return found
+        ranges = _given(graph.model.graph.input, limits_of(graph, graph.all_nodes))
+        graph.memo[_EXACT_VALUES] = Values(graph.model, graph.model.graph.value_info, ranges, exact=True)
+    values: Values = graph.memo[_EXACT_VALUES]
+    return values
 
 
 def _given(inputs: Iterable[onnx.ValueInfoProto], limits: Mapping[str, tuple[int, int]]) -> dict[str, Range]:
@@ -60,12 +60,12 @@ def _operators(
     protos = tuple(graph.node)
     of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     of_graph.graph.CopyFrom(graph)
-    given = _given(graph.input, limits) if around is None else {}
-    values = Values(of_graph, graph.value_info, given, exact_values(around) if around else None, exact=True)
+    ranges = _given(graph.input, limits) if around is None else {}
+    values = Values(of_graph, graph.value_info, ranges, exact_values(around) if around else None, exact=True)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
-    own = {tensor.name: array_of(tensor) for tensor in graph.initializer}
-    own |= _constants(values, protos)
-    tensors: dict[str, Tensor] = {name: Tensor(name, value.dtype.name, value.shape) for name, value in own.items()}
+    constants = {tensor.name: array_of(tensor) for tensor in graph.initializer}
+    constants |= _constants(values, protos)
+    tensors: dict[str, Tensor] = {name: Tensor(name, a.dtype.name, a.shape) for name, a in constants.items()}
     outside: Mapping[str, Tensor] = around.tensors if around else {}
     for name in {name for proto in protos for name in (*proto.input, *proto.output)} | declared.keys():
         if name and name not in tensors and (name in declared or name not in outside):
@@ -75,7 +75,7 @@ def _operators(
         model=of_graph,
         nodes=nodes,
         tensors={**outside, **tensors},
-        constants={**(around.constants if around else {}), **own},
+        constants={**(around.constants if around else {}), **constants},
         inputs=tuple(value.name for value in graph.input),
         outputs=tuple(value.name for value in graph.output),
         producer={name: node.index for node in nodes for name in node.outputs if name},
@@ -98,11 +98,11 @@ def _constants(values: Values, protos: Sequence[onnx.NodeProto]) -> dict[str, np
 
 
 def _consumers(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    consumers: dict[str, tuple[int, ...]] = {}
     for node in nodes:
         for name in dict.fromkeys(filter(None, node.inputs)):
-            found[name] = (*found.get(name, ()), node.index)
-    return found
+            consumers[name] = (*consumers.get(name, ()), node.index)
+    return consumers
 
 
 def _node(index: int, proto: onnx.NodeProto) -> Node:

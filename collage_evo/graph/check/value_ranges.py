@@ -34,7 +34,7 @@ class Values:
     Args:
         model: with its functions inlined.
         declared: types and shapes of its inner tensors.
-        given: ranges of inputs, by name, where they are narrower than the type.
+        ranges: of inputs, by name, where they are narrower than the type.
         around: the values of the surrounding model, if this one is a body in it.
         exact: the library computes whole numbers exactly, so that ranges follow through all operators.
     """
@@ -43,7 +43,7 @@ class Values:
         self,
         model: onnx.ModelProto,
         declared: Iterable[onnx.ValueInfoProto],
-        given: Mapping[str, Range] = MappingProxyType({}),
+        ranges: Mapping[str, Range] = MappingProxyType({}),
         around: Values | None = None,
         exact: bool = False,
     ) -> None:
@@ -57,7 +57,7 @@ class Values:
         """Whether all inputs have one shape, so that settled values are the same in every run."""
         types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
         self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
-        self._ranges: dict[str, Range | None] = dict(given)
+        self._ranges: dict[str, Range | None] = dict(ranges)
         self._follow()
 
     def constant(self, name: str) -> np.ndarray | None:
@@ -69,10 +69,10 @@ class Values:
             return self._around.constant(name)
         if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
             return None
-        found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        if "value" in found:
-            return np.asarray(numpy_helper.to_array(found["value"]))
-        kind, value = next(iter(found.items()))
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if "value" in attributes:
+            return np.asarray(numpy_helper.to_array(attributes["value"]))
+        kind, value = next(iter(attributes.items()))
         return np.asarray(value, np.int64) if kind in ("value_int", "value_ints") else None
 
     def shape(self, name: str) -> tuple[int, ...] | None:
@@ -99,14 +99,14 @@ class Values:
 
     @cached_property
     def _settled(self) -> set[str]:
-        found = set(self._initializers)
+        settled = set(self._initializers)
         for node in self.nodes:
             by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
             if node.op_type in NONDETERMINISTIC or any(bodies(node)):
                 continue
-            if by_shape or all(name in found or self._settled_around(name) for name in node.input if name):
-                found.update(filter(None, node.output))
-        return found
+            if by_shape or all(name in settled or self._settled_around(name) for name in node.input if name):
+                settled.update(filter(None, node.output))
+        return settled
 
     def _settled_around(self, name: str) -> bool:
         outside = name not in self.maker and name not in self.inputs
@@ -119,8 +119,8 @@ class Values:
             if outside and self._around is not None:
                 return self._around.range(name)
             values = self.constant(name) if _widest(self.dtype(name)) else None
-            found = (int(values.min()), int(values.max())) if values is not None and values.size else None
-            self._ranges[name] = found or _widest(self.dtype(name))
+            own_range = (int(values.min()), int(values.max())) if values is not None and values.size else None
+            self._ranges[name] = own_range or _widest(self.dtype(name))
         return self._ranges[name]
 
     def _follow(self) -> None:
@@ -131,10 +131,10 @@ class Values:
             rule = self._rules.get(node.op_type) if node.domain in STANDARD else None
             for name in node.output[1:] if node.op_type == "TopK" else node.output:
                 widest = _widest(self.dtype(name))
-                made = rule(self, node) if rule and widest else None
+                result = rule(self, node) if rule and widest else None
                 # A result that does not fit into its type wraps around.
-                fits = widest and made and widest[0] <= made[0] and made[1] <= widest[1]
-                self._ranges[name] = made if fits else widest
+                fits = widest and result and widest[0] <= result[0] and result[1] <= widest[1]
+                self._ranges[name] = result if fits else widest
 
 
 def _widest(dtype: str) -> Range | None:
@@ -150,10 +150,20 @@ def _first(values: Values, node: onnx.NodeProto) -> Range | None:
     return values.range(node.input[0])
 
 
+def _ranges(values: Values, names: Iterable[str]) -> list[Range]:
+    """The ranges of ``names``; empty if one of them has none."""
+    ranges = [values.range(name) for name in names]
+    return [] if None in ranges else [range_ for range_ in ranges if range_ is not None]
+
+
+def _union(values: Values, names: Iterable[str]) -> Range | None:
+    """The smallest range that contains those of all ``names``; None if one of them has none."""
+    ranges = _ranges(values, names)
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+
+
 def _all(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = [values.range(name) for name in (node.input[1:] if node.op_type == "Where" else node.input)]
-    known = [one for one in found if one is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
+    return _union(values, node.input[1:] if node.op_type == "Where" else node.input)
 
 
 def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
@@ -161,9 +171,9 @@ def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
     if left is None or right is None:
         return None
     pairs = [(a, b) for a in left for b in right]
-    made = [a * b if node.op_type == "Mul" else a + b if node.op_type == "Add" else a - b for a, b in pairs]
+    results = [a * b if node.op_type == "Mul" else a + b if node.op_type == "Add" else a - b for a, b in pairs]
     # Some libraries compute with 32 bits whatever the type is.
-    return (min(made), max(made)) if min(made) >= -(2**31) and max(made) < 2**31 else None
+    return (min(results), max(results)) if min(results) >= -(2**31) and max(results) < 2**31 else None
 
 
 def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
@@ -190,77 +200,69 @@ _RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
 
 
 def _negated(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = values.range(node.input[0])
-    return (-found[1], -found[0]) if found else None
+    range_ = values.range(node.input[0])
+    return (-range_[1], -range_[0]) if range_ else None
 
 
 def _magnitude(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = values.range(node.input[0])
-    return (0 if found[0] <= 0 <= found[1] else min(map(abs, found)), max(map(abs, found))) if found else None
+    range_ = values.range(node.input[0])
+    return (0 if range_[0] <= 0 <= range_[1] else min(map(abs, range_)), max(map(abs, range_))) if range_ else None
 
 
 def _relu(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = values.range(node.input[0])
-    return (max(found[0], 0), max(found[1], 0)) if found else None
+    range_ = values.range(node.input[0])
+    return (max(range_[0], 0), max(range_[1], 0)) if range_ else None
 
 
 def _extreme(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = [values.range(name) for name in node.input]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
-        return None
-    pick = max if node.op_type == "Max" else min
-    return pick(low for low, _ in known), pick(high for _, high in known)
+    ranges, pick = _ranges(values, node.input), max if node.op_type == "Max" else min
+    return (pick(low for low, _ in ranges), pick(high for _, high in ranges)) if ranges else None
 
 
 def _clipped(values: Values, node: onnx.NodeProto) -> Range | None:
-    found, *bounds = (values.range(name) if name else None for name in (*node.input, "", "")[:3])
-    if found is None:
+    range_, *bounds = (values.range(name) if name else None for name in (*node.input, "", "")[:3])
+    if range_ is None:
         return None
-    least, most = (one or found for one in bounds)
-    return min(max(found[0], least[0]), most[1]), max(min(found[1], most[1]), least[0])
+    least, most = (one or range_ for one in bounds)
+    return min(max(range_[0], least[0]), most[1]), max(min(range_[1], most[1]), least[0])
 
 
 def _quotient(values: Values, node: onnx.NodeProto) -> Range | None:
     """A quotient, or a remainder, is no larger in magnitude than the dividend."""
-    found, by = map(values.range, node.input)
-    if found is None or by is None:
+    range_, by = map(values.range, node.input)
+    if range_ is None or by is None:
         return None
     if by[0] > 0:
         if node.op_type == "Mod":
             fmod = any(attribute.name == "fmod" and attribute.i for attribute in node.attribute)
-            return (-(by[1] - 1) if fmod and found[0] < 0 else 0), by[1] - 1
-        pairs = [abs(a) // b * (1 if a >= 0 else -1) for a in found for b in by]
+            return (-(by[1] - 1) if fmod and range_[0] < 0 else 0), by[1] - 1
+        pairs = [abs(a) // b * (1 if a >= 0 else -1) for a in range_ for b in by]
         return min(pairs), max(pairs)
-    most = max(map(abs, (*found, *by)))
+    most = max(map(abs, (*range_, *by)))
     return -most, most
 
 
 def _reduced(values: Values, node: onnx.NodeProto) -> Range | None:
-    found, shape = values.range(node.input[0]), values.shape(node.input[0])
-    if found is None or node.op_type in ("ReduceMax", "ReduceMin", "ReduceMean"):
-        return found
+    range_, shape = values.range(node.input[0]), values.shape(node.input[0])
+    if range_ is None or node.op_type in ("ReduceMax", "ReduceMin", "ReduceMean"):
+        return range_
     count = int(np.prod(shape)) if shape is not None and min(shape, default=0) >= 0 else 0
-    return (min(found[0] * count, 0), max(found[1] * count, 0)) if count else None
+    return (min(range_[0] * count, 0), max(range_[1] * count, 0)) if count else None
 
 
 def _scattered(values: Values, node: onnx.NodeProto) -> Range | None:
     added = any(attribute.name == "reduction" and attribute.s != b"none" for attribute in node.attribute)
-    found = [values.range(node.input[index]) for index in (0, 2)]
-    known = [one for one in found if one is not None]
-    return None if added or len(known) < 2 else (min(low for low, _ in known), max(high for _, high in known))
+    return None if added else _union(values, (node.input[0], node.input[2]))
 
 
 def _padded(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = values.range(node.input[0])
+    range_ = values.range(node.input[0])
     added = values.range(node.input[2]) if len(node.input) > 2 and node.input[2] else (0, 0)
-    return (min(found[0], added[0]), max(found[1], added[1])) if found and added else None
+    return (min(range_[0], added[0]), max(range_[1], added[1])) if range_ and added else None
 
 
 def _counted(values: Values, node: onnx.NodeProto) -> Range | None:
-    found = [values.range(name) for name in node.input[:2]]
-    known = [one for one in found if one is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == 2 else None
+    return _union(values, node.input[:2])
 
 
 def _known(values: Values, node: onnx.NodeProto) -> bool:

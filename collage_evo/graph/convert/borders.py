@@ -22,8 +22,8 @@ def with_border_names(model: onnx.ModelProto, inputs: Sequence[str], outputs: Se
     if old == new:
         return model
     inside = {*constants, *(name for node in graph.node for name in node.output)} - set(old)
-    known = {*old, *new, *inside}
-    names = {"": "", **{name: _fresh(name, known) if name in new else name for name in sorted(inside)}}
+    names_used = {*old, *new, *inside}
+    names = {"": "", **{name: _fresh(name, names_used) if name in new else name for name in sorted(inside)}}
     names.update(zip(old, new, strict=True))
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -37,8 +37,8 @@ def with_border_names(model: onnx.ModelProto, inputs: Sequence[str], outputs: Se
     return copy
 
 
-def _fresh(name: str, known: set[str]) -> str:
-    while name in known:
+def _fresh(name: str, used: set[str]) -> str:
+    while name in used:
         name += "_"
-    known.add(name)
+    used.add(name)
     return name

@@ -60,17 +60,17 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     """
     region = _region(graph, nodes)
     names = region.names
-    made: list[onnx.NodeProto] = []
+    protos: list[onnx.NodeProto] = []
     for proto in (proto for node in region.nodes for proto in node.protos):
         renamed = renamed_node(proto, names)
-        renamed.name = f"n{len(made)}_{proto.op_type}"
-        made.append(renamed)
+        renamed.name = f"n{len(protos)}_{proto.op_type}"
+        protos.append(renamed)
     inside = [name for node in region.nodes for name in node.outputs if names[name].startswith("t")]
     # Assembled in place: onnx.helper's make_graph and make_model would each copy all weights once more.
     model = onnx.ModelProto(ir_version=graph.model.ir_version)
     model.opset_import.extend(graph.model.opset_import)
     model.graph.name = "region"
-    model.graph.node.extend(made)
+    model.graph.node.extend(protos)
     model.graph.input.extend(declare(graph.tensors[name], names[name]) for name in region.inputs)
     for value, name in zip(model.graph.input, region.inputs, strict=True):
         value.type.MergeFrom(_opaque_type(graph, name))
@@ -119,9 +119,9 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
             inner = (renamed_node(proto, names).SerializeToString(deterministic=True) for proto in node.protos)
             parts.append(f"{node.domain} {types} {' '.join(text.hex() for text in inner)}")
             continue
-        read, made = (",".join(names[name] for name in side) for side in (node.inputs, node.outputs))
+        read, written = (",".join(names[name] for name in side) for side in (node.inputs, node.outputs))
         attributes = _attributes(graph, node)
-        parts.append(f"{node.domain}:{node.op_type}({read})->{made} {types} {attributes}")
+        parts.append(f"{node.domain}:{node.op_type}({read})->{written} {types} {attributes}")
     return parts
 
 
@@ -182,15 +182,15 @@ def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = 
 
     A body's own tensors are named by their position, so that they cannot collide with names outside.
     """
-    made = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
-    made.input.extend(names[name] for name in proto.input)
-    made.output.extend(names[name] for name in proto.output)
-    made.attribute.extend(proto.attribute)
-    for position, attribute in enumerate(made.attribute):
+    copy = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
+    copy.input.extend(names[name] for name in proto.input)
+    copy.output.extend(names[name] for name in proto.output)
+    copy.attribute.extend(proto.attribute)
+    for position, attribute in enumerate(copy.attribute):
         inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
         for number, body in enumerate(inner):
             _rename_body(body, names, f"{prefix}{position}_{number}_")
-    return made
+    return copy
 
 
 def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> None:
@@ -198,9 +198,9 @@ def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> N
     graph = model.graph
     operators = list(protos)
     read = {name for proto in operators for name in (*proto.input, *captures(proto))}
-    made = {name for proto in operators for name in proto.output}
+    outputs = {name for proto in operators for name in proto.output}
     constants = [tensor for tensor in graph.initializer if tensor.name in read]
-    types = [value for value in graph.value_info if value.name in made]
+    types = [value for value in graph.value_info if value.name in outputs]
     del graph.node[:], graph.initializer[:], graph.value_info[:]
     graph.node.extend(operators)
     graph.initializer.extend(constants)
@@ -215,9 +215,9 @@ def import_domains(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:
 
 
 def _rename_body(body: onnx.GraphProto, outer: Mapping[str, str], prefix: str) -> None:
-    own = [value.name for value in body.input] + [tensor.name for tensor in body.initializer]
-    own += [name for node in body.node for name in node.output]
-    inside = {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(filter(None, own)))}
+    defined = [value.name for value in body.input] + [tensor.name for tensor in body.initializer]
+    defined += [name for node in body.node for name in node.output]
+    inside = {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(filter(None, defined)))}
     names = {**outer, **inside, "": ""}
     for value in (*body.input, *body.output, *body.value_info, *body.initializer):
         value.name = names.get(value.name, value.name)

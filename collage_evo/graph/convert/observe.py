@@ -96,22 +96,22 @@ def record(
     Raises:
         InputError: it does not run on ``feeds``.
     """
-    made = [name for node in model.graph.node for name in node.output if name in names]
-    with _all_outputs(model, made) as asked:
+    outputs = [name for node in model.graph.node for name in node.output if name in names]
+    with _all_outputs(model, outputs) as recorded_names:
         reference = Reference(model, threads)
-    found = dict(zip(asked, reference.run(feeds), strict=True))
-    return {name: value for name, value in {**feeds, **found}.items() if name in names}
+    values = dict(zip(recorded_names, reference.run(feeds), strict=True))
+    return {name: value for name, value in {**feeds, **values}.items() if name in names}
 
 
 @contextlib.contextmanager
 def _all_outputs(model: onnx.ModelProto, names: Collection[str]) -> Iterator[list[str]]:
     """``model`` with ``names`` among its outputs for the duration of the context; yields all its outputs in order."""
-    own = [value.name for value in model.graph.output]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+    declared = [value.name for value in model.graph.output]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in declared)
     try:
         yield [value.name for value in model.graph.output]
     finally:
-        del model.graph.output[len(own) :]
+        del model.graph.output[len(declared) :]
 
 
 def _run(reference: Reference, feeds: Mapping[str, Any]) -> list[Any]:

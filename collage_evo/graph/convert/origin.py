@@ -179,21 +179,21 @@ def _read_file(model: onnx.ModelProto) -> _File:
     protos = [*model.graph.node]
     for proto in protos:  # grows in the loop: bodies have bodies
         protos += [node for body in bodies(proto) for node in body.node]
-    taken = {proto.name for proto in protos if proto.name}
-    given: set[str] = set()
-    made = []
+    names_in_file = {proto.name for proto in protos if proto.name}
+    names_used: set[str] = set()
+    nodes = []
     for position, proto in enumerate(protos):
         outputs = tuple(filter(None, proto.output))
         name = proto.name
         if not name and outputs:
-            name = outputs[0] if outputs[0] not in taken else ""
-        if not name or name in given:
+            name = outputs[0] if outputs[0] not in names_in_file else ""
+        if not name or name in names_used:
             name = f"{name or proto.op_type}#{position}"
-        given.add(name)
+        names_used.add(name)
         inside = [value.name for body in bodies(proto) for value in body.output]
-        made.append(_Made(name, proto.op_type, (*filter(None, proto.input), *inside), outputs, _form(proto)))
+        nodes.append(_Made(name, proto.op_type, (*filter(None, proto.input), *inside), outputs, _form(proto)))
     graphs = [model.graph, *(body for proto in protos for body in bodies(proto))]
-    return _File(made, frozenset(tensor.name for graph in graphs for tensor in graph.initializer))
+    return _File(nodes, frozenset(tensor.name for graph in graphs for tensor in graph.initializer))
 
 
 def _form(node: onnx.NodeProto) -> bytes:
@@ -236,8 +236,8 @@ def _cones(
 ) -> list[list[int]]:
     """For each group the nodes of the file that make its outputs, back to tensors that the normalised model has."""
     graph, maker = normalised.graph, file.maker
-    known = {name for node in graph.node for name in node.output}
-    known |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    here = {name for node in graph.node for name in node.output}
+    here |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     cones = []
     for group in groups:
         reached: set[int] = set()
@@ -246,7 +246,7 @@ def _cones(
             index = stack.pop()
             if index not in reached:
                 reached.add(index)
-                stack += [maker[name] for name in file.nodes[index].inputs if name in maker and name not in known]
+                stack += [maker[name] for name in file.nodes[index].inputs if name in maker and name not in here]
         cones.append(sorted(reached))
     return cones
 
@@ -260,45 +260,45 @@ def _lenders(
     the one that makes its tensor by any operator.
     """
     makers = [[file.maker[name] for name in node.output if name in file.maker] for node in nodes]
-    found: dict[int, int] = {}
+    lenders: dict[int, int] = {}
     lent: set[int] = set()
 
     def lend(index: int, some: Iterable[int]) -> None:
-        if index not in found and (one := next((one for one in some if one not in lent), None)) is not None:
-            found[index] = one
+        if index not in lenders and (one := next((one for one in some if one not in lent), None)) is not None:
+            lenders[index] = one
             lent.add(one)
 
     def alike(index: int, some: Iterable[int]) -> Iterator[int]:
         return (one for one in some if file.nodes[one].op_type == nodes[index].op_type)
 
-    for index, own in enumerate(makers):
-        lend(index, alike(index, own))
+    for index, makers_of_node in enumerate(makers):
+        lend(index, alike(index, makers_of_node))
     for group, cone in zip(groups, cones, strict=True):
         for index in group:
             lend(index, alike(index, cone))
         for index in group:
             lend(index, makers[index])
-    return found
+    return lenders
 
 
 def _names(
     nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], file: _File, lenders: Mapping[int, int]
 ) -> tuple[str, ...]:
     names = {index: file.nodes[one].name for index, one in lenders.items()}
-    taken = {node.name for node in file.nodes}
+    used = {node.name for node in file.nodes}
     for group in groups:
         owner = next((names[index] for index in reversed(group) if index in names), "")
         for index in group:
             if index not in names:
                 stem = f"{owner}/{nodes[index].op_type}" if owner else nodes[index].name or nodes[index].op_type
-                names[index] = _free(stem, taken)
-                taken.add(names[index])
+                names[index] = _free(stem, used)
+                used.add(names[index])
     return tuple(names[index] for index in range(len(nodes)))
 
 
-def _free(stem: str, taken: Collection[str]) -> str:
+def _free(stem: str, used: Collection[str]) -> str:
     numbered = (f"{stem}_{number}" for number in itertools.count(2))
-    return stem if stem not in taken else next(name for name in numbered if name not in taken)
+    return stem if stem not in used else next(name for name in numbered if name not in used)
 
 
 def _fates(
@@ -322,8 +322,8 @@ def _fates(
             fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
             continue
         readers = [reader for name in node.outputs for reader in file.readers.get(name, ())]
-        found = holders.get(index) or dict.fromkeys(name for one in readers for name in nodes_of.get(one, ()))
-        nodes_of[index] = tuple(found)
-        constant = bool(found) and (index in file.constants or index not in holders)
+        names_of_node = holders.get(index) or dict.fromkeys(name for one in readers for name in nodes_of.get(one, ()))
+        nodes_of[index] = tuple(names_of_node)
+        constant = bool(names_of_node) and (index in file.constants or index not in holders)
         fates[index] = Fate(node.name, node.op_type, node.outputs, nodes_of[index], constant)
     return [fates[index] for index in range(len(file.nodes))]

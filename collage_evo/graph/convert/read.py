@@ -109,14 +109,14 @@ def _nodes(
         if len(group) > 1 or is_composite(first, tensors):
             inside = {name for proto in group for name in proto.output if name}
             reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
-            made = [name for proto in group for name in proto.output if name]
+            outputs = [name for proto in group for name in proto.output if name]
             yield Node(
                 index=index,
                 name=names[id(first)] if len(group) == 1 else f"{names[id(first)]} .. {names[id(group[-1])]}",
                 op_type=first.op_type if len(group) == 1 else "Composite",
                 domain=COMPOSITE,
                 inputs=tuple(dict.fromkeys(name for name in reads if name and name not in inside)),
-                outputs=tuple(name for name in made if name in final or readers.get(name, set()) - {index}),
+                outputs=tuple(name for name in outputs if name in final or readers.get(name, set()) - {index}),
                 attributes={},
                 protos=tuple(group),
             )
@@ -135,18 +135,18 @@ def _nodes(
 
 def _unique_names(protos: Sequence[onnx.NodeProto]) -> list[str]:
     """Each node's own name; a nameless one gets its operator and a number, a repeated one a suffix."""
-    taken = {proto.name for proto in protos if proto.name}
-    given: set[str] = set()
+    names_in_file = {proto.name for proto in protos if proto.name}
+    used: set[str] = set()
     counts: dict[str, int] = {}
     names = []
     for proto in protos:
         name = proto.name
-        while not name or name in given:
+        while not name or name in used:
             stem = proto.name or proto.op_type
             counts[stem] = counts.get(stem, 0) + 1
             candidate = f"{stem}_{counts[stem]}"
-            name = "" if candidate in taken else candidate
-        given.add(name)
+            name = "" if candidate in names_in_file else candidate
+        used.add(name)
         names.append(name)
     return names
 
@@ -169,11 +169,11 @@ def _tensors(
     graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], needed: set[str]
 ) -> dict[str, Tensor]:
     kinds = {name: OPAQUE if array.dtype == object else array.dtype.name for name, array in constants.items()}
-    found = {name: Tensor(name, kinds[name], array.shape) for name, array in constants.items()}
+    tensors = {name: Tensor(name, kinds[name], array.shape) for name, array in constants.items()}
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
-    for name in sorted(needed - found.keys()):
-        found[name] = declared_tensor(name, declared.get(name))
-    return found
+    for name in sorted(needed - tensors.keys()):
+        tensors[name] = declared_tensor(name, declared.get(name))
+    return tensors
 
 
 def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:

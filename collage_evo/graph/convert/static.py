@@ -91,11 +91,11 @@ def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
     graph = model.graph
     del graph.value_info[:]
     outputs = {value.name: value for value in graph.output}
-    given = {value.name for value in graph.input}
+    inputs = {value.name for value in graph.input}
     for name, tensor in types.tensors.items():
         if name in outputs:
             _declare(outputs[name], tensor)
-        elif name not in given and tensor.dtype != OPAQUE:
+        elif name not in inputs and tensor.dtype != OPAQUE:
             _declare(graph.value_info.add(name=name), tensor)
 
 
@@ -105,9 +105,9 @@ def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray])
     final = {value.name for value in graph.output}
     remaining = []
     for node in graph.node:
-        made = [name for name in node.output if name]
-        if made and all(name in constants and name not in final for name in made):
-            graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
+        outputs = [name for name in node.output if name]
+        if outputs and all(name in constants and name not in final for name in outputs):
+            graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in outputs)
         else:
             remaining.append(node)
     del graph.node[:]
@@ -116,15 +116,15 @@ def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray])
 
 def captures(node: onnx.NodeProto) -> set[str]:
     """Tensors of the surrounding graph that the bodies of ``node`` read."""
-    found: set[str] = set()
+    captured: set[str] = set()
     for body in bodies(node):
-        known = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-        known |= {name for inner in body.node for name in inner.output}
+        defined = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+        defined |= {name for inner in body.node for name in inner.output}
         read = {name for inner in body.node for name in inner.input if name} | {v.name for v in body.output}
         for inner in body.node:
             read |= captures(inner)
-        found |= read - known
-    return found
+        captured |= read - defined
+    return captured
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -158,8 +158,8 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
 
 def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
     """Types that ONNX's shape inference finds for the tensors of ``model`` from only the inputs."""
-    found = inferred_model(model)
-    return (*found.graph.value_info, *found.graph.output) if found is not None else ()
+    typed = inferred_model(model)
+    return (*typed.graph.value_info, *typed.graph.output) if typed is not None else ()
 
 
 def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -170,11 +170,11 @@ def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
         onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
     )
     bare.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
-    given = {value.name for value in model.graph.input}
+    inputs = {value.name for value in model.graph.input}
     for tensor in model.graph.initializer:
         if math.prod(tensor.dims) <= SMALL:
             bare.graph.initializer.append(tensor)
-        elif tensor.name not in given:  # only the shapes of weights matter here
+        elif tensor.name not in inputs:  # only the shapes of weights matter here
             bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
         return onnx.shape_inference.infer_shapes(bare, data_prop=True)

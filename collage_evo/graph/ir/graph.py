@@ -175,15 +175,15 @@ class Graph:
 
     def branch(self, node: int) -> NodeSet:
         """The longest path through ``node`` on which nothing forks or joins."""
-        found = 1 << node
+        path = 1 << node
         for forth, back in ((self.pred, self.succ), (self.succ, self.pred)):
             end = node
             while forth[end].bit_count() == 1:
                 end = forth[end].bit_length() - 1
                 if back[end].bit_count() != 1:
                     break
-                found |= 1 << end
-        return found
+                path |= 1 << end
+        return path
 
     def boundary(self, nodes: NodeSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tensors that enter ``nodes`` (no constants; by first use) and that leave it (by production)."""

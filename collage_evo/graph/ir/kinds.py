@@ -24,8 +24,8 @@ def kinds_of(graph: Graph) -> tuple[int, ...]:
         for _ in range(REFINEMENTS):
             colours = _numbered([_around(graph, node, colours) for node in graph.nodes])
         graph.memo["kinds"] = colours
-    found: tuple[int, ...] = graph.memo["kinds"]
-    return found
+    kinds: tuple[int, ...] = graph.memo["kinds"]
+    return kinds
 
 
 def _numbered(labels: list[Hashable]) -> tuple[int, ...]:

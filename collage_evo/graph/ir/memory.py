@@ -62,10 +62,10 @@ class StepUse:
 
     def add(self, step: int, reads: Iterable[str], makes: Iterable[str]) -> None:
         """Record that the step reads and makes these."""
-        made = tuple(makes)
-        for name in made:
+        outputs = tuple(makes)
+        for name in outputs:
             self.makers[name] = self.makers.get(name, 0) | 1 << step
-        for name in (*reads, *made):
+        for name in (*reads, *outputs):
             self.users[name] = self.users.get(name, 0) | 1 << step
 
     def place(self, sizes: Mapping[str, int], alignment: int) -> MemoryPlan:
@@ -85,10 +85,10 @@ def all_before(waits: Sequence[Sequence[int]]) -> tuple[StepSet, ...]:
     """For each step all that have ended when it begins, from those earlier ones that it directly waits for."""
     before: list[StepSet] = []
     for needed in waits:
-        found = 0
+        earlier = 0
         for step in needed:
-            found |= before[step] | 1 << step
-        before.append(found)
+            earlier |= before[step] | 1 << step
+        before.append(earlier)
     return tuple(before)
 
 

@@ -56,21 +56,21 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:
     """Read values written by :func:`save_values`."""
-    found: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, Any]] = {}
     with np.load(path, allow_pickle=False) as data:
         for key in data.files:
             place, _, rest = key.partition("|")
             dtype, _, where = rest.partition("|")
             group, _, name = where.partition(":")
             array = data[key] if not dtype else data[key].view(np.dtype(dtype))
-            values = found.setdefault(group, {})
+            values = groups.setdefault(group, {})
             if not place:
                 values[name] = array
             elif place == "empty":
                 values[name] = []
             else:
                 _put(values, name, [int(index) for index in place.split(".")], array)
-    return found
+    return groups
 
 
 def _flatten(arrays: dict[str, np.ndarray], where: str, place: str, value: Any) -> None:

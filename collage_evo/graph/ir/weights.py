@@ -86,13 +86,13 @@ def light_copy(
     model: onnx.ModelProto, place: Callable[[TensorProto, np.ndarray], Mapping[str, str]]
 ) -> onnx.ModelProto:
     """``model`` with large initializers outside: ``place`` returns the external data of each, given its bytes."""
-    made = onnx.ModelProto()
-    for part, of in ((model, made), (model.graph, made.graph)):
+    copy = onnx.ModelProto()
+    for part, of in ((model, copy), (model.graph, copy.graph)):
         for descriptor, value in part.ListFields():
             if descriptor.name not in ("graph", "initializer"):
                 _copy(of, descriptor.name, value)
     for tensor in model.graph.initializer:
-        outside = made.graph.initializer.add()
+        outside = copy.graph.initializer.add()
         if not _moves(tensor):
             outside.CopyFrom(tensor)
             continue
@@ -101,7 +101,7 @@ def light_copy(
         outside.data_location = TensorProto.EXTERNAL
         for key, value in {**place(tensor, raw), "length": str(raw.nbytes)}.items():
             outside.external_data.add(key=key, value=value)
-    return made
+    return copy
 
 
 def _moves(tensor: TensorProto) -> bool:
@@ -112,11 +112,11 @@ def _moves(tensor: TensorProto) -> bool:
 
 def _copy(into: onnx.ModelProto | onnx.GraphProto, name: str, value: Any) -> None:
     """Set a field, repeated or single, of a message or a scalar."""
-    own = getattr(into, name)
-    if hasattr(own, "extend"):
-        own.extend(value)
-    elif hasattr(own, "CopyFrom"):
-        own.CopyFrom(value)
+    field = getattr(into, name)
+    if hasattr(field, "extend"):
+        field.extend(value)
+    elif hasattr(field, "CopyFrom"):
+        field.CopyFrom(value)
     else:
         setattr(into, name, value)
 
@@ -155,14 +155,14 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` itself, or a copy whose initializers in files of this process are in the message again."""
     if not any(map(is_placed, model.graph.initializer)):
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for tensor in filter(is_placed, made.graph.initializer):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in filter(is_placed, copy.graph.initializer):
         raw = content(tensor).tobytes()
         del tensor.external_data[:]
         tensor.ClearField("data_location")
         tensor.raw_data = raw
-    return made
+    return copy
 
 
 @contextlib.contextmanager

@@ -33,9 +33,9 @@ def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) ->
         if cut.count != like.count:
             raise InputError(f"{where} has {like.count} samples of {name!r} and {cut.count} of {other!r}")
     for other in arrays.keys() - inputs.keys():
-        found = len(arrays[other]) if arrays[other].ndim else 1
-        if found != like.length:
-            raise InputError(f"{where} has {found} of {other!r}, which is no input, for {like.length} of {name!r}")
+        count = len(arrays[other]) if arrays[other].ndim else 1
+        if count != like.length:
+            raise InputError(f"{where} has {count} of {other!r}, which is no input, for {like.length} of {name!r}")
         many[other] = like
     return [
         {key: many[key].part(array, index) if key in many else array for key, array in arrays.items()}

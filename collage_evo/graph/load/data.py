@@ -59,16 +59,16 @@ def read_feeds(
     dims = {name: (shapes or {}).get(name) or sizes for name, sizes in inputs.items()}
     if str(source).startswith(PREFIX):
         return tuple(_drawn(str(source), model, dims))
-    found: list[Feeds] = []
+    feeds: list[Feeds] = []
     for where, arrays in _read(str(source), model):
-        for one in samples_of(arrays, dims, where):
-            extra = {name: array for name, array in one.items() if labels and name not in inputs}
-            fed = {name: array for name, array in one.items() if name not in extra}
-            found.append(check_feeds(fed, model, where) | extra)
-            require_rows(found[-1], [name for name, sizes in dims.items() if sizes and sizes[0] is None], where)
-    if not found:
+        for sample in samples_of(arrays, dims, where):
+            extra = {name: array for name, array in sample.items() if labels and name not in inputs}
+            fed = {name: array for name, array in sample.items() if name not in extra}
+            feeds.append(check_feeds(fed, model, where) | extra)
+            require_rows(feeds[-1], [name for name, sizes in dims.items() if sizes and sizes[0] is None], where)
+    if not feeds:
         raise InputError(f"{source} holds no data: {_FORMS}")
-    return tuple(found)
+    return tuple(feeds)
 
 
 def _drawn(source: str, model: onnx.ModelProto, dims: Mapping[str, Sequence[int | None] | None]) -> Iterator[Feeds]:
@@ -103,10 +103,10 @@ def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
         raise InputError(f"{source} is Python: name the function in it that yields samples, as {source}:samples")
     if path.is_file():
         yield str(path), read_npz(path)
-    elif found := sorted(path.glob("*.npz")):
-        yield from ((str(file), read_npz(file)) for file in found)
-    elif found := sorted(path.glob("*.npy")):
-        yield str(path), {file.stem: _read_npy(file) for file in found}
+    elif files := sorted(path.glob("*.npz")):
+        yield from ((str(file), read_npz(file)) for file in files)
+    elif files := sorted(path.glob("*.npy")):
+        yield str(path), {file.stem: _read_npy(file) for file in files}
     else:
         sets = sorted((p for p in path.glob("test_data_set_*") if p.is_dir()), key=_number)
         for folder in sets or ([path] if any(path.glob("input_*.pb")) else []):
@@ -117,10 +117,10 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
     """What the user's function yields. It runs in this process: it is the user's own code."""
     function = load_function(source)
     try:
-        for index, given in enumerate(itertools.islice(function(), MOST)):
-            if not isinstance(given, Mapping):
-                raise TypeError(f"it yields {type(given).__name__}, not a mapping of arrays by input name")
-            yield f"{source}, sample {index},", {str(name): np.asarray(array) for name, array in given.items()}
+        for index, sample in enumerate(itertools.islice(function(), MOST)):
+            if not isinstance(sample, Mapping):
+                raise TypeError(f"it yields {type(sample).__name__}, not a mapping of arrays by input name")
+            yield f"{source}, sample {index},", {str(name): np.asarray(array) for name, array in sample.items()}
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -216,8 +216,8 @@ def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
 
 def _number(path: Path) -> int:
     """The last number in a file's name."""
-    found = re.findall(r"\d+", path.stem)
-    return int(found[-1]) if found else 0
+    numbers = re.findall(r"\d+", path.stem)
+    return int(numbers[-1]) if numbers else 0
 
 
 def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
@@ -240,16 +240,16 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
     if tensor.elem_type == TensorProto.STRING:
         if array.dtype.kind not in "UOT":
             raise InputError(f"{where} has {array.dtype} for {value.name!r}; the model takes strings")
-        found = array.astype(object)
+        converted = array.astype(object)
     else:
-        found = _of_type(array, helper.tensor_dtype_to_np_dtype(tensor.elem_type), value.name, where)
+        converted = _of_type(array, helper.tensor_dtype_to_np_dtype(tensor.elem_type), value.name, where)
     dims = _dims(value)
     if dims is not None and not (
-        len(dims) == found.ndim and all(d in (None, n) for d, n in zip(dims, found.shape, strict=True))
+        len(dims) == converted.ndim and all(d in (None, n) for d, n in zip(dims, converted.shape, strict=True))
     ):
         declared = ", ".join("?" if size is None else str(size) for size in dims)
-        raise InputError(f"{where} has {value.name!r} of shape {list(found.shape)}; the model takes [{declared}]")
-    return found
+        raise InputError(f"{where} has {value.name!r} of shape {list(converted.shape)}; the model takes [{declared}]")
+    return converted
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | None] | None:

@@ -106,12 +106,12 @@ def digest(model: onnx.ModelProto) -> str:
     """SHA-256 of everything in ``model``, the same for the same model in every process."""
     if not is_heavy(model):
         return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
 
     def place(tensor: TensorProto, raw: np.ndarray) -> Mapping[str, str]:
-        found.update(raw.data)
+        sha.update(raw.data)
         return {}
 
     light = light_copy(model, place)
-    found.update(light.SerializeToString(deterministic=True))
-    return found.hexdigest()
+    sha.update(light.SerializeToString(deterministic=True))
+    return sha.hexdigest()

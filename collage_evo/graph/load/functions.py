@@ -44,10 +44,10 @@ def load_function(text: str) -> Callable[..., Any]:
         sys.path.remove(str(path.parent))
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
-    found: Callable[..., Any] | None = getattr(module, name, None)
-    if not callable(found):
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(function):
         raise InputError(f"{file} defines no function {name!r}")
-    return found
+    return function
 
 
 def file_being_imported() -> str:

@@ -43,29 +43,29 @@ def complete_shapes(
     Raises:
         InputError: sizes are missing that the model does not force; the message suggests some that run.
     """
-    known = {name: list(shape) for name, shape in shapes.items()}
-    missing = [value for value in dynamic_inputs(model) if value.name not in known]
+    complete = {name: list(shape) for name, shape in shapes.items()}
+    missing = [value for value in dynamic_inputs(model) if value.name not in complete]
     if not missing:
-        return known, ()
+        return complete, ()
     if any(not value.type.tensor_type.HasField("shape") for value in missing):
         raise _asks(missing, {value.name: [1, 3, 224, 224] for value in missing})
-    hints = _hints(model, known)
+    hints = _hints(model, complete)
     shape_of = {value.name: _started(value, hints) for value in missing}
     axes = [(name, axis) for name, shape in shape_of.items() for axis, size in enumerate(shape) if size == 0]
-    trial = _Trial(model, known)
+    trial = _Trial(model, complete)
     batch = "" if not _batched(missing, shape_of) else "the batch is 1"
     notes = tuple(filter(None, [batch]))
     if not axes:
-        return {**known, **shape_of}, notes
+        return {**complete, **shape_of}, notes
     sizes = trial.smallest(shape_of, axes) if any_shapes else trial.usual(shape_of, axes)
     if sizes is None:
         raise _asks(missing, _filled(shape_of, dict.fromkeys(axes, USUAL[0])))
-    found = _filled(shape_of, sizes)
+    completed = _filled(shape_of, sizes)
     if any_shapes:
-        return {**known, **found}, (*notes, f"sizes are the smallest that run: {_listed(found)}")
+        return {**complete, **completed}, (*notes, f"sizes are the smallest that run: {_listed(completed)}")
     if any(trial.runs(_filled(shape_of, {**sizes, axis: other})) for axis, other in _others(sizes)):
-        raise _asks(missing, found)
-    return {**known, **found}, (*notes, f"sizes are the only ones that run: {_listed(found)}")
+        raise _asks(missing, completed)
+    return {**complete, **completed}, (*notes, f"sizes are the only ones that run: {_listed(completed)}")
 
 
 class _Trial:
@@ -116,20 +116,20 @@ def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[in
         for ones in _subsets(axes):
             yield {axis: 1 if axis in ones else size for axis in axes}
     for size, special in itertools.product(sizes[:6], forced):
-        for some in _subsets(axes):
-            yield {axis: special if axis in some else size for axis in axes}
+        for subset in _subsets(axes):
+            yield {axis: special if axis in subset else size for axis in axes}
 
 
 def _subsets(axes: Sequence[Axis]) -> Iterator[set[Axis]]:
     for count in range(1, min(len(axes), 3) + 1):
-        for some in itertools.combinations(axes, count):
-            yield set(some)
+        for subset in itertools.combinations(axes, count):
+            yield set(subset)
 
 
 def _weight_sizes(model: onnx.ModelProto) -> list[int]:
     """Sizes of the axes of weights: one that a model forces is among them."""
-    found = {size for tensor in model.graph.initializer if len(tensor.dims) > 1 for size in tensor.dims if size > 1}
-    return sorted(found)[:MOST_FORCED]
+    sizes = {size for tensor in model.graph.initializer if len(tensor.dims) > 1 for size in tensor.dims if size > 1}
+    return sorted(sizes)[:MOST_FORCED]
 
 
 def _others(sizes: Mapping[Axis, int]) -> Iterator[tuple[Axis, int]]:
@@ -139,12 +139,12 @@ def _others(sizes: Mapping[Axis, int]) -> Iterator[tuple[Axis, int]]:
             yield axis, other
 
 
-def _hints(model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> dict[str, int]:
+def _hints(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Sizes of named dimensions in the user's shapes."""
     hints: dict[str, int] = {}
     for name, value in given_inputs(model).items():
-        if name in known and is_tensor(value):
-            for dim, size in zip(value.type.tensor_type.shape.dim, known[name], strict=False):
+        if name in shapes and is_tensor(value):
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes[name], strict=False):
                 if dim.dim_param:
                     hints.setdefault(dim.dim_param, size)
     return hints
@@ -175,10 +175,10 @@ def _listed(shapes: Mapping[str, Sequence[int]]) -> str:
 
 
 def _asks(missing: Sequence[onnx.ValueInfoProto], example: Mapping[str, Sequence[int]]) -> InputError:
-    found = ", ".join(f"{value.name!r} {written(value)}" for value in missing)
+    inputs = ", ".join(f"{value.name!r} {written(value)}" for value in missing)
     noun = "input has" if len(missing) == 1 else "inputs have"
     shown = _listed(example)
     return InputError(
-        f"{noun} dynamic dimensions: {found}; give their sizes with --shapes '{shown}' (in a configuration "
+        f"{noun} dynamic dimensions: {inputs}; give their sizes with --shapes '{shown}' (in a configuration "
         f"model.shapes: {{{shown}}}), or take the smallest that run with --shapes auto"
     )

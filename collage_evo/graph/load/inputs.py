@@ -51,7 +51,7 @@ def random_inputs(
         InputError: an input has a dynamic shape, is a sequence or the like, or does not fit into memory.
     """
     proto = model.model if isinstance(model, Graph) else model
-    given, known = shapes or {}, values or {}
+    fixed_shapes, fixed_values = shapes or {}, values or {}
     constants = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
     declared = dict(constants)
     for value in (*proto.graph.value_info, *proto.graph.input):
@@ -62,14 +62,14 @@ def random_inputs(
     for value in proto.graph.input:
         if value.name in constants:
             continue
-        if value.name in known:
-            feeds[value.name] = known[value.name]
+        if value.name in fixed_values:
+            feeds[value.name] = fixed_values[value.name]
             continue
         tensor = value.type.tensor_type
-        shape = tuple(given.get(value.name, declared[value.name]))
+        shape = tuple(fixed_shapes.get(value.name, declared[value.name]))
         if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
             raise InputError(f"input {value.name!r} is no tensor: only models whose inputs are tensors can run")
-        if value.name not in given and not _is_static(value):
+        if value.name not in fixed_shapes and not _is_static(value):
             raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
         if tensor.elem_type == onnx.TensorProto.STRING:
             feeds[value.name] = rng.choice(np.array(_WORDS), shape)
@@ -155,23 +155,23 @@ class _IndexBounds:
 
     def of(self, name: str) -> int | None:
         """The least number of entries among the tables that ``name`` indexes, or None if it indexes none."""
-        found: list[int] = []
+        entries: list[int] = []
         for node, position in self._uses(name):
             if node.op_type in _INDEXED and position == 1:
-                found.extend(self._entries(node))
+                entries.extend(self._entries(node))
             elif node.op_type == "OneHot" and position == 0:
-                found.extend(self._depths.get(node.input[1], ()))
-        return min(found, default=None)
+                entries.extend(self._depths.get(node.input[1], ()))
+        return min(entries, default=None)
 
     def compared_with(self, name: str) -> list[int]:
         """0, 1, the whole numbers that ``name`` is compared with, and their neighbours; nothing if it is not."""
-        found: set[int] = set()
+        constants: set[int] = set()
         for node, position in self._uses(name):
             if node.op_type in _COMPARISONS and len(node.input) == 2:
-                found.update(self._whole(node.input[1 - position]))
-        if not found - {0, 1}:
+                constants.update(self._whole(node.input[1 - position]))
+        if not constants - {0, 1}:
             return []  # a mask
-        return sorted({0, 1} | {one + step for one in found for step in (-1, 0, 1)})
+        return sorted({0, 1} | {one + step for one in constants for step in (-1, 0, 1)})
 
     def divides(self, name: str) -> set[str]:
         """The operators that divide by ``name``."""

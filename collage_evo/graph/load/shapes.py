@@ -69,21 +69,21 @@ def written(value: onnx.ValueInfoProto) -> str:
     return f"[{', '.join(dims)}]"
 
 
-def _check(value: onnx.ValueInfoProto, given: list[int]) -> None:
-    if not all(isinstance(size, int) and size >= 0 for size in given):
-        raise InputError(f"model.shapes gives {value.name!r} the shape {given}: use whole numbers from 0 on")
+def _check(value: onnx.ValueInfoProto, shape: list[int]) -> None:
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise InputError(f"model.shapes gives {value.name!r} the shape {shape}: use whole numbers from 0 on")
     tensor = value.type.tensor_type
     if not is_tensor(value) or not tensor.HasField("shape"):
         return
     dims = tensor.shape.dim
-    if len(given) != len(dims):
+    if len(shape) != len(dims):
         raise InputError(
-            f"model.shapes gives {value.name!r} {len(given)} dimensions {given}, but the model has "
+            f"model.shapes gives {value.name!r} {len(shape)} dimensions {shape}, but the model has "
             f"{len(dims)}: {written(value)}"
         )
-    if any(dim.dim_value > 0 and dim.dim_value != size for size, dim in zip(given, dims, strict=True)):
+    if any(dim.dim_value > 0 and dim.dim_value != size for size, dim in zip(shape, dims, strict=True)):
         raise InputError(
-            f"model.shapes gives {value.name!r} the shape {given}, but the model has {written(value)}: "
+            f"model.shapes gives {value.name!r} the shape {shape}, but the model has {written(value)}: "
             "keep the numbers that the model fixes"
         )
 

@@ -57,11 +57,11 @@ class _AffineIntoLayer(RewriteRuleClassBase):
         else:
             weights[1] = (weights[1].astype(np.float64) + values).astype(weights[1].dtype)
         # The output's name is unique, so these are too even where layers share weights.
-        made = [
+        initializers = [
             op.initializer(ir.tensor(weight), name=f"{affine_out.name}_w{position}")
             for position, weight in enumerate(weights)
         ]
-        return getattr(op, self._layer)(x, *made, **node.attributes)
+        return getattr(op, self._layer)(x, *initializers, **node.attributes)
 
 
 class _SumIsAdd(RewriteRuleClassBase):

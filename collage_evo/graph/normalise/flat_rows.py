@@ -53,8 +53,8 @@ def _normalises_rows(node: ir.Node) -> bool:
         return False
     rank = len(sizes(node.inputs[0]))
     last = node.attributes.get_int("axis", -1) in (-1, rank - 1)
-    given = (constant(value) for value in node.inputs[1:] if value is not None)
-    return rank > 3 and last and all(array is not None and array.ndim == 1 for array in given)
+    parameters = (constant(value) for value in node.inputs[1:] if value is not None)
+    return rank > 3 and last and all(array is not None and array.ndim == 1 for array in parameters)
 
 
 def _along_rows(array: np.ndarray) -> bool:

@@ -46,8 +46,8 @@ class _WrittenOut(RewriteRuleClassBase):
         if x.dtype not in _FLOATS or x.shape is None or not x.shape.is_static():
             return result.fail("the input is no tensor of floats of known shape")
         last = len(x.shape) - 1
-        for value, made in ((axes, mean), (again, variance)):
-            if _numbers(value) not in ([-1], [last]) or made.producer().attributes.get_int("keepdims", 1) != 1:
+        for value, output in ((axes, mean), (again, variance)):
+            if _numbers(value) not in ([-1], [last]) or output.producer().attributes.get_int("keepdims", 1) != 1:
                 return result.fail("a mean is not over the last axis alone")
         if len(_numbers(epsilon)) != 1:
             return result.fail("epsilon is not one number")
@@ -72,5 +72,5 @@ def _numbers(value: Any) -> list[Any]:
     """The elements of a constant; none of another value."""
     if value is None or value.const_value is None or value.is_graph_input():
         return []
-    found: list[Any] = value.const_value.numpy().reshape(-1).tolist()
-    return found
+    numbers: list[Any] = value.const_value.numpy().reshape(-1).tolist()
+    return numbers

@@ -40,8 +40,8 @@ def follows(node: ir.Node, made: Made, may_read: Callable[[np.ndarray], bool]) -
         return False
     shape = sizes(node.outputs[0])
     read = [value for value in node.inputs if value is not None]
-    given = [value for value in read if constant(value) is None]
-    alike = bool(given) and all(value in made and made[value] == shape for value in given)
+    computed = [value for value in read if constant(value) is None]
+    alike = bool(computed) and all(value in made and made[value] == shape for value in computed)
     return alike and all(may_read(array) for value in read if (array := constant(value)) is not None)
 
 
@@ -56,10 +56,10 @@ def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
     """A new initializer, called ``name`` or similarly: the file may use that name already."""
     while name in graph.initializers:
         name += "_"
-    made = ir.Value(name=name, const_value=ir.tensor(array))
-    made.shape, made.dtype = ir.Shape(array.shape), ir.DataType.from_numpy(array.dtype)
-    graph.register_initializer(made)
-    return made
+    value = ir.Value(name=name, const_value=ir.tensor(array))
+    value.shape, value.dtype = ir.Shape(array.shape), ir.DataType.from_numpy(array.dtype)
+    graph.register_initializer(value)
+    return value
 
 
 def sizes(value: ir.Value | None) -> Shape:
@@ -85,6 +85,6 @@ def _give_back(value: ir.Value, shape: Shape, outside: Sequence[tuple[ir.Node, i
 def _reshape(value: ir.Value, shape: Shape, graph: ir.Graph, name: str | None) -> ir.Node:
     wanted = initializer(graph, np.array(shape, np.int64), f"{name}_shape")
     node = ir.Node("", "Reshape", [value, wanted])
-    made = node.outputs[0]
-    made.name, made.shape, made.type = name, ir.Shape(shape), value.type
+    output = node.outputs[0]
+    output.name, output.shape, output.type = name, ir.Shape(shape), value.type
     return node

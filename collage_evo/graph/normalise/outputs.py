@@ -17,8 +17,8 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
     A copy, unless every output of ``model`` is computed.
     """
-    made = {name for node in model.graph.node for name in node.output}
-    if all(value.name in made for value in model.graph.output):
+    computed = {name for node in model.graph.node for name in node.output}
+    if all(value.name in computed for value in model.graph.output):
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -37,10 +37,10 @@ def compute_constant_outputs(graph: onnx.GraphProto) -> None:
     the Identity comes first.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    taken = {*constants, *(name for node in graph.node for name in (*node.input, *node.output))}
+    used = {*constants, *(name for node in graph.node for name in (*node.input, *node.output))}
     for value in [value for value in graph.output if value.name in constants]:
         name = f"{value.name}_constant"
-        while name in taken:
+        while name in used:
             name += "_"
         constants[value.name].name = name
         for node in graph.node:

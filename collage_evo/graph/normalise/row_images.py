@@ -40,16 +40,16 @@ def _slides(node: ir.Node, made: Made) -> bool:
     """A convolution over several pixels of a column, or a convolution or pool that follows one in the column."""
     if node.domain or len(node.outputs) != 1 or node.op_type not in {"Conv", *_POOLS}:
         return False
-    given, parameters = node.inputs[0], [value for value in node.inputs[1:] if value is not None]
+    image, parameters = node.inputs[0], [value for value in node.inputs[1:] if value is not None]
     weights = [array for value in parameters if (array := constant(value)) is not None]
-    if constant(given) is not None or len(weights) < len(parameters):
+    if constant(image) is not None or len(weights) < len(parameters):
         return False
-    if not (_is_column(sizes(given)) and _is_column(sizes(node.outputs[0]))):
+    if not (_is_column(sizes(image)) and _is_column(sizes(node.outputs[0]))):
         return False
     kernel = node.attributes.get_ints("kernel_shape", ()) if not weights else weights[0].shape[2:]
     padded = node.attributes.get_ints("pads", (0, 0, 0, 0))
     inside = kernel[1] == 1 and padded[1] == padded[3] == 0
-    return inside and (given in made or (node.op_type == "Conv" and kernel[0] > 1))
+    return inside and (image in made or (node.op_type == "Conv" and kernel[0] > 1))
 
 
 def _is_column(shape: Shape) -> bool:

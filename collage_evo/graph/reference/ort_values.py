@@ -26,7 +26,7 @@ def run_session(
 ) -> list[Any]:
     """All outputs in the model's order: arrays of NumPy's and ``ml_dtypes``'s types, or lists and maps."""
     if any(map(is_extended, feeds.values())) or any(value.type in _DTYPES for value in session.get_outputs()):
-        return [from_ort_value(found) for found in run_raw(session, feeds, options)]
+        return [from_ort_value(output) for output in run_raw(session, feeds, options)]
     return list(session.run(None, dict(feeds), options))
 
 
@@ -35,8 +35,8 @@ def run_raw(
 ) -> list[ort.OrtValue]:
     """All outputs as ONNX Runtime's own values. Strings cannot be inputs here."""
     names = [value.name for value in session.get_outputs()]
-    given = {name: to_ort_value(value) for name, value in feeds.items()}
-    return list(session.run_with_ort_values(names, given, options))
+    values = {name: to_ort_value(value) for name, value in feeds.items()}
+    return list(session.run_with_ort_values(names, values, options))
 
 
 def to_ort_value(value: Any) -> ort.OrtValue:
@@ -45,18 +45,18 @@ def to_ort_value(value: Any) -> ort.OrtValue:
 
     if not is_extended(value):
         return ort.OrtValue.ortvalue_from_numpy(np.asarray(value))
-    made = ort.OrtValue.ortvalue_from_shape_and_type(value.shape, EXTENDED[value.dtype.name].number)
+    ort_value = ort.OrtValue.ortvalue_from_shape_and_type(value.shape, EXTENDED[value.dtype.name].number)
     packed = pack(value)
-    ctypes.memmove(made.data_ptr(), packed.ctypes.data, packed.nbytes)
-    return made
+    ctypes.memmove(ort_value.data_ptr(), packed.ctypes.data, packed.nbytes)
+    return ort_value
 
 
-def from_ort_value(found: ort.OrtValue) -> Any:
+def from_ort_value(value: ort.OrtValue) -> Any:
     """ONNX Runtime's value as an array, list or map."""
-    if found.data_type() not in _DTYPES:
-        return found.numpy()
-    dtype = np.dtype(_DTYPES[found.data_type()])
-    array = np.zeros(found.shape(), dtype)
-    raw = ctypes.string_at(found.data_ptr(), packed_bytes(dtype, array.size))
+    if value.data_type() not in _DTYPES:
+        return value.numpy()
+    dtype = np.dtype(_DTYPES[value.data_type()])
+    array = np.zeros(value.shape(), dtype)
+    raw = ctypes.string_at(value.data_ptr(), packed_bytes(dtype, array.size))
     unpack(np.frombuffer(raw, np.uint8), array)
     return array

@@ -179,7 +179,7 @@ OTHER = Distance(np.inf, 0.0, np.inf)
 
 def relative_error(actual: Any, expected: Any) -> Error:
     """The error of one output, or the worst over several, given as sequences; see :func:`distances`."""
-    errors = [found.error for found in distances(actual, expected)]
+    errors = [distance.error for distance in distances(actual, expected)]
     return Error(
         relative=max((error.relative for error in errors), default=0.0),
         max_abs=max((error.max_abs for error in errors), default=0.0),
@@ -234,8 +234,8 @@ def counted_distances(actual: Any, expected: Any, labels: bool) -> list[Distance
     if np.shape(actual) != expected.shape:
         return [OTHER]
     (values,) = distances(actual, expected)
-    given = np.asarray(actual)
-    rounded = np.rint(given) if given.dtype.kind == "f" else given
+    array = np.asarray(actual)
+    rounded = np.rint(array) if array.dtype.kind == "f" else array
     differ = float(np.count_nonzero(rounded != expected))
     return [Distance(differ, float(expected.size), values.max_abs)]
 

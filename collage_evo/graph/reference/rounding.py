@@ -48,20 +48,20 @@ class Moved:
         Raises:
             InputError: the modified model does not run.
         """
-        made = plain(self._reference.run(feeds))
+        outputs = plain(self._reference.run(feeds))
         return {
-            name: relative_error(found, right).relative
-            for found, (name, right) in zip(made, expected.items(), strict=True)
+            name: relative_error(output, right).relative
+            for output, (name, right) in zip(outputs, expected.items(), strict=True)
         }
 
 
 def _moved(model: ModelProto) -> ModelProto:
     """``model`` with each float multiplied by nearly one behind the input or the operator that makes it."""
     try:
-        made = inliner.inline_local_functions(model) if model.functions else model
-        if next((one.version for one in made.opset_import if one.domain in ("", "ai.onnx")), 0) < _LEAST_OPSET:
-            made = version_converter.convert_version(made, _LEAST_OPSET)
-        inferred = onnx.shape_inference.infer_shapes(made)
+        converted = inliner.inline_local_functions(model) if model.functions else model
+        if next((one.version for one in converted.opset_import if one.domain in ("", "ai.onnx")), 0) < _LEAST_OPSET:
+            converted = version_converter.convert_version(converted, _LEAST_OPSET)
+        inferred = onnx.shape_inference.infer_shapes(converted)
     except Exception as error:  # the checker, the inliner and the converter have no common base class
         raise InputError(f"the model cannot be run with other rounding: {one_line(error)}") from error
     _Mover().write(inferred.graph)
