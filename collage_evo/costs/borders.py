@@ -96,12 +96,13 @@ def fit_borders(
     scale = np.concatenate([[DRIFT], unsure])
     # Errors are relative to the measurement. Large ones count less than by their square, because some of the times
     # were contended.
-    found = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1").x[1:]
-    fitted = {who: Border(float(found[2 * at]), float(found[2 * at + 1])) for at, who in enumerate(engines)}
+    fitted_values = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1").x[1:]
+    pairs = zip(engines, fitted_values.reshape(-1, 2).tolist(), strict=True)
+    fitted = {who: Border(fixed_ms, ms_per_mb) for who, (fixed_ms, ms_per_mb) in pairs}
     seen = {who for row in rows for who, (number, _) in row.sides.items() if number > 0}
     for alike in (set(outer), set(engines) - set(outer)):
-        if known := [fitted[who] for who in alike & seen]:
-            worst = Border(max(border.fixed_ms for border in known), max(border.ms_per_mb for border in known))
+        if borders := [fitted[who] for who in alike & seen]:
+            worst = Border(max(border.fixed_ms for border in borders), max(border.ms_per_mb for border in borders))
             fitted |= dict.fromkeys(alike - seen, worst)
     return fitted
 
@@ -161,9 +162,9 @@ def _wishes(space: SearchSpace, node: int, engine: Engine, span: tuple[int, int]
     family = space.cost.family(engine)
 
     def order(match: int) -> tuple[bool, bool, bool, int]:
-        found = space.matches[match]
-        leaves = bool(found.nodes >> end or found.nodes & ((1 << begin) - 1))
-        return found.engine != engine, found.engine != family, leaves, -found.nodes.bit_count()
+        candidate = space.matches[match]
+        leaves = bool(candidate.nodes >> end or candidate.nodes & ((1 << begin) - 1))
+        return candidate.engine != engine, candidate.engine != family, leaves, -candidate.nodes.bit_count()
 
     return sorted(space.candidates[node], key=order)
 
@@ -173,14 +174,14 @@ def sides_of(space: SearchSpace, placement: Placement) -> Sides:
 
     An engine that differs from its family has additional ones, at its borders inside a region too.
     """
-    found: dict[Engine, tuple[float, float]] = {}
+    sides: dict[Engine, tuple[float, float]] = {}
     for crossing in crossings(space.flows, placement):
         for engine in filter(None, (crossing.source, crossing.target)):
             family = space.cost.family(engine)
             for who in {engine, family} - ({family} if crossing.inside else set()):
-                number, nbytes = found.get(who, (0.0, 0.0))
-                found[who] = number + 1, nbytes + crossing.nbytes
-    return found
+                number, nbytes = sides.get(who, (0.0, 0.0))
+                sides[who] = number + 1, nbytes + crossing.nbytes
+    return sides
 
 
 def sample_of(

@@ -33,27 +33,27 @@ def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
     return frozenset(engine for engine in engines if device_of(*engine) != CPU)
 
 
-def measure_copies(pool: WorkerPool, own: CostDatabase, shared: CostDatabase) -> Copies:
+def measure_copies(pool: WorkerPool, of_run: CostDatabase, shared: CostDatabase) -> Copies:
     """Cost of copies to the target's device and back, through the run's own database and the one that all runs share.
 
     Raises:
         UnavailableError: the device does not copy; the message has the reason.
     """
-    found: dict[CopyJob, Measured] = {}
+    measured: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
         key = copy_key(pool.setting.target, job)
-        answer = own.get(key) or shared.get(key)
+        answer = of_run.get(key) or shared.get(key)
         if not isinstance(answer, Measured):
             (reply,) = pool.map([job])
             answer = reply.answer
         if isinstance(answer, Failure):
             raise UnavailableError(f"target {pool.setting.target.device}: copies cannot be timed: {answer}")
-        for database in (own, shared):
+        for database in (of_run, shared):
             database.put(key, answer)
-        found[job] = answer
+        measured[job] = answer
 
     def border(to_device: bool) -> Border:
-        times = {job.nbytes: one.times_ms for job, one in found.items() if job.to_device == to_device}
+        times = {job.nbytes: timing.times_ms for job, timing in measured.items() if job.to_device == to_device}
         return fit_copies({nbytes: Timing(ms).median_ms for nbytes, ms in times.items()})
 
     return Copies(border(True), border(False))

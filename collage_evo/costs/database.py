@@ -38,14 +38,14 @@ class CostDatabase:
             _put_aside(path)
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            (found,) = connection.execute("PRAGMA user_version").fetchone()
-            if found < SCHEMA:
+            (schema,) = connection.execute("PRAGMA user_version").fetchone()
+            if schema < SCHEMA:
                 connection.execute("DROP TABLE IF EXISTS costs")
-            if found <= SCHEMA:
+            if schema <= SCHEMA:
                 connection.execute(f"PRAGMA user_version={SCHEMA}")
                 connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
-        if found > SCHEMA:
-            raise InputError(f"{path} has schema {found}, this version reads up to {SCHEMA}: {_MEND}")
+        if schema > SCHEMA:
+            raise InputError(f"{path} has schema {schema}, this version reads up to {SCHEMA}: {_MEND}")
 
     def get(self, key: str) -> Measured | Failure | None:
         """The measurement under ``key``; None if there is none."""

@@ -45,10 +45,10 @@ def time_dependents(known: KnownCosts, costs: Costs, on_done: Callable[[int], No
     ratios: dict[Engine, list[float]] = {}
     while waiting and not costs.meter.over(SHARE):
         waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
-        some = _next(space, waiting, ratios)
-        waiting = [index for index in waiting if index not in some]
-        costs.measure(some, on_done, SHARE)
-        for index in some:
+        batch = _next(space, waiting, ratios)
+        waiting = [index for index in waiting if index not in batch]
+        costs.measure(batch, on_done, SHARE)
+        for index in batch:
             ms = _took_ms(costs, index)
             if ms is not None:
                 ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
@@ -58,14 +58,14 @@ def time_dependents(known: KnownCosts, costs: Costs, on_done: Callable[[int], No
 def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:
     """The first of ``waiting`` that are measured together, but only one of each engine that has no measurement
     yet."""
-    some: list[int] = []
+    batch: list[int] = []
     begun: set[Engine] = set()
     for index in waiting:
         engine = space.matches[index].engine
         if engine in ratios or engine not in begun:
             begun.add(engine)
-            some.append(index)
-    return some[:BATCH]
+            batch.append(index)
+    return batch[:BATCH]
 
 
 def _took_ms(costs: Costs, index: int) -> float | None:

@@ -135,28 +135,29 @@ class KnownCosts:
 
     def node_ms(self, engine: Engine) -> dict[int, float]:
         """Node times on ``engine``, without borders where these are known."""
-        found: dict[int, float] = {}
+        node_ms: dict[int, float] = {}
         fitted, graph = self.fitted, self.scope.graph
         for costs in self.profiles.get(engine, ()):
-            found |= costs.ms
+            node_ms |= costs.ms
             for piece in costs.pieces:
                 ms, share = sum(costs.ms[node] for node in members(piece)), 1.0
                 if engine in fitted.whole_models:
                     share = fitted.whole_models[engine].share(fitted.sides)
                 elif ms and engine in fitted.borders:
                     share = inner_ms(graph, piece, ms, fitted.borders[engine]) / ms
-                found |= {node: share * costs.ms[node] for node in members(piece)}
-        return found
+                node_ms |= {node: share * costs.ms[node] for node in members(piece)}
+        return node_ms
 
     def summed(self, match: Match, node_ms: Mapping[Engine, Mapping[int, float]]) -> float | None:
         """Sum of the times of ``match``'s nodes; None where some are not known in it."""
-        own = node_ms.get(match.engine, {})
+        of_engine = node_ms.get(match.engine, {})
         if match.rewrites:  # nodes outside the site are unchanged
             ((_, site),) = match.rewrites
-            if not all(node in own for node in members(site)):
+            if not all(node in of_engine for node in members(site)):
                 return None
-            own = {**node_ms.get(bordering(match.engine), {}), **own}
-        return sum(own[n] for n in members(match.nodes)) if all(n in own for n in members(match.nodes)) else None
+            of_engine = {**node_ms.get(bordering(match.engine), {}), **of_engine}
+        nodes = list(members(match.nodes))
+        return sum(of_engine[node] for node in nodes) if all(node in of_engine for node in nodes) else None
 
     def space(self) -> SearchSpace:
         """The search space as far as costs are known."""

@@ -202,8 +202,8 @@ class CostMeter:
         """
         builds = {key: build_job(match) for key, match in matches.items()}
         failed = self._builders.build(builds.values(), self._left_s(share))
-        known = {build: failure for build, failure in failed.items() if failure.fault is not Fault.CLOSED}
-        yield from ((key, known[build]) for key, build in builds.items() if build in known)
+        failures = {build: failure for build, failure in failed.items() if failure.fault is not Fault.CLOSED}
+        yield from ((key, failures[build]) for key, build in builds.items() if build in failures)
         able = {key: match for key, match in matches.items() if builds[key] not in failed}
         first = {match.nodes: key for key, match in reversed(able.items())}
         leaders = set(first.values())

@@ -52,10 +52,10 @@ class ProfileRequest:
     @property
     def tells(self) -> Mapping[Engine, NodeSet]:
         """The nodes by engine whose costs the profile gives."""
-        found: dict[Engine, NodeSet] = {}
+        nodes_of: dict[Engine, NodeSet] = {}
         for engine, nodes in self.sites or ((self.engine, self.region.nodes),):
-            found[engine] = found.get(engine, 0) | nodes
-        return found
+            nodes_of[engine] = nodes_of.get(engine, 0) | nodes
+        return nodes_of
 
 
 def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
@@ -64,10 +64,10 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     An engine that writes a lower precision writes all of it that its matches have. Then the same parts rewritten: at
     as many sites as do not overlap, from any rewrites.
     """
-    taken: dict[Engine, NodeSet] = {}
+    supported: dict[Engine, NodeSet] = {}
     for match in matches:
         device = backends[match.backend].variant(match.variant).device
-        taken[match.backend, device] = taken.get((match.backend, device), 0) | match.nodes
+        supported[match.backend, device] = supported.get((match.backend, device), 0) | match.nodes
     plain: dict[Engine, list[Match]] = {}
     rewritten: dict[Engine, list[Match]] = {}
     for match in matches:
@@ -75,38 +75,39 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
         if isinstance(backend, HasProfiler) and backend.profiles(backend.variant(match.variant)):
             engine = match.backend, plain_name(match.variant)
             (rewritten if match.rewrites else plain).setdefault(engine, []).append(match)
-    found = []
+    requests = []
 
     def parts(engine: Engine) -> list[NodeSet]:
-        return convex_parts(graph, taken[engine[0], backends[engine[0]].variant(engine[1]).device])
+        return convex_parts(graph, supported[engine[0], backends[engine[0]].variant(engine[1]).device])
 
-    for engine, some in plain.items():
+    for engine, of_engine in plain.items():
         for nodes in parts(engine):
-            written = joined(within(match.numerics, nodes) for match in some)
-            if written or not any(match.numerics for match in some):
-                found.append(ProfileRequest(engine, Region(nodes, engine[0], some[0].family[1], edits=written)))
-    for engine, some in rewritten.items():
+            written = joined(within(match.numerics, nodes) for match in of_engine)
+            if written or not any(match.numerics for match in of_engine):
+                region = Region(nodes, engine[0], of_engine[0].family[1], edits=written)
+                requests.append(ProfileRequest(engine, region))
+    for engine, of_engine in rewritten.items():
         for nodes in parts(engine):
-            for chosen in _rounds(some, nodes):
+            for chosen in _rounds(of_engine, nodes):
                 inside = reduce(or_, (site for _, site in chosen))
                 numerics = [within(match.numerics, site) for (_, site), match in chosen.items()]
                 numerics += [within(match.numerics, nodes & ~inside) for match in plain.get(engine, ())]
-                region = Region(nodes, engine[0], some[0].family[1], edits=joined([*numerics, tuple(chosen)]))
+                region = Region(nodes, engine[0], of_engine[0].family[1], edits=joined([*numerics, tuple(chosen)]))
                 sites = tuple((match.engine, site) for (_, site), match in chosen.items())
-                found.append(ProfileRequest(engine, region, sites))
-    return found
+                requests.append(ProfileRequest(engine, region, sites))
+    return requests
 
 
 def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[str, NodeSet], Match]]:
     """The sites of ``matches`` inside ``nodes``, each with a match, in as few rounds without overlapping sites as
     possible."""
-    left = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
+    remaining = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
     for _ in range(SITE_ROUNDS):
-        chosen, taken = {}, 0
-        for sites in sorted(left):
-            if not sites[1] & taken:
-                chosen[sites] = left.pop(sites)
-                taken |= sites[1]
+        chosen, covered = {}, 0
+        for sites in sorted(remaining):
+            if not sites[1] & covered:
+                chosen[sites] = remaining.pop(sites)
+                covered |= sites[1]
         if chosen:
             yield chosen
 
@@ -133,19 +134,19 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
     return parts
 
 
-def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[Engine, dict[int, float]]:
+def node_ms(graph: Graph, request: ProfileRequest, answer: KernelTimes) -> dict[Engine, dict[int, float]]:
     """Time of each node of the region, by the engine whose cost it is: together the time of the region without the
     profiler.
 
     If that was contended, the kernels' own medians are more reliable: few of such short runs are contended.
     """
-    found = dict.fromkeys(members(asked.region.nodes), 0.0)
+    times = dict.fromkeys(members(request.region.nodes), 0.0)
     for nodes, ms in answer.kernels:
-        for node, share in _shares(graph, nodes & asked.region.nodes).items():
-            found[node] += ms * share
-    together = sum(found.values())
+        for node, share in _shares(graph, nodes & request.region.nodes).items():
+            times[node] += ms * share
+    together = sum(times.values())
     scale = 1.0 if answer.contended or not together else Timing(answer.times_ms).median_ms / together
-    return {who: {node: found[node] * scale for node in members(nodes)} for who, nodes in asked.tells.items()}
+    return {who: {node: times[node] * scale for node in members(nodes)} for who, nodes in request.tells.items()}
 
 
 def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
@@ -161,7 +162,7 @@ def profile_regions(
     pool: WorkerPool,
     builders: Builders,
     timing: TimingSettings,
-    asked: Sequence[ProfileRequest],
+    requests: Sequence[ProfileRequest],
     needed: int,
     over: Callable[[], bool],
 ) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
@@ -170,12 +171,12 @@ def profile_regions(
     The first ``needed`` are always profiled.
     """
     first, then = 0, needed
-    while first < len(asked) and not (first and over()):
-        some = asked[first:then]
+    while first < len(requests) and not (first and over()):
+        batch = requests[first:then]
         first, then = then, then + PROFILED_TOGETHER
-        failed = builders.build(build_job(one.region) for one in some)
-        able = [one for one in some if build_job(one.region) not in failed]
-        yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
-        jobs = [KernelsJob(bare(one.region), timing, PROFILE_S) for one in able]
-        for one, reply in zip(able, pool.map(jobs), strict=True):
-            yield one, reply.answer
+        failed = builders.build(build_job(request.region) for request in batch)
+        able = [request for request in batch if build_job(request.region) not in failed]
+        yield from ((request, failed[build_job(request.region)]) for request in batch if request not in able)
+        jobs = [KernelsJob(bare(request.region), timing, PROFILE_S) for request in able]
+        for request, reply in zip(able, pool.map(jobs), strict=True):
+            yield request, reply.answer

@@ -27,12 +27,12 @@ def guessed_ms(graph: Graph) -> tuple[float, ...]:
 
 def kernel_sets(graph: Graph, offered: Iterable[NodeSet]) -> list[NodeSet]:
     """Disjoint sets among ``offered`` with at most one heavy operator, larger ones first."""
-    chosen, taken = [], 0
+    chosen, covered = [], 0
     for nodes in sorted(set(offered), key=lambda nodes: (-nodes.bit_count(), nodes)):
         heavy = sum(graph.nodes[node].op_type in HEAVY for node in members(nodes))
-        if heavy <= 1 and not nodes & taken:
+        if heavy <= 1 and not nodes & covered:
             chosen.append(nodes)
-            taken |= nodes
+            covered |= nodes
     return chosen
 
 
@@ -49,16 +49,16 @@ def spread(
     """
     timed = {nodes: ms[nodes] for nodes in kernels if nodes in ms}
     elsewhere = {nodes: sum(max(shape[node], LEAST_MS) for node in members(nodes)) for nodes in kernels}
-    known = sum(elsewhere[nodes] for nodes in timed)
-    slowness = sum(timed.values()) / known if known else 1.0
+    known_elsewhere = sum(elsewhere[nodes] for nodes in timed)
+    slowness = sum(timed.values()) / known_elsewhere if known_elsewhere else 1.0
     times = {nodes: timed.get(nodes, slowness * ms) for nodes, ms in elsewhere.items()}
     # Standalone a kernel takes longer than inside the model.
     scale = whole_ms / sum(times.values()) if whole_ms is not None and times else 1.0
-    found: dict[int, float] = {}
+    node_ms: dict[int, float] = {}
     for nodes in kernels:
         if all(1 << node in ms for node in members(nodes)):
             weights = {node: ms[1 << node] for node in members(nodes)}
         else:
             weights = {node: max(shape[node], LEAST_MS) for node in members(nodes)}
-        found |= {node: scale * times[nodes] * weight / sum(weights.values()) for node, weight in weights.items()}
-    return found
+        node_ms |= {node: scale * times[nodes] * weight / sum(weights.values()) for node, weight in weights.items()}
+    return node_ms

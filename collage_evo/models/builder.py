@@ -55,9 +55,9 @@ class Builder:
         """Append a node with ``outputs`` outputs."""
         name = name or self._fresh(op_type)
         numbered = [f"{name}_out"] if outputs == 1 else [f"{name}_out{k}" for k in range(outputs)]
-        made = list(names or numbered)
-        self._nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
-        return made
+        outputs_named = list(names or numbered)
+        self._nodes.append(helper.make_node(op_type, list(inputs), outputs_named, name=name, **attributes))
+        return outputs_named
 
     def model(self, *outputs: str, opset: int = OPSET) -> onnx.ModelProto:
         """The finished model; types of all tensors come from shape inference."""

@@ -30,8 +30,8 @@ BUILTINS: Mapping[str, Callable[..., onnx.ModelProto]] = {
 
 def parameters_of(name: str) -> Mapping[str, int]:
     """The parameters of the built-in model ``name``, and their defaults."""
-    found = inspect.signature(BUILTINS[name]).parameters.values()
-    return {p.name: p.default for p in found if p.name not in {"name", "seed"}}
+    parameters = inspect.signature(BUILTINS[name]).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in {"name", "seed"}}
 
 
 def make_builtin(source: str, seed: int) -> tuple[str, onnx.ModelProto]:
@@ -45,17 +45,17 @@ def make_builtin(source: str, seed: int) -> tuple[str, onnx.ModelProto]:
         every = ", ".join(BUILTINS)
         raise InputError(f"no model {PREFIX}{name}{nearest(name, BUILTINS)}; there are: {every}")
     allowed = parameters_of(name)
-    given: dict[str, int] = {}
+    parameters: dict[str, int] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in allowed:
-            known = ", ".join(f"{k}={v}" for k, v in allowed.items()) or "none"
+            available = ", ".join(f"{k}={v}" for k, v in allowed.items()) or "none"
             hint = nearest(key, allowed)
-            raise InputError(f"{PREFIX}{name} has no parameter {key!r}{hint}; there are: {known}")
+            raise InputError(f"{PREFIX}{name} has no parameter {key!r}{hint}; there are: {available}")
         if not value.isdecimal() or int(value) < 1:
             usual = f"{key}={allowed[key]}"
             raise InputError(f"{PREFIX}{name} has {key}={value!r}: give a positive integer, as in {usual}")
-        given[key] = int(value)
-    return name, BUILTINS[name](seed=seed, **given)
+        parameters[key] = int(value)
+    return name, BUILTINS[name](seed=seed, **parameters)
 
 
 def nearest(name: str, known: Mapping[str, object]) -> str:

@@ -66,12 +66,12 @@ def _outline(rng: np.random.Generator, y: np.ndarray, x: np.ndarray) -> np.ndarr
 
 def _texture(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Noise of several octaves, each twice as fine and half as strong as the one before, about -1 to 1."""
-    found = np.zeros((height, width))
+    noise = np.zeros((height, width))
     for octave in range(_OCTAVES):
         cells = 2 ** (octave + 1)
         grid = rng.uniform(-1, 1, (cells + 1, cells + 1))
-        found += 0.5**octave * (_interpolation(height, cells) @ grid @ _interpolation(width, cells).T)
-    return found
+        noise += 0.5**octave * (_interpolation(height, cells) @ grid @ _interpolation(width, cells).T)
+    return noise
 
 
 def _interpolation(size: int, cells: int) -> np.ndarray:

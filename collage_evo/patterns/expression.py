@@ -140,7 +140,7 @@ def chain(step: Callable[[Value], Value], x: Value, most: int) -> Either:
 
 def operators(ends: Sequence[Value]) -> frozenset[Operator]:
     """All operators that are drawn above ``ends``."""
-    found: set[Operator] = set()
+    drawn: set[Operator] = set()
     seen: set[Value] = set()
     todo = list(ends)
     while todo:
@@ -151,10 +151,10 @@ def operators(ends: Sequence[Value]) -> frozenset[Operator]:
         if isinstance(now, Either):
             todo += now.choices
         elif isinstance(now, Result):
-            found.add(now.operator)
-            todo += [given for given in now.operator.inputs if isinstance(given, Value)]
-    return frozenset(found)
+            drawn.add(now.operator)
+            todo += [value for value in now.operator.inputs if isinstance(value, Value)]
+    return frozenset(drawn)
 
 
-def _same(found: tuple[int, ...], wanted: Shape) -> bool:
-    return len(found) == len(wanted) and all(w in (None, f) for f, w in zip(found, wanted, strict=True))
+def _same(shape: tuple[int, ...], expected: Shape) -> bool:
+    return len(shape) == len(expected) and all(w in (None, f) for f, w in zip(shape, expected, strict=True))

@@ -84,4 +84,4 @@ def post_dominators(graph: Graph) -> tuple[int | None, ...]:
                 else:
                     other = nearest[other]
         nearest[index], depth[index] = meeting, depth[meeting] + 1
-    return tuple(None if found == end else found for found in nearest[:end])
+    return tuple(None if dominator == end else dominator for dominator in nearest[:end])

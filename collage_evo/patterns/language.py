@@ -74,8 +74,8 @@ class GraphPattern(Pattern):
             ConfigError: the function returned anything else.
         """
         free = [Anything() for _ in list(inspect.signature(self.draw).parameters)[1:]]
-        made = self.draw(Ops(), *free)
-        ends = made if isinstance(made, tuple) else (made,)
+        outputs = self.draw(Ops(), *free)
+        ends = outputs if isinstance(outputs, tuple) else (outputs,)
         if not ends or not all(isinstance(end, Result | Either) for end in ends):
             raise ConfigError(f"the function of pattern {self.name!r} must return outputs of operators")
         return ends

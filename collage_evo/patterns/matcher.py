@@ -122,9 +122,9 @@ class Matcher:
         if not operator.takes(node):
             self._mismatch = f"{node.op_type} ({node.name}) is not {operator.label}"
             return
-        taken = any(isinstance(key, Operator) and index == node.index for key, index in bound.items())
-        if taken or not self._supported >> node.index & 1:
-            self._mismatch = f"{node.op_type} ({node.name}) is {'used twice' if taken else 'not taken'}"
+        used = any(isinstance(key, Operator) and index == node.index for key, index in bound.items())
+        if used or not self._supported >> node.index & 1:
+            self._mismatch = f"{node.op_type} ({node.name}) is {'used twice' if used else 'not taken'}"
             return
         reason = self._refusal(operator, node)
         if not reason:
@@ -137,27 +137,27 @@ class Matcher:
             self.refused[node.index] = self._mismatch = reason
 
     def _refusal(self, operator: Operator, node: Node) -> str:
-        for name, wanted in operator.attributes.items():
-            found = node.attributes.get(name, _default(node.op_type, self._graph.opset, name))
-            if not (wanted(found) if callable(wanted) else found == wanted):
-                return f"its attribute {name} is {found}"
+        for name, expected in operator.attributes.items():
+            value = node.attributes.get(name, _default(node.op_type, self._graph.opset, name))
+            if not (expected(value) if callable(expected) else value == expected):
+                return f"its attribute {name} is {value}"
         return operator.where(self._graph, node) if operator.where else ""
 
     def _inputs(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
         """Every assignment of the node's tensors to the listed inputs."""
-        wanted = [value for value in operator.inputs if not isinstance(value, EllipsisType)]
-        given = list(node.inputs)
-        while given and not given[-1]:
-            given.pop()
-        if len(given) > len(wanted) and ... not in operator.inputs:
-            self._mismatch = f"it has {len(given)} inputs, not {len(wanted)}"
+        listed = [value for value in operator.inputs if not isinstance(value, EllipsisType)]
+        tensors = list(node.inputs)
+        while tensors and not tensors[-1]:
+            tensors.pop()
+        if len(tensors) > len(listed) and ... not in operator.inputs:
+            self._mismatch = f"it has {len(tensors)} inputs, not {len(listed)}"
             return
-        given += [""] * (len(wanted) - len(given))
-        orders: Iterator[tuple[str, ...]] = iter([tuple(given[: len(wanted)])])
+        tensors += [""] * (len(listed) - len(tensors))
+        orders: Iterator[tuple[str, ...]] = iter([tuple(tensors[: len(listed)])])
         if node.op_type in COMMUTATIVE or operator.inputs[:1] == (...,):
-            orders = permutations(given, len(wanted))
+            orders = permutations(tensors, len(listed))
         for order in dict.fromkeys(orders):
-            yield from self._in_turn(tuple(zip(wanted, order, strict=True)), bound)
+            yield from self._in_turn(tuple(zip(listed, order, strict=True)), bound)
 
     def _in_turn(self, pairs: Sequence[tuple[Value | None, str]], bound: Bound) -> Iterator[Bound]:
         if not pairs:
@@ -178,11 +178,11 @@ class Matcher:
 def _default(op_type: str, opset: int, attribute: str) -> Any:
     """The attribute's default, or None."""
     try:
-        found = onnx.defs.get_schema(op_type, opset).attributes[attribute].default_value
+        proto = onnx.defs.get_schema(op_type, opset).attributes[attribute].default_value
     except (onnx.defs.SchemaError, KeyError):
         return None
-    given = onnx.helper.get_attribute_value(found) if found.type else None
-    return given.decode() if isinstance(given, bytes) else given
+    value = onnx.helper.get_attribute_value(proto) if proto.type else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _depth(value: Value) -> int:
@@ -190,5 +190,5 @@ def _depth(value: Value) -> int:
     if isinstance(value, Either):
         return max(_depth(choice) for choice in value.choices)
     if isinstance(value, Result):
-        return 1 + max((_depth(given) for given in value.operator.inputs if isinstance(given, Value)), default=0)
+        return 1 + max((_depth(inner) for inner in value.operator.inputs if isinstance(inner, Value)), default=0)
     return 0

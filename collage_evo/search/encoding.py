@@ -29,9 +29,9 @@ def decode(genome: Genome, space: SearchSpace) -> Placement:
     Nodes are decided in topological order. A choice that overlaps what is already placed, or that would close a
     cycle, is replaced by the cheapest one that fits.
     """
-    known = space.decoded.get(genome)
-    if known is not None:
-        return known
+    decoded = space.decoded.get(genome)
+    if decoded is not None:
+        return decoded
     options = space.candidates
     chosen = [options[i][gene % len(options[i])] for i, gene in enumerate(genome.choices)]
     order = find_cover(space, lambda node: chain((chosen[node],), space.by_cost[node]))
@@ -171,7 +171,7 @@ class _Groups:
                 return False
         both = alias_a | self.alias[b]
         gained = (self.before[a] | self.before[b]) & ~both
-        known = gained | both
+        before_and_both = gained | both
         self.parent[b] = a
         self.alive.discard(b)
         self.before[a] = gained
@@ -179,7 +179,7 @@ class _Groups:
         self.alias[a] = both
         for other in self.alive:
             if self.before[other] & both:
-                self.before[other] |= known
+                self.before[other] |= before_and_both
         return True
 
 

@@ -33,9 +33,9 @@ class Observation:
         self._greatest = np.full(len(names), -np.inf, np.float32)
         self._means: list[list[np.ndarray]] = [[] for _ in self._averaged]
 
-    def add(self, found: Sequence[Any]) -> None:
+    def add(self, outputs: Sequence[Any]) -> None:
         """Add the outputs of :attr:`model` for a sample."""
-        parts, count = iter(found), len(self._names)
+        parts, count = iter(outputs), len(self._names)
         # np.minimum and np.maximum propagate nan.
         self._least = np.minimum(self._least, np.array(list(islice(parts, count)), np.float32))
         self._greatest = np.maximum(self._greatest, np.array(list(islice(parts, count)), np.float32))
@@ -51,12 +51,12 @@ class Observation:
     def ranges(self) -> Ranges:
         """Ranges of all activations with finite values."""
         extremes = zip(self._names, self._least, self._greatest, strict=True)
-        finite = (one for one in extremes if np.isfinite(one[1:]).all())
-        found = {name: Range(float(low), float(high)) for name, low, high in finite}
+        finite = (extreme for extreme in extremes if np.isfinite(extreme[1:]).all())
+        ranges = {name: Range(float(low), float(high)) for name, low, high in finite}
         for name, means in zip(self._averaged, self._means, strict=True):
-            if name in found:
-                found[name] = found[name]._replace(means=tuple(np.stack(means).mean(0, np.float64).tolist()))
-        return found
+            if name in ranges:
+                ranges[name] = ranges[name]._replace(means=tuple(np.stack(means).mean(0, np.float64).tolist()))
+        return ranges
 
     def _observing(self, graph: Graph) -> onnx.ModelProto:
         """The model with the observed values as its outputs, in the order of :meth:`add`."""
@@ -89,15 +89,15 @@ def _show(
     graph: onnx.GraphProto, op_type: str, inputs: Sequence[str], shape: Sequence[int | None], **attributes: Any
 ) -> None:
     """Add a reduction to ``graph`` whose result, float32 of ``shape``, is one of the outputs."""
-    made = f"{op_type} of {inputs[0]}"
-    graph.node.append(helper.make_node(op_type, inputs, [made], keepdims=0, **attributes))
-    graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, shape))
+    output = f"{op_type} of {inputs[0]}"
+    graph.node.append(helper.make_node(op_type, inputs, [output], keepdims=0, **attributes))
+    graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, shape))
 
 
 def _activations(graph: Graph) -> list[str]:
     """Non-empty float32 tensors that operators read or make, without those inside composites."""
-    made = (name for node in graph.nodes for name in node.outputs if name)
-    return [name for name in dict.fromkeys((*graph.inputs, *made)) if _has_range(graph, name)]
+    outputs = (name for node in graph.nodes for name in node.outputs if name)
+    return [name for name in dict.fromkeys((*graph.inputs, *outputs)) if _has_range(graph, name)]
 
 
 def _has_range(graph: Graph, name: str) -> bool:

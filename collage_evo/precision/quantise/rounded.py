@@ -44,8 +44,8 @@ class RoundedWeights:
     def sums(self) -> np.ndarray:
         """float64 [channels]: each channel's output for an input of ones."""
         others = tuple(place for place in range(self.numbers.ndim) if place != self._axis)
-        found: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
-        return found
+        sums: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
+        return sums
 
     def shift(self, graph: Graph, node: Node, means: tuple[float, ...]) -> np.ndarray:
         """:func:`mean_shift` for ``node``, whose weights these are, and whose input has ``means``."""
@@ -65,12 +65,12 @@ def usual_scales(graph: Graph, node: Node) -> np.ndarray:
     name, axis = node.inputs[1], weight_axis(graph, node)
     assert axis is not None  # of constant weights
     saturates = this_machine().saturates_int8 and not _is_depthwise(graph, node)
-    known, key = _known(graph), (constant_digest(graph, name), axis, node.op_type, saturates)
-    if key not in known:
+    memo, key = _known(graph), (constant_digest(graph, name), axis, node.op_type, saturates)
+    if key not in memo:
         weights = graph.constants[name]
-        known[key] = _fitting_scales(node, weights, axis) if saturates else weight_scales(weights, axis)
-    found: np.ndarray = known[key]
-    return found
+        memo[key] = _fitting_scales(node, weights, axis) if saturates else weight_scales(weights, axis)
+    scales: np.ndarray = memo[key]
+    return scales
 
 
 def _fitting_scales(node: Node, weights: np.ndarray, axis: int) -> np.ndarray:
@@ -89,11 +89,11 @@ def _is_depthwise(graph: Graph, node: Node) -> bool:
 
 def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> RoundedWeights:
     """The constant ``name`` in int8 by ``scales``, float32 [channels]."""
-    known, key = _known(graph), (constant_digest(graph, name), axis, scales.tobytes())
-    if key not in known:
-        known[key] = RoundedWeights(graph.constants[name], scales, axis)
-    found: RoundedWeights = known[key]
-    return found
+    memo, key = _known(graph), (constant_digest(graph, name), axis, scales.tobytes())
+    if key not in memo:
+        memo[key] = RoundedWeights(graph.constants[name], scales, axis)
+    rounded: RoundedWeights = memo[key]
+    return rounded
 
 
 def share_rounded(graph: Graph, other: Graph) -> None:
@@ -103,5 +103,5 @@ def share_rounded(graph: Graph, other: Graph) -> None:
 
 def _known(graph: Graph) -> dict[tuple[Any, ...], Any]:
     """The cache by the constant's content: rewritten pieces of a graph have other names for it."""
-    known: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
-    return known
+    memo: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
+    return memo

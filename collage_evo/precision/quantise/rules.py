@@ -53,13 +53,13 @@ def quantisable(
     heavy = [node for node in chosen if _writable(graph, node) and form.takes(graph, node)]
     if not form.calibrated:
         return node_set(node.index for node in heavy)
-    found = node_set(node.index for node in heavy if _calibrated(graph, node, ranges))
+    in_int8 = node_set(node.index for node in heavy if _calibrated(graph, node, ranges))
     if not everything or graph.opset < _MIN_OPSET:
-        return found
+        return in_int8
     for node in reversed(chosen):
-        if _light(graph, node) and _calibrated(graph, node, ranges) and _pays(graph, node, nodes, found):
-            found |= 1 << node.index
-    return found
+        if _light(graph, node) and _calibrated(graph, node, ranges) and _pays(graph, node, nodes, in_int8):
+            in_int8 |= 1 << node.index
+    return in_int8
 
 
 def constant_products(graph: Graph, nodes: NodeSet) -> NodeSet:
@@ -97,8 +97,8 @@ def corrected_axis(graph: Graph, node: Node) -> int | None:
 
 def correcting_means(graph: Graph, node: Node, ranges: Ranges) -> tuple[float, ...]:
     """Means of the input channels of ``node``, for the correction of its bias; empty where there is none."""
-    known = ranges.get(node.inputs[0]) if corrected_axis(graph, node) is not None else None
-    return known.means if known else ()
+    range_ = ranges.get(node.inputs[0]) if corrected_axis(graph, node) is not None else None
+    return range_.means if range_ else ()
 
 
 def fused_activation(graph: Graph, node: Node, nodes: NodeSet) -> Node | None:
@@ -190,12 +190,12 @@ def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     return node.op_type != "ConvTranspose" or ranges[touched[0]].low >= 0.0
 
 
-def _pays(graph: Graph, node: Node, nodes: NodeSet, found: NodeSet) -> bool:
+def _pays(graph: Graph, node: Node, nodes: NodeSet, in_int8: NodeSet) -> bool:
     """Whether an operator reads ``node`` in int8, directly or behind an activation, or may outside ``nodes``."""
     last = fused_activation(graph, node, nodes) or node
     readers = graph.consumers.get(last.outputs[0], ())
     outside = last.outputs[0] in graph.outputs or any(not nodes >> reader & 1 for reader in readers)
-    return outside or any(found >> reader & 1 for reader in readers)
+    return outside or any(in_int8 >> reader & 1 for reader in readers)
 
 
 def _from_zero(graph: Graph, clip: Node) -> bool:

@@ -37,12 +37,12 @@ class Tensors:
         self._constants.setdefault(name, array)
         return name
 
-    def integers(self, name: str, given: str = "") -> tuple[str, str, str]:
-        """The tensor ``name`` as integers, with scale and zero point; ``given`` is its name in its operator."""
+    def integers(self, name: str, alias: str = "") -> tuple[str, str, str]:
+        """The tensor ``name`` as integers, with scale and zero point; ``alias`` is its name in its operator."""
         scale = self._scales[name]
         factor = self.constant(f"{name}_scale", np.array(scale.scale, np.float32))
         zero = self.constant(f"{name}_zero", np.array(scale.zero_point))
-        return self._once("QuantizeLinear", [given or name, factor, zero], f"{name}_q"), factor, zero
+        return self._once("QuantizeLinear", [alias or name, factor, zero], f"{name}_q"), factor, zero
 
     def dynamic_integers(self, name: str) -> tuple[str, str, str]:
         """The same with the range of each run."""
@@ -50,11 +50,11 @@ class Tensors:
         self._once("DynamicQuantizeLinear", [name], *parts)
         return parts
 
-    def rounded(self, name: str, given: str = "") -> str:
-        """The tensor behind both quantisers. It has its own name where its operator has another for it, ``given``."""
-        usual = name if given not in ("", name) else f"{name}_dq"
-        made = self.behind.setdefault(name, usual)
-        return self._once("DequantizeLinear", self.integers(name, given), made)
+    def rounded(self, name: str, alias: str = "") -> str:
+        """The tensor behind both quantisers. It has its own name where its operator has another for it, ``alias``."""
+        usual = name if alias not in ("", name) else f"{name}_dq"
+        output = self.behind.setdefault(name, usual)
+        return self._once("DequantizeLinear", self.integers(name, alias), output)
 
     def from_zero(self, name: str) -> str:
         """The tensor behind both quantisers, as if the least of its numbers were zero."""
@@ -63,12 +63,12 @@ class Tensors:
 
     def laid_out(self, name: str, pads: Sequence[int], shape: Sequence[int]) -> str:
         """The tensor behind both quantisers, its integers padded by ``pads`` and reshaped to ``shape``."""
-        given, factor, zero = self.integers(name)
+        integers, factor, zero = self.integers(name)
         if pads:
-            given = self._moved("Pad", given, pads, zero)
+            integers = self._moved("Pad", integers, pads, zero)
         if shape:
-            given = self._moved("Reshape", given, shape)
-        return self._once("DequantizeLinear", [given, factor, zero], f"{given}_dequantizelinear")
+            integers = self._moved("Reshape", integers, shape)
+        return self._once("DequantizeLinear", [integers, factor, zero], f"{integers}_dequantizelinear")
 
     def channels(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int) -> str:
         """The constant ``name`` as integers behind a DequantizeLinear, with scales along ``axis``; once for equal
@@ -100,9 +100,10 @@ class Tensors:
             self.constant(f"{name}_zero", np.zeros(scales.shape, numbers.dtype)),
         )
 
-    def _moved(self, op_type: str, given: str, by: Sequence[int], *parameters: str) -> str:
-        made = "_".join(map(str, (given, op_type.lower(), *by)))
-        return self._once(op_type, [given, self.constant(f"{made}_by", np.array(by, np.int64)), *parameters], made)
+    def _moved(self, op_type: str, tensor: str, by: Sequence[int], *parameters: str) -> str:
+        output = "_".join(map(str, (tensor, op_type.lower(), *by)))
+        amounts = self.constant(f"{output}_by", np.array(by, np.int64))
+        return self._once(op_type, [tensor, amounts, *parameters], output)
 
     def _once(self, op_type: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
         """The first of ``outputs`` of an operator, which is written once."""

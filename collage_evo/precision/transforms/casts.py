@@ -80,10 +80,10 @@ class Casts(Transform):
         """Includes operators that are never written so, but run so by a library's setting for a whole piece."""
         if graph.opset < _MIN_OPSET:
             return 0
-        some = (graph.nodes[index] for index in members(nodes))
+        chosen = (graph.nodes[index] for index in members(nodes))
         return node_set(
             node.index
-            for node in some
+            for node in chosen
             if node.domain != COMPOSITE
             and any(graph.tensors[name].dtype == "float32" for name in node.outputs if name)
             and not _moves_what_others_make(graph, node)
@@ -91,8 +91,8 @@ class Casts(Transform):
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         read = enumerate(node.inputs)
-        given = (place for place, name in read if name in graph.inputs and graph.tensors[name].dtype == "float32")
-        return Trial(dict.fromkeys(given, self.onnx_type), self.onnx_type)
+        positions = (place for place, name in read if name in graph.inputs and graph.tensors[name].dtype == "float32")
+        return Trial(dict.fromkeys(positions, self.onnx_type), self.onnx_type)
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
         """Rounded weights."""
@@ -192,8 +192,8 @@ class _Casts:
                 graph.value_info.append(value)
 
 
-def _cast(given: str, made: str, to: int) -> onnx.NodeProto:
-    return helper.make_node("Cast", [given], [made], f"{made}_Cast", to=to)
+def _cast(source: str, target: str, to: int) -> onnx.NodeProto:
+    return helper.make_node("Cast", [source], [target], f"{target}_Cast", to=to)
 
 
 def _floats(model: onnx.ModelProto) -> frozenset[str]:

@@ -36,7 +36,7 @@ def in_turn(numerics: Numerics) -> list[tuple[Transform, NodeSet]]:
         InputError: no transform writes one of them.
     """
     wanted = dict(numerics)
-    found = [(one, wanted.pop(one.arithmetic)) for one in TRANSFORMS if one.arithmetic in wanted]
+    transforms = [(t, wanted.pop(t.arithmetic)) for t in TRANSFORMS if t.arithmetic in wanted]
     if wanted:
         raise InputError(f"nothing writes {min(wanted).value} into a region: it is of another version")
-    return found
+    return transforms

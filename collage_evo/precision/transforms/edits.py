@@ -38,13 +38,13 @@ def sites_in(edits: Edits) -> Sites:
 
 def numerics_of(*parts: tuple[str, NodeSet]) -> Numerics:
     """Node sets by arithmetic; of several arithmetics of a node the first counts."""
-    found: dict[str, NodeSet] = {}
-    taken = 0
+    by_arithmetic: dict[str, NodeSet] = {}
+    assigned = 0
     for name, nodes in parts:
-        if new := nodes & ~taken:
-            found[name] = found.get(name, 0) | new
-            taken |= new
-    return tuple((Arithmetic(name), nodes) for name, nodes in sorted(found.items()))
+        if new := nodes & ~assigned:
+            by_arithmetic[name] = by_arithmetic.get(name, 0) | new
+            assigned |= new
+    return tuple((Arithmetic(name), nodes) for name, nodes in sorted(by_arithmetic.items()))
 
 
 def nodes_in(edits: Edits, arithmetic: Arithmetic) -> NodeSet:
@@ -52,14 +52,14 @@ def nodes_in(edits: Edits, arithmetic: Arithmetic) -> NodeSet:
     return next((nodes for name, nodes in edits if name == arithmetic), 0)
 
 
-def joined(some: Iterable[Edits]) -> Edits:
+def joined(parts: Iterable[Edits]) -> Edits:
     """The union; of several precisions of a node the first counts."""
-    return edits_of(*(part for edits in some for part in edits))
+    return edits_of(*(part for each_part in parts for part in each_part))
 
 
 def within(numerics: Numerics, nodes: NodeSet) -> Numerics:
     """``numerics`` restricted to ``nodes``."""
-    return numerics_of(*((arithmetic, own & nodes) for arithmetic, own in numerics))
+    return numerics_of(*((arithmetic, written & nodes) for arithmetic, written in numerics))
 
 
 def edits_text(edits: Edits, between: str = ",") -> str:

@@ -50,11 +50,11 @@ class Int8(Transform):
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
         """Excludes operators that only pass values on: they round nothing that their readers would not."""
-        found = constant_products(graph, nodes)
+        quantised = constant_products(graph, nodes)
         for index in members(nodes):  # each by itself: whether it pays next to others does not matter here
-            found |= quantisable(graph, 1 << index, _ANY, True, ranges)
-        some = (graph.nodes[index] for index in members(found))
-        return node_set(n.index for n in some if n.op_type not in PASSING and _known(graph, n, ranges))
+            quantised |= quantisable(graph, 1 << index, _ANY, True, ranges)
+        operators = (graph.nodes[index] for index in members(quantised))
+        return node_set(n.index for n in operators if n.op_type not in PASSING and _known(graph, n, ranges))
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         read = {place: ranges[scale_source(graph, node.inputs[place])] for place in quantised_inputs(graph, node)}
@@ -71,11 +71,11 @@ class Int8(Transform):
             return {}
         axis, exact = weight_axis(graph, node), graph.constants[node.inputs[1]]
         shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
-        found = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
+        constants = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
         if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
             bias = graph.constants[node.inputs[2]]
-            found[node.inputs[2]] = corrected_bias(bias, weights.shift(graph, node, means))
-        return found
+            constants[node.inputs[2]] = corrected_bias(bias, weights.shift(graph, node, means))
+        return constants
 
 
 def _rounded(graph: Graph, node: Node) -> RoundedWeights | None:

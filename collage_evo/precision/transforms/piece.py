@@ -37,7 +37,7 @@ class EditedRegion:
         sites = sites_in(self.edits)
         parts = [rewriting_key(self.graph, self.nodes, sites)] if sites else []
         draft, writing = self._drafted()
-        return " ".join([*parts, *(transform.key(draft, own) for transform, own in writing)])
+        return " ".join([*parts, *(transform.key(draft, written) for transform, written in writing)])
 
     def model(self) -> onnx.ModelProto:
         """The region as a standalone model, with the borders of :func:`collage_evo.graph.convert.extract.extract`.
@@ -51,8 +51,8 @@ class EditedRegion:
         sites = sites_in(self.edits)
         if sites and not writing:
             return write_rewrites(self.graph, self.nodes, sites)
-        for transform, own in writing:
-            transform.apply(draft, own)
+        for transform, written in writing:
+            transform.apply(draft, written)
         if sites:
             names = canonical_names(draft.graph, draft.nodes)
             _in_order(draft.model.graph.input, [names[name] for name in draft.graph.inputs])
@@ -79,13 +79,13 @@ class EditedRegion:
 def structure_text(graph: Graph, nodes: NodeSet, edits: Edits) -> str:
     """Text that a structural hash must cover besides the region: the precision of its nodes, numbered in order, and
     its rewritten sites; empty without edits."""
-    found = []
-    for arithmetic, own in precisions_in(edits):
-        places = [str(place) for place, index in enumerate(members(nodes)) if own >> index & 1]
+    parts = []
+    for arithmetic, written in precisions_in(edits):
+        places = [str(place) for place, index in enumerate(members(nodes)) if written >> index & 1]
         word = "quantised" if arithmetic is Arithmetic.INT8 else arithmetic.value
-        found += [f"|{word} {','.join(places)}"] if places else []
+        parts += [f"|{word} {','.join(places)}"] if places else []
     sites = sites_in(edits)
-    return "".join([*found, f"|rewritten {rewriting_key(graph, nodes, sites)}" if sites else ""])
+    return "".join([*parts, f"|rewritten {rewriting_key(graph, nodes, sites)}" if sites else ""])
 
 
 def _in_order(values: MutableSequence[onnx.ValueInfoProto], names: Sequence[str]) -> None:

@@ -56,8 +56,8 @@ class Rewritten:
             ours = (n.index for n in inner.nodes if leaving & {*n.outputs} or written_names(number, n.outputs))
             wrote.append(node_set(ours))
         holds = written_tensors(graph, nodes, sites) if ranges else {}
-        known = _known(inner, {inside: ranges[name] for inside, name in holds.items() if name in ranges})
-        return cls(inner, names, tuple(wrote), known)
+        known_ranges = _known(inner, {inside: ranges[name] for inside, name in holds.items() if name in ranges})
+        return cls(inner, names, tuple(wrote), known_ranges)
 
     def makers(self, graph: Graph, sites: Sites) -> Iterator[tuple[str, NodeSet]]:
         """Each tensor, by its name in the written piece, with the nodes of ``graph`` that it comes from: for a
@@ -79,14 +79,14 @@ class Rewritten:
         if transform is None or not transform.into_rewritten:
             return 0
         data = Data(self.ranges, form)
-        found = transform.sites(self.graph, nodes, data)
+        able = transform.sites(self.graph, nodes, data)
         moves = transform.sites(self.graph, nodes, replace(data, everything=True))
-        return found | self._moves_before(found, moves & nodes)
+        return able | self._moves_before(able, moves & nodes)
 
-    def _moves_before(self, found: NodeSet, moves: NodeSet) -> NodeSet:
-        """Those of ``moves`` that only move integer inputs of ``found``, from operators that no rewrite wrote."""
+    def _moves_before(self, able: NodeSet, moves: NodeSet) -> NodeSet:
+        """Those of ``moves`` that only move integer inputs of ``able``, from operators that no rewrite wrote."""
         written, chosen = reduce(or_, self.wrote, 0), 0
-        nodes = (self.graph.nodes[index] for index in members(found))
+        nodes = (self.graph.nodes[index] for index in members(able))
         for name in (node.inputs[place] for node in nodes for place in quantised_inputs(self.graph, node)):
             passed, maker = 0, self.graph.producer.get(name)
             while maker is not None and moves >> maker & 1 and self.graph.nodes[maker].op_type in _MOVES:
@@ -109,11 +109,11 @@ class Rewritten:
             )
         rewritten = reduce(or_, (site for _, site in sites), 0)
         parts = []
-        for arithmetic, own in numerics:
-            exact_outputs = (graph.nodes[index].outputs[0] for index in members(own & ~rewritten))
+        for arithmetic, written in numerics:
+            exact_outputs = (graph.nodes[index].outputs[0] for index in members(written & ~rewritten))
             parts.append((arithmetic, node_set(self.graph.producer[self.names[name]] for name in exact_outputs)))
             for (name, site), wrote in zip(sites, self.wrote, strict=True):
-                if site & own:
+                if site & written:
                     if not (able := self.able(arithmetic, wrote, form)):
                         raise InputError(f"nothing of what {name} writes can run in {arithmetic.value} here")
                     parts.append((arithmetic, able))
@@ -122,18 +122,18 @@ class Rewritten:
 
 def _known(inner: Graph, ranges: Mapping[str, Range]) -> Ranges:
     """``ranges``, and those that follow for the new tensors of the rewritten piece."""
-    known = {**ranges}
+    all_ranges = {**ranges}
     for node in reversed(inner.nodes):
-        made = [known.get(name) for name in node.outputs]
+        ranges_out = [all_ranges.get(name) for name in node.outputs]
         # A tensor that only a Relu reads is quantised behind the Relu.
         sole = node.op_type == "Relu" and len(inner.consumers[node.inputs[0]]) == 1
-        if (sole or node.op_type in _MOVES) and (of := [one for one in made if one]) == made:
-            known.setdefault(node.inputs[0], _around(of))
+        if (sole or node.op_type in _MOVES) and (of := [one for one in ranges_out if one]) == ranges_out:
+            all_ranges.setdefault(node.inputs[0], _around(of))
     for node in inner.nodes:
         joined = node.inputs if node.op_type == "Concat" else node.inputs[:1]
-        if node.op_type in _WITHIN and all(name in known for name in joined):
-            known.setdefault(node.outputs[0], _around([known[name] for name in joined]))
-    return known
+        if node.op_type in _WITHIN and all(name in all_ranges for name in joined):
+            all_ranges.setdefault(node.outputs[0], _around([all_ranges[name] for name in joined]))
+    return all_ranges
 
 
 def _around(ranges: Sequence[Range]) -> Range:

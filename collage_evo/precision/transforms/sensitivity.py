@@ -89,10 +89,10 @@ def error_sensitivities(
     """
     begin = time.monotonic()
     end, more_end = begin + seconds, begin + MORE_SHARE * seconds
-    asked = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else dict(wanted)
+    nodes_of = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else dict(wanted)
     for kind, (like, nodes) in _alike(graph).items():
-        asked[like] = asked.get(like, 0) | asked.get(kind, 0) & nodes
-    losing = {one: one.losing(graph, asked.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
+        nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
+    losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
     trials = _in_order(list(_trials(graph, losing)))
     reference = Reference(_with_switches(graph, losing, ranges), threads)
     outputs = [reference.run(sample) for sample in feeds[:2]]
@@ -106,8 +106,8 @@ def error_sensitivities(
         errors = _errors2(graph, reference, sample, labels, ranges, tried, until)
         if not rounds or len(errors) == len(tried):  # with only some, operators would differ in their samples
             rounds.append(errors)
-    found = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
-    return _complete(graph, trials, found)
+    means = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
+    return _complete(graph, trials, means)
 
 
 def _errors2(
@@ -121,15 +121,15 @@ def _errors2(
 ) -> dict[_Trial, float]:
     """The squared error on one sample of each trial that begins before ``until``."""
     exact = reference.run(sample)
-    found: dict[_Trial, float] = {}
+    errors: dict[_Trial, float] = {}
     for trial in trials:
         if time.monotonic() > until:
             break
         node = graph.nodes[trial.node]
         switched = {_switch(node, trial.transform): np.array(True), **trial.transform.constants(graph, node, ranges)}
         # Beyond this the outputs have nothing in common.
-        found[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
-    return found
+        errors[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
+    return errors
 
 
 def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
@@ -182,32 +182,32 @@ def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ra
     """The model with a switch for each trial. Switches and weights are inputs with defaults: off, and exact."""
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
-    made: list[onnx.NodeProto] = []
+    protos: list[onnx.NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     weights: dict[str, None] = {}
     switches: list[str] = []
     for node in graph.nodes:
-        own = [copy.deepcopy(proto) for proto in node.protos]
+        copies = [copy.deepcopy(proto) for proto in node.protos]
         behind: list[onnx.NodeProto] = []
         tried = {_switch(node, one): one.trial(graph, node, ranges) for one in _of(losing, node.index)}
         switches += tried
         for switch, trial in tried.items():
             for position, through in trial.reads.items():
                 rounded = f"{switch} {position}"
-                made.append(_rounding(own[0].input[position], rounded, switch, through, constants))
-                own[0].input[position] = rounded
+                protos.append(_rounding(copies[0].input[position], rounded, switch, through, constants))
+                copies[0].input[position] = rounded
             for place in _floats_made(graph, node) if trial.makes else ():
-                name, own[0].output[place] = own[0].output[place], f"{switch} exact {place}"
-                behind.insert(0, _rounding(own[0].output[place], name, switch, trial.makes, constants))
-        plain = copy.deepcopy(own[0])
+                name, copies[0].output[place] = copies[0].output[place], f"{switch} exact {place}"
+                behind.insert(0, _rounding(copies[0].output[place], name, switch, trial.makes, constants))
+        plain = copy.deepcopy(copies[0])
         for switch, instead in ((switch, trial.instead) for switch, trial in tried.items() if trial.instead):
             other, numbers = instead(plain)
-            own[0].CopyFrom(_choice(switch, plain.output[0], other, [copy.deepcopy(own[0])], numbers))
-        made += [*own, *behind]
+            copies[0].CopyFrom(_choice(switch, plain.output[0], other, [copy.deepcopy(copies[0])], numbers))
+        protos += [*copies, *behind]
         if node.op_type in HEAVY:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
     del model.graph.node[:]
-    model.graph.node.extend(made)
+    model.graph.node.extend(protos)
     constants.update({switch: np.array(False) for switch in switches})
     import_domains(model, {CONTRIBUTED: 1})
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
@@ -223,54 +223,54 @@ def _switch(node: Node, transform: Transform) -> str:
 
 
 def _rounding(
-    given: str, rounded: str, switch: str, through: Rounding, constants: dict[str, np.ndarray]
+    source: str, rounded: str, switch: str, through: Rounding, constants: dict[str, np.ndarray]
 ) -> onnx.NodeProto:
-    """``given``, rounded through another type if ``switch`` is on, else unchanged; adds its ``constants``."""
+    """``source``, rounded through another type if ``switch`` is on, else unchanged; adds its ``constants``."""
     inner = f"{rounded} inner"
     if isinstance(through, Scale):
         scale, zero = np.array(through.scale), np.array(through.zero_point)
         parts: dict[str, np.ndarray] = {f"{rounded} scale": scale, f"{rounded} zero": zero}
         constants |= parts
-        there = helper.make_node("QuantizeLinear", [given, *parts], [inner])
+        there = helper.make_node("QuantizeLinear", [source, *parts], [inner])
         back = helper.make_node("DequantizeLinear", [inner, *parts], [rounded])
     else:
-        there = helper.make_node("Cast", [given], [inner], to=through)
+        there = helper.make_node("Cast", [source], [inner], to=through)
         back = helper.make_node("Cast", [inner], [rounded], to=TensorProto.FLOAT)
-    return _choice(switch, rounded, [there, back], [helper.make_node("Identity", [given], [rounded])])
+    return _choice(switch, rounded, [there, back], [helper.make_node("Identity", [source], [rounded])])
 
 
 def _choice(
     switch: str,
-    made: str,
+    target: str,
     on: Sequence[onnx.NodeProto],
     off: Sequence[onnx.NodeProto],
     constants: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> onnx.NodeProto:
-    """An If that makes the tensor ``made`` by ``on`` if ``switch`` is on, else by ``off``.
+    """An If that makes the tensor ``target`` by ``on`` if ``switch`` is on, else by ``off``.
 
     ``constants`` are those of ``on``, inside its branch: the reference does not treat outer tensors as constant, and
     multiplies by another kernel.
     """
     branches = []
     for word, nodes in (("on", on), ("off", off)):
-        nodes[-1].output[0] = inner = f"{switch} {made} {word}"
+        nodes[-1].output[0] = inner = f"{switch} {target} {word}"
         value = helper.make_tensor_value_info(inner, TensorProto.FLOAT, None)
         branches.append(helper.make_graph(nodes, inner, [], [value]))
     branches[0].initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-    return helper.make_node("If", [switch], [made], then_branch=branches[0], else_branch=branches[1])
+    return helper.make_node("If", [switch], [target], then_branch=branches[0], else_branch=branches[1])
 
 
-def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Sensitivities:
+def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, float]) -> Sensitivities:
     """All sensitivities; unmeasured ones are the median of their kind."""
     sensitivities = Sensitivities()
-    sensitivities.estimated = len(trials) - len(found)
+    sensitivities.estimated = len(trials) - len(errors)
     for transform in TRANSFORMS:
         values = [0.0] * len(graph.nodes)
         for trial in (trial for trial in trials if trial.transform is transform):
-            known = found.get(trial)
-            alike = [share for other, share in found.items() if known is None and other.kind == trial.kind]
+            measured = errors.get(trial)
+            alike = [share for other, share in errors.items() if measured is None and other.kind == trial.kind]
             usual = statistics.median(alike) if alike else transform.arithmetic.roundoff**2
-            values[trial.node] = usual if known is None else known
+            values[trial.node] = usual if measured is None else measured
         sensitivities[transform.arithmetic] = tuple(values)
     for arithmetic, (like, nodes) in _alike(graph).items():
         finer = (arithmetic.roundoff / like.roundoff) ** 2

@@ -51,19 +51,19 @@ class Weights(Transform):
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
         graph, ends = draft.model.graph, frozenset(draft.made_by(nodes))
         stored = {tensor.name: tensor for tensor in graph.initializer}
-        made: list[onnx.NodeProto] = []
+        protos: list[onnx.NodeProto] = []
         constants: dict[str, np.ndarray] = {}
         packed: list[str] = []
         for proto in graph.node:
             if not ends.intersection(proto.output):
-                made.append(proto)
+                protos.append(proto)
                 continue
             packed.append(proto.name)
             product, parts = packed_product(proto, numpy_helper.to_array(stored[proto.input[1]]), self.arithmetic)
-            made += product
+            protos += product
             constants |= parts
         graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-        put_operators(draft.model, made)
+        put_operators(draft.model, protos)
         if self.arithmetic is Arithmetic.INT8_BLOCKS:
             import_domains(draft.model, {CONTRIBUTED: 1})
         mark_written(draft.model, self.arithmetic, packed)
@@ -117,11 +117,11 @@ def _by_blocks(proto: onnx.NodeProto, weights: np.ndarray, stem: str) -> Operato
     shifted = (numbers.astype(np.int16) + _MIDDLE).astype(np.uint8).reshape(outputs, blocks, _BLOCK)
     constants = {f"{stem}_q": shifted, f"{stem}_scale": scales.reshape(outputs, blocks)}
     bias = len(proto.input) > 2 and bool(proto.input[2])
-    made = f"{proto.output[0]}_raw" if bias else proto.output[0]
+    output = f"{proto.output[0]}_raw" if bias else proto.output[0]
     product = helper.make_node(
-        "MatMulNBits", [proto.input[0], *constants], [made], proto.name, domain=CONTRIBUTED,
+        "MatMulNBits", [proto.input[0], *constants], [output], proto.name, domain=CONTRIBUTED,
         K=inputs, N=outputs, bits=8, block_size=_BLOCK, accuracy_level=_ROUNDED,
     )  # fmt: skip
     if not bias:
         return [product], constants
-    return [product, helper.make_node("Add", [made, proto.input[2]], proto.output, f"{proto.name}_bias")], constants
+    return [product, helper.make_node("Add", [output, proto.input[2]], proto.output, f"{proto.name}_bias")], constants

@@ -115,7 +115,7 @@ def solve_prices(
     x = solved.x if solved.status == 0 else np.zeros(len(goal))
     # The solver's tolerance must not make a bound unsound.
     excess = float(np.max((table @ x - limits)[: len(offers)], initial=0.0))
-    rewards = {pair: [sum(float(x[c + part]) for part in own) for own in parts] for pair, c in column.items()}
+    rewards = {pair: [sum(float(x[c + part]) for part in engine) for engine in parts] for pair, c in column.items()}
     return Prices(tuple(float(price) - excess for price in x[:size]), rewards)
 
 
@@ -127,8 +127,8 @@ def _sides(tensor: LiveTensor, families: Sequence[Hashable], several: Sequence[H
     """Bounds of parts of rewards: each engine's border without the part that its family shares, that part for each
     family, then the costs of copies."""
     shared = dict(zip(families, tensor.common, strict=True))
-    own = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
-    borders = own + [shared[family] for family in several]
+    unshared = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
+    borders = unshared + [shared[family] for family in several]
     copies = [(tensor.copies[0], tensor.copies[1])] if tensor.copies else []
     return [(side, side) for side in borders] + copies
 

@@ -109,16 +109,16 @@ def differing_covers(space: SearchSpace, k: int) -> Iterator[Cover]:
     in ms.
     """
     uses = [0] * len(space.matches)
-    found: set[frozenset[int]] = set()
+    yielded: set[frozenset[int]] = set()
     for _ in range(3 * k):
         factors = (1.0 + PENALTY * n for n in uses)
         penalty = tuple(ms * factor for ms, factor in zip(space.cost.match_ms, factors, strict=True))
         best = cheapest_covers(space, effort=DIFFERING_STATES, match_ms=penalty).covers[0]
-        if frozenset(best.matches) not in found:
-            found.add(frozenset(best.matches))
+        if frozenset(best.matches) not in yielded:
+            yielded.add(frozenset(best.matches))
             extra = sum(penalty[match] - space.cost.match_ms[match] for match in best.matches)
             yield Cover(best.matches, best.cost_ms - extra)
-        if len(found) == k:
+        if len(yielded) == k:
             break
         for match in best.matches:
             uses[match] += 1

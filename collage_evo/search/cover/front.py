@@ -93,8 +93,8 @@ def _slope(left: FrontCover, right: FrontCover) -> float:
     return (right.ms - left.ms) / (left.added - right.added)
 
 
-def _below(found: FrontCover, left: FrontCover, right: FrontCover) -> bool:
-    """Whether ``found`` lies below the line between two points of the hull, and between them."""
-    line = left.ms + _slope(left, right) * (left.added - found.added)
-    inside = right.added < found.added < left.added and left.ms < found.ms < right.ms
-    return inside and found.ms < line - ROUNDING * abs(line)
+def _below(cover: FrontCover, left: FrontCover, right: FrontCover) -> bool:
+    """Whether ``cover`` lies below the line between two points of the hull, and between them."""
+    line = left.ms + _slope(left, right) * (left.added - cover.added)
+    inside = right.added < cover.added < left.added and left.ms < cover.ms < right.ms
+    return inside and cover.ms < line - ROUNDING * abs(line)

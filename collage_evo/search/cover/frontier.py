@@ -113,9 +113,9 @@ class Frontier:
         index_of = {engine: index for index, engine in enumerate(self.engines)}
         offers = []
         for match in usable:
-            laid, own = self._layout.laid(match), index_of[bordering(space.matches[match].engine)]
-            cost = match_ms[match] + sum(returned[r * engines + own] for r in members(laid.nodes))
-            offers.append((laid, own, cost))
+            laid, engine_index = self._layout.laid(match), index_of[bordering(space.matches[match].engine)]
+            cost = match_ms[match] + sum(returned[r * engines + engine_index] for r in members(laid.nodes))
+            offers.append((laid, engine_index, cost))
         return offers
 
     def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:

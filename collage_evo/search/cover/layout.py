@@ -57,10 +57,10 @@ class Layout:
         result = 0
         for place, byte in enumerate(nodes.to_bytes(len(self._bytes), "little")):
             if byte:
-                known = self._bytes[place]
-                if byte not in known:
-                    known[byte] = sum(1 << self.rank[place * BYTE + bit] for bit in members(byte))
-                result |= known[byte]
+                by_byte = self._bytes[place]
+                if byte not in by_byte:
+                    by_byte[byte] = sum(1 << self.rank[place * BYTE + bit] for bit in members(byte))
+                result |= by_byte[byte]
         return result
 
     def laid(self, match: int) -> Laid:
@@ -68,9 +68,9 @@ class Layout:
         if match not in self._laid:
             nodes = self.renumber(self._space.matches[match].nodes)
             ranks = list(members(nodes))
-            own = {tensor for rank in ranks for tensor in self.makes[rank]}
-            reads = tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in own)
-            makes = tuple((t, r) for t in sorted(own) for r in members(self.readers[t] & ~nodes))
+            made_inside = {tensor for rank in ranks for tensor in self.makes[rank]}
+            reads = tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in made_inside)
+            makes = tuple((t, r) for t in sorted(made_inside) for r in members(self.readers[t] & ~nodes))
             entering, leaving = (tuple(sorted({t for t, _ in pairs})) for pairs in (reads, makes))
             before = self.renumber(self._space.before[match])
             self._laid[match] = Laid(nodes, before, reads, makes, entering, leaving)
@@ -81,8 +81,8 @@ def layout_of(space: SearchSpace) -> Layout:
     """The layout of ``space`` and of all spaces that differ from it only in costs."""
     if not space.layouts:
         space.layouts.append(Layout(space))
-    known: Layout = space.layouts[0]
-    return known
+    layout: Layout = space.layouts[0]
+    return layout
 
 
 def narrow_order(graph: Graph) -> list[int]:

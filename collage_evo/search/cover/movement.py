@@ -120,11 +120,11 @@ class GapTable(dict[tuple[int, int], float]):
         self.tariff, self.readers = tariff, readers
         self.engines = tuple(members(engines))
         reached = {tariff.holds[engine] >> tariff.engines for engine in self.engines}
-        several = [found for size in range(1, len(reached) + 1) for found in combinations(sorted(reached), size)]
+        several = [subset for size in range(1, len(reached) + 1) for subset in combinations(sorted(reached), size)]
         # All memories that its readers may need together, and the engines that work in these.
         self.needs = [
             (where << tariff.engines, [e for e in self.engines if not tariff.holds[e] >> tariff.engines & ~where])
-            for where in dict.fromkeys(_union(found) for found in several)
+            for where in dict.fromkeys(_union(subset) for subset in several)
         ]
 
     def __missing__(self, pair: tuple[int, int]) -> float:
@@ -187,7 +187,7 @@ class AheadTable(dict[int, float]):
 def _over_subsets(start: np.ndarray, values: Sequence[Any], join: np.ufunc) -> np.ndarray:
     """``start`` joined with the members of each subset of ``values``; the subset's bits are its index on the last
     axis."""
-    found = start
+    joined = start
     for value in values:
-        found = np.concatenate((found, join(found, value)), axis=-1)
-    return found
+        joined = np.concatenate((joined, join(joined, value)), axis=-1)
+    return joined

@@ -184,17 +184,17 @@ class StateSearch:
         covered = group.covered | laid.nodes
         slots = {tensor: slot for slot, tensor in enumerate(group.live)}
         reads = [(slots[tensor], self._read(tensor, option.engine, covered)) for tensor in laid.entering]
-        made = []
+        places = []
         for tensor in laid.leaving:
             slots[tensor] = len(slots)
-            made.append(self._made(tensor, option.engine, covered))
+            places.append(self._made(tensor, option.engine, covered))
         done = {t for t in laid.entering if not self.frontier.tensors[t].readers & ~covered}
         live = tuple(sorted(tensor for tensor in slots if tensor not in done))
         picks = [slots[tensor] for tensor in live]
         rest = group.rest - option.price
         target = self._group(covered, reserved, live, rest)
         for entry in entries:
-            where = [*entry.state, *made]
+            where = [*entry.state, *places]
             cost = entry.cost + option.cost
             for slot, table in reads:
                 charge, where[slot] = table[where[slot]]

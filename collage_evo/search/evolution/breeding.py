@@ -51,7 +51,7 @@ class Candidate:
 
 
 class Breeder:
-    """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again.
+    """Makes the candidates of one generation. ``seen`` are keys of placements not to be proposed again.
 
     ``terms`` are of the objectives in addition to latency, ``bounds`` the largest accepted values of these.
     """
@@ -61,7 +61,7 @@ class Breeder:
         features: FeatureMap,
         settings: GaSettings,
         seeds: Iterable[tuple[str, Genome]],
-        known: set[str],
+        seen: set[str],
         rng: random.Random,
         terms: Sequence[TermMap] = (),
         bounds: Sequence[float] = (),
@@ -73,7 +73,7 @@ class Breeder:
         self.settings = settings
         self.seeds = seeds
         self.rng = rng
-        self._seen = set(known)
+        self._seen = set(seen)
         self.toolbox = base.Toolbox()
         self.toolbox.register("mate", crossover, space=self.space, rng=rng)
         weights = mutation_weights(settings, self.space)
@@ -89,8 +89,8 @@ class Breeder:
 
     def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
         """Earlier proposals that are not measured yet."""
-        found = (self._take(genome, kind) for genome, kind in pending)
-        yield from (candidate for candidate in found if candidate is not None)
+        candidates = (self._take(genome, kind) for genome, kind in pending)
+        yield from (candidate for candidate in candidates if candidate is not None)
 
     def batch(
         self, parents: list[Individual], surrogate: Surrogate, size: int, learned: Sequence[TermModel] = ()
@@ -129,18 +129,18 @@ class Breeder:
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self.rng.getrandbits(64))
 
-    def _children(self, parents: list[Individual], wanted: int) -> list[Candidate]:
+    def _children(self, parents: list[Individual], count: int) -> list[Candidate]:
         children: list[Candidate] = []
-        for _ in range(CHILD_ATTEMPTS * wanted):
-            if len(children) >= wanted:
+        for _ in range(CHILD_ATTEMPTS * count):
+            if len(children) >= count:
                 break
             child = self._take(*self._child(parents))
             if child is not None:
                 children.append(child)
         # Around a single region there may be nothing new to find: then start from anywhere.
-        strangers = 0 if children else wanted
-        found = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
-        return [*children, *(candidate for candidate in found if candidate is not None)]
+        strangers = 0 if children else count
+        random_children = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
+        return [*children, *(candidate for candidate in random_children if candidate is not None)]
 
     def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
         settings, rng = self.settings, self.rng
@@ -165,8 +165,8 @@ class Breeder:
         best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
         price = acquisition.multiplier([individual.fitness.values for individual in parents])
         covers = surrogate_covers(self.features, acquisition.weights, best.genome, price=price)
-        found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
-        return [candidate for candidate in found if candidate is not None]
+        candidates = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
+        return [candidate for candidate in candidates if candidate is not None]
 
     def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
         """The best of ``pool`` for ``goal``, or a better one that a few mutations reach."""

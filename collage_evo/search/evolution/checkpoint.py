@@ -116,13 +116,13 @@ def _latest(folder: Path) -> _Body:
     problems = []
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
-            found = _read(path)
+            body = _read(path)
         except DamagedFile as error:
             problems.append(str(error))
             continue
         if problems:
             _log.warning("%s", problems[0])
-        return found
+        return body
     raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
 
 

@@ -153,13 +153,13 @@ class Evolution:
         rows: list[TermVector] = []
         values: list[float] = []
         for key in state.latency_ms:
-            found, place = state.evaluated[key], (term.objective, key)
-            if found.outcome.rough:
+            evaluated, place = state.evaluated[key], (term.objective, key)
+            if evaluated.outcome.rough:
                 continue
             if place not in self._term_vectors:
-                self._term_vectors[place] = term.vector(decode(found.genome, self.space))
+                self._term_vectors[place] = term.vector(decode(evaluated.genome, self.space))
             rows.append(self._term_vectors[place])
-            values += found.outcome.objectives([term.objective])
+            values += evaluated.outcome.objectives([term.objective])
         return TermModel(term, rows, values)
 
     def _vector(self, key: str, genome: Genome) -> FeatureVector:
@@ -170,8 +170,8 @@ class Evolution:
     def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
         fitness = fitness_of(state.objectives)
         return [
-            Individual(key, found.genome, fitness(found.outcome.objectives(state.objectives)))
-            for key, found in ((key, state.evaluated[key]) for key in keys)
+            Individual(key, evaluated.genome, fitness(evaluated.outcome.objectives(state.objectives)))
+            for key, evaluated in ((key, state.evaluated[key]) for key in keys)
         ]
 
     def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
@@ -196,15 +196,15 @@ class Evolution:
             "evaluations": now.evaluations,
             "seconds": now.seconds,
             "evaluating": evaluating,
-            "unfit": sum(not found.outcome.ok for found in now.evaluated.values()),
+            "unfit": sum(not evaluated.outcome.ok for evaluated in now.evaluated.values()),
         }
         alive = self._individuals(now, now.population)
         if alive:
             record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
         if now.bounds:
             front = hypervolume(list(hall), after.reference)
-            known = before.log[-1]["hypervolume"] if before.log else 0.0
-            gained = gained or front > known * (1 + self.settings.min_gain)
+            front_before = before.log[-1]["hypervolume"] if before.log else 0.0
+            gained = gained or front > front_before * (1 + self.settings.min_gain)
             record |= {"hypervolume": front}
             if best is not None:
                 record |= {"best": after.best_ms}

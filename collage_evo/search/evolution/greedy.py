@@ -27,8 +27,8 @@ def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placem
     rank = {engine: position for position, engine in enumerate(preference)}
 
     def order(match: int) -> tuple[int, int, float]:
-        found = space.matches[match]
-        return rank.get(found.engine, len(rank)), -found.nodes.bit_count(), space.ms_per_node(match)
+        candidate = space.matches[match]
+        return rank.get(candidate.engine, len(rank)), -candidate.nodes.bit_count(), space.ms_per_node(match)
 
     wishes = [sorted(options, key=order) for options in space.by_cost]
     cover = find_cover(space, lambda node: wishes[node])
@@ -41,13 +41,13 @@ def backend_placement(space: SearchSpace, backend: str) -> Placement:
     Nothing is rewritten that ``backend`` supports without a rewrite.
     """
     plain = [match for match in space.usable if not space.matches[match].rewrites]
-    own = [match for match in plain if space.matches[match].backend == backend]
-    taken = 0
-    for match in own:
-        taken |= space.matches[match].nodes
-    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    of_backend = [match for match in plain if space.matches[match].backend == backend]
+    covered = 0
+    for match in of_backend:
+        covered |= space.matches[match].nodes
+    filling = [match for match in space.usable if not space.matches[match].nodes & covered]
     try:
-        cover = cheapest_covers(space, allowed=[*own, *filling]).covers[0].matches
+        cover = cheapest_covers(space, allowed=[*of_backend, *filling]).covers[0].matches
     except InputError:  # its matches overlap so that they cannot cover all the nodes it supports
         first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
         return greedy_placement(space, first)
@@ -60,15 +60,15 @@ def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
     A region that was measured as a whole hides gains inside it: of matches without rewrites only those within sites,
     and outside of all sites, take part.
     """
-    own = [match for match in space.usable if space.matches[match].backend == backend]
-    rewritten = [match for match in own if space.matches[match].rewrites]
+    of_backend = [match for match in space.usable if space.matches[match].backend == backend]
+    rewritten = [match for match in of_backend if space.matches[match].rewrites]
     if not rewritten:
         return None
     sites = {space.matches[match].nodes for match in rewritten}
-    plain = (match for match in own if not space.matches[match].rewrites)
+    plain = (match for match in of_backend if not space.matches[match].rewrites)
     inside = [match for match in plain if not any(_around(space.matches[match].nodes, site) for site in sites)]
-    taken = reduce(or_, (space.matches[match].nodes for match in own))
-    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    covered = reduce(or_, (space.matches[match].nodes for match in of_backend))
+    filling = [match for match in space.usable if not space.matches[match].nodes & covered]
     try:
         return place(cheapest_covers(space, allowed=[*rewritten, *inside, *filling]).covers[0].matches, space)
     except InputError:
@@ -85,13 +85,14 @@ def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
     precision, and its own not into more operators than it does, then to others of its backend.
     """
     family = next((match.family for match in space.matches if match.engine == engine), engine)
-    own = {kind for match in space.matches if match.engine == engine for kind, _ in match.numerics}
+    precisions = {kind for match in space.matches if match.engine == engine for kind, _ in match.numerics}
 
     def order(match: int) -> tuple[bool, bool, bool, int, bool, int, bool, int]:
-        found = space.matches[match]
-        others = found.engine != engine, found.family != family, found.backend != engine[0]
-        kinds, more = {kind for kind, _ in found.numerics}, space.writes_more(bordering(found.engine), engine)
-        return *others, len(kinds - own), more, len(own - kinds), bool(found.rewrites), -found.nodes.bit_count()
+        candidate = space.matches[match]
+        others = candidate.engine != engine, candidate.family != family, candidate.backend != engine[0]
+        kinds, more = {kind for kind, _ in candidate.numerics}, space.writes_more(bordering(candidate.engine), engine)
+        further, fewer = len(kinds - precisions), len(precisions - kinds)
+        return *others, further, more, fewer, bool(candidate.rewrites), -candidate.nodes.bit_count()
 
     wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: wishes[node])

@@ -65,20 +65,20 @@ def greedy_levels(
         return
     steps: dict[Engine, tuple[dict[int, int], list[_Step]]] = {}
     for family in dict.fromkeys(map(space.cost.family, engines)):
-        own = [engine for engine in engines if space.cost.family(engine) == family]
-        exact, offered = _steps(space, _paying(space, own))
+        of_family = [engine for engine in engines if space.cost.family(engine) == family]
+        exact, offered = _steps(space, _paying(space, of_family))
         if offered:
             steps[family] = exact, offered
-    made: dict[Engine, set[str]] = {family: set() for family in steps}
+    yielded: dict[Engine, set[str]] = {family: set() for family in steps}
     for level in levels:
         for family, (exact, offered) in steps.items():
-            if len(made[family]) == MAX_LEVELS:
+            if len(yielded[family]) == MAX_LEVELS:
                 continue
             _, begun = _totals(space, exact)
-            wanted = {**exact, **_taken(offered, ERROR.amount(level * budget) - begun)}
-            placement = _placed(space, family, wanted)
-            if placement is not None and placement.key not in made[family]:
-                made[family].add(placement.key)
+            choices = {**exact, **_taken(offered, ERROR.amount(level * budget) - begun)}
+            placement = _placed(space, family, choices)
+            if placement is not None and placement.key not in yielded[family]:
+                yielded[family].add(placement.key)
                 yield family, placement
 
 
@@ -105,19 +105,19 @@ def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int
         writes = bool(space.matches[match].numerics)
         return space.terms[ERROR][match], writes, space.ms_per_node(match)
 
-    exact = {node: min(own.values(), key=inexact) for node, own in options.items()}
-    found: list[_Step] = []
+    exact = {node: min(by_engine.values(), key=inexact) for node, by_engine in options.items()}
+    steps: list[_Step] = []
     for number, stretch in enumerate(_stretches(space, options)):
-        known = [node for node in stretch if node in options]
-        heavy = [node for node in known if space.graph.nodes[node].op_type in HEAVY]
-        before = {node: exact[node] for node in known}
-        ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in known} for engine in engines]
+        usable = [node for node in stretch if node in options]
+        heavy = [node for node in usable if space.graph.nodes[node].op_type in HEAVY]
+        before = {node: exact[node] for node in usable}
+        ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in usable} for engine in engines]
         # In float32, what is between heavy operators, such as a residual stream, may save most of the error.
         ways += [apart for way in ways if (apart := {**before, **{n: way[n] for n in heavy}}) != way]
         # Operators that only move numbers count as exact in int8, and run in int8 only next to a heavy operator in
         # int8.
-        found += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
-    return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
+        steps += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
+    return exact, sorted(steps, key=lambda step: (-step.worth, step.stretch, step.place))
 
 
 def _on(
@@ -140,7 +140,7 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
             rewritten.append((engine, index))
         elif match.nodes.bit_count() == 1:
             options.setdefault(next(members(match.nodes)), {})[engine] = index
-    single_ways = {node: dict(own) for node, own in options.items()}
+    single_ways = {node: dict(by_engine) for node, by_engine in options.items()}
 
     def apart_ms(engine: Engine, node: int) -> float:
         """Cost in ms without the rewrite; if ``engine`` does not support the node, on the fastest that adds the least
@@ -153,11 +153,11 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
         apart = (apart_ms(engine, node) for node in members(space.matches[index].nodes))
         return sum(apart) - space.cost.match_ms[index]
 
-    taken = dict.fromkeys(engines, 0)
+    rewritten_nodes = dict.fromkeys(engines, 0)
     for saved, engine, index in sorted(((saved_ms(*each), *each) for each in rewritten), reverse=True):
         nodes = space.matches[index].nodes
-        if 0 < saved < math.inf and not nodes & taken[engine]:
-            taken[engine] |= nodes
+        if 0 < saved < math.inf and not nodes & rewritten_nodes[engine]:
+            rewritten_nodes[engine] |= nodes
             for node in members(nodes):
                 options[node][engine] = index
     return options
@@ -168,27 +168,27 @@ def _stretches(space: SearchSpace, options: Mapping[int, Mapping[Engine, int]]) 
 
     Those that are rewritten together are one.
     """
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     of: dict[int, list[int]] = {}
     for node in space.graph.nodes:
         before = [index for index in members(space.graph.pred[node.index]) if index in of]
         if node.op_type in HEAVY:
             of[node.index] = []
-            found.append(of[node.index])
+            stretches.append(of[node.index])
         elif before:
             of[node.index] = of[max(before)]
         else:
             continue
         of[node.index].append(node.index)
-    for match in {match for own in options.values() for match in own.values()}:
+    for match in {match for by_engine in options.values() for match in by_engine.values()}:
         together = [index for index in members(space.matches[match].nodes) if index in of]
         for index in together[1:]:
             first, other = of[together[0]], of[index]
             if other is not first:
                 first += other
-                found.remove(other)
+                stretches.remove(other)
                 of.update(dict.fromkeys(other, first))
-    return found
+    return stretches
 
 
 def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequence[dict[int, int]]) -> Iterator[_Step]:
@@ -215,7 +215,7 @@ def _totals(space: SearchSpace, way: Mapping[int, int]) -> tuple[float, float]:
 
 def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
     """Matches of the steps that fit: of a stretch none after one that does not."""
-    error2, taken, closed = 0.0, dict[int, int](), set[int]()
+    error2, matches, closed = 0.0, dict[int, int](), set[int]()
     for step in steps:
         if step.stretch in closed:
             continue
@@ -223,8 +223,8 @@ def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
             closed.add(step.stretch)
             continue
         error2 += step.error2
-        taken.update(step.matches)
-    return taken
+        matches.update(step.matches)
+    return matches
 
 
 def _placed(space: SearchSpace, family: Engine, wanted: Mapping[int, int]) -> Placement | None:

@@ -65,8 +65,8 @@ def select_parents(
     pool: Sequence[Individual], count: int, tournament: int, bounds: Sequence[float] = ()
 ) -> list[Individual]:
     """Winners of tournaments: the fastest; with several objectives those within ``bounds`` win over all others."""
-    winners = (tools.selRandom(pool, tournament) for _ in range(count))
-    return [min(some, key=lambda one: violation(one.fitness.values, bounds)) for some in winners]
+    tournaments = (tools.selRandom(pool, tournament) for _ in range(count))
+    return [min(drawn, key=lambda one: violation(one.fitness.values, bounds)) for drawn in tournaments]
 
 
 def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame:
@@ -79,8 +79,8 @@ def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame
 def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, bounds: Sequence[float]) -> list[Individual]:
     within_bounds = [individual for individual in pool if not any(violation(individual.fitness.values, bounds)[:-1])]
     elite = sorted(within_bounds, key=lambda individual: individual.fitness.values)[: settings.elite]
-    taken = {individual.key for individual in elite}
-    rest = [individual for individual in pool if individual.key not in taken]
+    elite_keys = {individual.key for individual in elite}
+    rest = [individual for individual in pool if individual.key not in elite_keys]
     return elite + list(tools.selNSGA2(rest, min(len(rest), settings.population - len(elite))))
 
 
@@ -99,8 +99,8 @@ def _elite_and_winners(
 ) -> list[Individual]:
     """The elite, then winners of tournaments among the rest."""
     chosen: list[Individual] = tools.selBest(pool, settings.elite)
-    taken = {individual.key for individual in chosen}
-    rest = [individual for individual in pool if individual.key not in taken]
+    chosen_keys = {individual.key for individual in chosen}
+    rest = [individual for individual in pool if individual.key not in chosen_keys]
     while rest and len(chosen) < settings.population:
         with drawing_from(rng):
             winner = tools.selTournament(rest, 1, settings.tournament)[0]

@@ -87,7 +87,7 @@ class SearchState:
     @property
     def latency_ms(self) -> dict[str, float]:
         """Latency of every placement that ran, by key."""
-        outcomes = ((key, found.outcome) for key, found in self.evaluated.items())
+        outcomes = ((key, evaluated.outcome) for key, evaluated in self.evaluated.items())
         return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
 
     @property

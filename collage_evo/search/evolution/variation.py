@@ -224,15 +224,15 @@ def _move(genome: Genome, nodes: NodeSet, engine: Engine, space: SearchSpace, rn
     for node in members(nodes):
         if node in chosen:
             continue
-        own = [m for m in space.by_cost[node] if bordering(space.matches[m].engine) == engine]
+        candidates = [m for m in space.by_cost[node] if bordering(space.matches[m].engine) == engine]
         inside = [
             m
-            for m in own
+            for m in candidates
             if not space.matches[m].nodes & ~nodes and chosen.keys().isdisjoint(members(space.matches[m].nodes))
         ]
-        if not own:
+        if not candidates:
             continue
-        match = inside[0] if inside and rng.random() < 0.8 else rng.choice(inside or own)
+        match = inside[0] if inside and rng.random() < 0.8 else rng.choice(inside or candidates)
         for member in members(space.matches[match].nodes):
             chosen.setdefault(member, match)
     return _assign(genome, chosen, space)

@@ -41,13 +41,13 @@ def surrogate_covers(
     edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)
     for match in space.usable:
-        found = space.matches[match]
-        engine = index[bordering(found.engine)]
+        candidate = space.matches[match]
+        engine = index[bordering(candidate.engine)]
         factor = 1 + weights[start["engine"] + engine]
         share = space.ms_per_node(match)
         extra = sum(
             share * nodes[node, engine] + edges[node, engine]
-            for node in members(found.nodes)
+            for node in members(candidate.nodes)
         )
         costs[match] = max(LEAST_CORRECTED * costs[match], costs[match] * factor + extra)
         if price is not None:
@@ -76,11 +76,11 @@ def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) 
     charges = np.zeros((len(now), engines))
     by_edge = features.edge_weights(weights)
     for edge, (i, j) in enumerate(space.edges):
-        own = features.cheapest_ms[j]
+        target_ms = features.cheapest_ms[j]
         for engine in range(engines):
             # Equal neighbours are assumed to be merged.
             before = engines if now[i] == engine else now[i]
-            charges[j, engine] += own * by_edge[edge, before, engine]
+            charges[j, engine] += target_ms * by_edge[edge, before, engine]
             after = engines if now[j] == engine else engine
-            charges[i, engine] += own * by_edge[edge, after, now[j]]
+            charges[i, engine] += target_ms * by_edge[edge, after, now[j]]
     return charges

@@ -69,14 +69,15 @@ class FeatureMap:
     def node_weights(self, weights: np.ndarray) -> np.ndarray:
         """Weights of each node on each engine (nodes, engines): its own and its kind's."""
         engines = len(self._engine)
-        own, kind = (self._group(name, weights).reshape(-1, engines) for name in ("node", "kind"))
-        return np.asarray(own + _of_kind(kind, self._node_kinds))
+        single, kind = (self._group(name, weights).reshape(-1, engines) for name in ("node", "kind"))
+        return np.asarray(single + _of_kind(kind, self._node_kinds))
 
     def edge_weights(self, weights: np.ndarray) -> np.ndarray:
         """Weights of each edge by engines at its ends (edges, engines + 1, engines); the last source: merged."""
         engines = len(self._engine)
-        own, kind = (self._group(name, weights).reshape(-1, engines + 1, engines) for name in ("edge", "kind edge"))
-        return np.asarray(own + _of_kind(kind, self._edge_kinds))
+        groups = (self._group(name, weights).reshape(-1, engines + 1, engines) for name in ("edge", "kind edge"))
+        single, kind = groups
+        return np.asarray(single + _of_kind(kind, self._edge_kinds))
 
     def _group(self, name: str, weights: np.ndarray) -> np.ndarray:
         return np.asarray(weights[self.group_of == GROUPS.index(name)])
@@ -95,10 +96,10 @@ class FeatureMap:
         for position, region in enumerate(placement.regions):
             inner = dict.fromkeys(sorted({bordering(space.matches[m].engine) for m in region.matches}), 0.0)
             for match in region.matches:
-                found = space.matches[match]
-                engine = bordering(found.engine)
+                candidate = space.matches[match]
+                engine = bordering(candidate.engine)
                 inner[engine] += space.cost.match_ms[match]
-                for node in members(found.nodes):
+                for node in members(candidate.nodes):
                     owner[node], engine_of[node] = position, self._engine[engine]
                     share[node] = space.ms_per_node(match)
             for engine, ms in inner.items():
@@ -140,8 +141,8 @@ def _repeated(kinds: Sequence[Hashable]) -> tuple[np.ndarray, int]:
     """Number of each kind that has several members, -1 for others; and how many such kinds there are."""
     count = Counter(kinds)
     numbers: dict[Hashable, int] = {}
-    found = [numbers.setdefault(kind, len(numbers)) if count[kind] > 1 else -1 for kind in kinds]
-    return np.array(found, dtype=int), len(numbers)
+    repeated = [numbers.setdefault(kind, len(numbers)) if count[kind] > 1 else -1 for kind in kinds]
+    return np.array(repeated, dtype=int), len(numbers)
 
 
 def _summed(

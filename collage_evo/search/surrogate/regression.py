@@ -74,8 +74,8 @@ class Regression:
 
     def _kernel(self, scales: np.ndarray) -> np.ndarray:
         """Covariance of the relative errors under ``scales``: one for each kind of feature, then the noise."""
-        known = np.einsum("g,gij->ij", scales[:-1] ** 2, self._grams)
-        return np.asarray(known + np.diag(scales[-1] ** 2 + self._astray**2))
+        explained = np.einsum("g,gij->ij", scales[:-1] ** 2, self._grams)
+        return np.asarray(explained + np.diag(scales[-1] ** 2 + self._astray**2))
 
     def _fit_scales(self) -> np.ndarray:
         """Coordinate ascent on the marginal likelihood, a factor of three up or down at a time."""
@@ -85,9 +85,9 @@ class Regression:
             for step in (1 / 3, 3.0):
                 tried = best.copy()
                 tried[index] *= step
-                found = self._evidence(tried)
-                if found > score:
-                    best, score = tried, found
+                evidence = self._evidence(tried)
+                if evidence > score:
+                    best, score = tried, evidence
         return best
 
     def _evidence(self, scales: np.ndarray) -> float:

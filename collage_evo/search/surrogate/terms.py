@@ -48,14 +48,14 @@ class TermMap:
     @cached_property
     def parts(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Columns and values of each usable match that adds anything."""
-        found = {}
+        parts = {}
         for match in self.space.usable:
             if (said := self.said[match]) > 0:
                 engine = self._engine[bordering(self.space.matches[match].engine)]
                 nodes = np.array([*members(self.space.matches[match].nodes)])
                 columns = np.concatenate([[engine], (nodes + 1) * len(self._engine) + engine])
-                found[match] = (columns, np.concatenate([[said], np.full(len(nodes), said / len(nodes))]))
-        return found
+                parts[match] = (columns, np.concatenate([[said], np.full(len(nodes), said / len(nodes))]))
+        return parts
 
     def vector(self, placement: Placement) -> TermVector:
         """The vector of ``placement``."""
@@ -76,14 +76,14 @@ class TermModel(Regression):
     def __init__(self, features: TermMap, rows: Sequence[TermVector], values: Sequence[float]) -> None:
         self.features, self.objective = features, features.objective
         amounts = map(self.objective.amount, values)
-        known = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0]
-        known = known[-MOST_ROWS :]
-        ratios = [amount / row.said for row, amount in known if amount > 0]
+        usable = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0]
+        usable = usable[-MOST_ROWS :]
+        ratios = [amount / row.said for row, amount in usable if amount > 0]
         self.scale = float(np.median(ratios)) if ratios else 1.0
-        gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in known])
-        shares = table([row for row, _ in known], (row.said for row, _ in known), len(features.group_of))
+        gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in usable])
+        shares = table([row for row, _ in usable], (row.said for row, _ in usable), len(features.group_of))
         prior = np.array([*TERM_PRIOR, TERM_NOISE])
-        super().__init__(shares, gap, features.group_of, prior, np.zeros(len(known)))
+        super().__init__(shares, gap, features.group_of, prior, np.zeros(len(usable)))
 
     def value(self, row: TermVector, weights: np.ndarray) -> float:
         """The objective of a placement under ``weights``."""

@@ -128,10 +128,10 @@ def check_ranges(ranges: Mapping[str, Range]) -> None:
     Raises:
         ConfigError: not settings of the search, or not ranges.
     """
-    known = {field.name for field in fields(GaSettings)} - NOT_TUNED
+    tunable = {field.name for field in fields(GaSettings)} - NOT_TUNED
     for name, spec in ranges.items():
-        if name not in known:
-            raise ConfigError(f"tune.space.{name} cannot be tuned; what can: {', '.join(sorted(known))}")
+        if name not in tunable:
+            raise ConfigError(f"tune.space.{name} cannot be tuned; what can: {', '.join(sorted(tunable))}")
         check_range(f"tune.space.{name}", spec)
 
 
