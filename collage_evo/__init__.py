@@ -37,7 +37,7 @@ def load(path: str | Path, strict: bool = False) -> Session:
     from collage_evo.runtime.artifact import load_artifact
 
     if "\0" in str(path):
-        raise InputError(f"{str(path)!r} has a NUL character, which no name of a file has")
+        raise InputError(f"{str(path)!r} has a NUL character, which no file name has: remove it")
     return load_artifact(Path(path), strict)
 
 

@@ -69,7 +69,7 @@ class Result:
             InputError: the run's time was over before its final comparison.
         """
         if not self.profiles:
-            raise InputError("the run's time was over before its final comparison: it has no report")
+            raise InputError("the run has no report, as its time ended before its final comparison: allow more time")
         return self.profiles[0].result
 
     @property
@@ -185,11 +185,11 @@ def optimize(
             'if __name__ == "__main__":'
         )
     if inputs is not None and data is not None:
-        raise InputError("optimize takes inputs or data, not both: give the arrays, or where they lie")
+        raise InputError("optimize takes inputs or data, not both: pass the arrays, or the path of the samples")
     base = base_keys(config)
     place: Any = out if out is not None else (base.get("output") or {}).get("dir")
     if resume and place is None:
-        raise InputError("resume needs out: the directory of the run that is to go on")
+        raise InputError("resume needs out: pass the directory of the run to continue")
     temporary = tempfile.TemporaryDirectory(prefix="collage_evo-") if place is None else None
     directory = Path(temporary.name if temporary else place)
     files = ModelAndData(directory, model, inputs)
@@ -214,7 +214,7 @@ def optimize(
             profiles = begin(directory, resolved, files, active)
     except TimeIsOver:
         if not (directory / BEST).exists():
-            raise InputError(f"{resolved.time:g} s were over before a first answer: give more time") from None
+            raise InputError(f"no answer within {resolved.time:g} s: increase time") from None
         profiles = ()
     except BaseException:
         if temporary:

@@ -79,9 +79,9 @@ def resolve(
         InputError: ``budget`` and ``precision`` contradict each other, or ``precision`` is no such word.
     """
     if precision not in (None, "exact", "mixed"):
-        raise InputError(f"precision is {precision!r}: say exact (float32 only) or mixed")
+        raise InputError(f"precision is {precision!r}: use exact (float32 only) or mixed")
     if precision == EXACT and budget not in (None, EXACT):
-        raise InputError(f"precision exact leaves no room for a budget of {budget}: give one of the two")
+        raise InputError(f"precision exact allows no error, but the budget is {budget}: set only one of the two")
     values = {
         **options,
         "accuracy.budget": EXACT if precision == EXACT else budget,
@@ -102,7 +102,7 @@ def effort_keys(effort: Effort | None, config: ConfigLike | None) -> dict[str, A
     """
     if effort is not None and isinstance(config, Config):
         raise InputError(
-            "effort says what keys are that are not given, and a Config has them all: make it with effort"
+            "effort sets the defaults of missing keys, and a Config has all keys: make the Config with effort"
         )
     return {} if effort is None else {"effort": effort}
 

@@ -58,7 +58,7 @@ def _count(node: yaml.Node, counts: dict[int, int]) -> int:
     line = node.start_mark.line + 1
     if id(node) in counts:
         if not counts[id(node)]:
-            raise Refused(f"line {line}: a value that holds itself: write out what it is meant to hold")
+            raise Refused(f"line {line}: a value that contains itself: write out the value without the alias")
         return counts[id(node)]
     counts[id(node)] = 0
     parts = node.value if isinstance(node, yaml.CollectionNode) else []

@@ -51,10 +51,10 @@ def test_precision_is_another_word_for_a_budget(budget: Any, precision: Any, bas
 @pytest.mark.parametrize(
     ("budget", "precision", "base", "message"),
     [
-        (0.01, "exact", {}, "give one of the two"),
+        (0.01, "exact", {}, "set only one of the two"),
         ("exact", "mixed", {}, "give another, as 0.02"),
         (None, "mixed", {"accuracy": {"budget": "exact"}}, "give another, as 0.02"),
-        (None, "half", {}, "say exact .* or mixed"),
+        (None, "half", {}, "use exact .* or mixed"),
     ],
 )
 def test_what_contradicts_itself_is_refused(budget: Any, precision: Any, base: Any, message: str) -> None:
@@ -64,7 +64,7 @@ def test_what_contradicts_itself_is_refused(budget: Any, precision: Any, base: A
 
 def test_effort_for_a_configuration_that_has_every_key_would_change_nothing_and_says_so() -> None:
     assert effort_keys("quick", {"search.seconds": 5}) == {"effort": "quick"}
-    with pytest.raises(InputError, match="a Config has them all"):
+    with pytest.raises(InputError, match="a Config has all keys"):
         effort_keys("quick", load_config("builtin:bert"))
 
 

@@ -120,8 +120,8 @@ BOMB = "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k i
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("model: &m\n  source: builtin:squeezenet\n  shapes: *m\n", "line 1: a value that holds itself"),
-        ("sweep: {space: &s [*s]}\n", "line 1: a value that holds itself"),
+        ("model: &m\n  source: builtin:squeezenet\n  shapes: *m\n", "line 1: a value that contains itself"),
+        ("sweep: {space: &s [*s]}\n", "line 1: a value that contains itself"),
         (BOMB, "more than 100,000 values, by aliases of aliases"),
         ('output: {dir: "a\\0b"}\n', "line 1: a value with a NUL character"),
     ],

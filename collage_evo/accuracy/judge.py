@@ -160,7 +160,9 @@ def quality(pairs: Pairs, metric: Metric, seed: int = 0) -> Quality:
 
 def _single(metric: Metric, losses: Losses | None) -> Losses:
     if losses is None:
-        raise InputError(f"accuracy.over=worst needs a metric of single samples: {metric.name} takes none alone")
+        raise InputError(
+            f"accuracy.over=worst needs a metric of single samples, which {metric.name} is not: set accuracy.over=all"
+        )
     return losses
 
 

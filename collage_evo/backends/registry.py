@@ -41,7 +41,7 @@ def register_backend(backend: type[Backend]) -> type[Backend]:
     """
     name = backend.name
     if _registered.get(name, backend) is not backend or name in _entry_points():
-        raise ConfigError(f"a backend named {name!r} is there already: choose another name")
+        raise ConfigError(f"a backend named {name!r} is registered already: choose another name")
     require_importable(backend)
     _registered[name] = backend
     return backend

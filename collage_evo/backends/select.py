@@ -198,6 +198,6 @@ def require_device(device: str) -> None:
         ) from None
     if one_process:
         raise UnavailableError(
-            f"target {device}: the GPU is set to serve one process alone, and a search compiles and measures in "
-            "several: have nvidia-smi --compute-mode=DEFAULT called on it"
+            f"target {device}: the GPU admits only one process, and a search uses several: ask the administrator for "
+            "nvidia-smi --compute-mode=DEFAULT"
         )

@@ -85,7 +85,7 @@ def pick(
 ) -> None:
     """Find the answer of a run for another error budget.
 
-    There is no new search, and the run's own answer stays.
+    It makes no new search and does not change the run's answer.
     """
     from collage_evo.commands.pick import pick_answer
     from collage_evo.report.progress import reporter
@@ -103,7 +103,7 @@ def explain(
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of a node: unmeasured matches and patterns that do not match, too.")
+        bool, typer.Option("--all", help="With --node: also list unmeasured matches and patterns that do not match.")
     ] = False,
     overrides: Set = None,
     as_json: Json = False,
@@ -122,7 +122,7 @@ def explain(
     config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
     hold_process(config)
     if (node is None) == (region is None):
-        raise ConfigError("explain needs what to explain: --node NAME, or --region NUMBER of a run's answer")
+        raise ConfigError("explain needs a node or a region: give --node NAME, or --region NUMBER of a run's answer")
     explanation: Explanation | RegionExplanation
     if node is not None:
         explanation = explain_node(config, node, run)
@@ -167,7 +167,7 @@ def export(
     from collage_evo.runtime.package import is_package
 
     if (to is None) == (onnx is None):
-        raise ConfigError("export needs what to write: --to DIR for plain files, or --onnx FILE for the model")
+        raise ConfigError("export needs a destination: give --to DIR for plain files, or --onnx FILE for the model")
     if onnx is not None and form != "plain":
         raise ConfigError(f"--form {form} goes with --to DIR, not with --onnx")
     if is_package(run):

@@ -129,4 +129,4 @@ def require_given_once(options: Mapping[str, object], overrides: Sequence[str] |
     for option in (option for option, value in options.items() if value is not None):
         for key in keys:
             if any(key == stem or key.startswith(f"{stem}.") for stem in STANDS_FOR[option]):
-                raise ConfigError(f"{option} and -s {key} say the same: give one of the two")
+                raise ConfigError(f"{option} and -s {key} set the same key: give only one of them")

@@ -63,7 +63,7 @@ def show_config(
     from collage_evo.config import Config, dump_config, load_config
 
     if (schema or source is None) and (source is not None or overrides):
-        raise ConfigError("the schema is of every configuration: leave out --schema and name one, or name none")
+        raise ConfigError("--schema describes every configuration: give either --schema or a configuration")
     if schema or source is None:
         print(to_json(Config.model_json_schema(), indent=1))
     else:

@@ -37,7 +37,7 @@ def _what_is_there(directory: Path) -> Iterator[str]:
         if (so_far := read_so_far(directory / BEST)) is not None:
             answer = f"the best so far is in {directory / BEST}: {describe_so_far(so_far)}"
             yield f"{answer}, not confirmed by the final comparison"
-    yield f"it goes on with: {command('resume', directory)}"
+    yield f"continue it with: {command('resume', directory)}"
 
 
 def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:

@@ -116,7 +116,7 @@ def _compared(
     if against is None and (run is None or not run.original.exists()):
         called = info.get(MODEL, {}).get("name", "")
         raise InputError(
-            f"{artifact} lies in no run that keeps the model's own file: give it with --against FILE.onnx"
+            f"{artifact} is in no run directory that has the model's file: give it with --against FILE.onnx"
             + (f" (it was called {called})" if called else "")
         )
     source, file = (
@@ -133,7 +133,7 @@ def _compared(
     require_noted([config.accuracy.metric], artifact, trust)  # the user of this command names the data
     samples, sample_source = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
-        raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
+        raise InputError(f"{artifact} was made with the metric {metric}: give samples for it with --data")
     sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
     return ComparedArtifact(artifact, shapes, config, file, samples, sample_source, sha256, info, run)
 

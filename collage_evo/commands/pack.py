@@ -76,7 +76,7 @@ def pack_artifacts(places: Sequence[Path], to: Path, overwrite: bool = False) ->
             exists and is not to be replaced.
     """
     if os.path.lexists(to) and not overwrite:
-        raise InputError(f"{to} is there already: choose --overwrite to replace it, or another --to")
+        raise InputError(f"{to} exists already: use --overwrite to replace it, or choose another --to")
     if os.path.lexists(to) and not is_package(to):
         raise InputError(f"{to} is not a package (no {PACKAGE}), so it is not overwritten: choose another --to")
     sources = [_source(place) for place in places]

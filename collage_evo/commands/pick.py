@@ -65,5 +65,5 @@ def _finished(directory: Path) -> Config:
     if (directory / FOLDER).is_dir():
         raise InputError(f"{directory} has several profiles: give the directory of one, as {directory / FOLDER}/0")
     if not (directory / "work").is_dir():
-        raise InputError(f"{directory}/work is gone, with the costs that the search was made on: run it again")
+        raise InputError(f"pick needs the costs in {directory}/work, which is missing: run the search again")
     return config

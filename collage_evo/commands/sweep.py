@@ -211,7 +211,7 @@ def _check(config: Config) -> None:
     if not space:
         raise ConfigError("sweep.space is empty: give keys, such as 'search.ga.population: {low: 8, high: 40}'")
     if EFFORT in space:
-        raise ConfigError(f"sweep.space: {EFFORT} stands for values of other keys, which are given: name those keys")
+        raise ConfigError(f"sweep.space: {EFFORT} only sets the defaults of other keys: name those keys instead")
     for key, spec in space.items():
         check_range(f"sweep.space.{key}", spec)
         for value in spec.get("choices") or (spec["low"], spec["high"]):

@@ -70,9 +70,9 @@ def export_onnx(run: Path, file: Path) -> Export:
     name = "original.onnx" if "baseline" in artifact.profiles[0].info else "normalised.onnx"
     source = home_of(run) / "work" / name
     if not source.exists():
-        raise InputError(f"{source} is gone, from which to export: run the search again")
+        raise InputError(f"the export needs {source}, which is missing: run the search again")
     if file.exists():
-        raise InputError(f"{file} is there already: give --onnx another name, or remove it")
+        raise InputError(f"{file} exists already: choose another --onnx, or remove it")
     model = read_model(source)
     pieces = artifact.program.pieces
     annotate(model, pieces)

@@ -38,7 +38,7 @@ def export_context_model(run: Path, directory: Path) -> Exported:
         InputError: as :func:`export_plain`; or an input or output is no tensor, or is both.
     """
     if directory.exists():
-        raise InputError(f"{directory} is there already: give --to another name, or remove it")
+        raise InputError(f"{directory} exists already: choose another --to, or remove it")
     artifact = read_artifact(run / BEST)
     model = _model(artifact)
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
     """
     artifact = read_artifact(run / BEST)
     if directory.exists():
-        raise InputError(f"{directory} is there already: give --to another name, or remove it")
+        raise InputError(f"{directory} exists already: choose another --to, or remove it")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as place:
         work = Path(place) / directory.name
@@ -87,7 +87,7 @@ def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_ope
     program, target = profile.program, replace(artifact.target, cores=())
     works = [directory / "work" for directory in runs]
     if gone := [work for work in works if not work.is_dir()]:
-        raise InputError(f"{gone[0]} is gone, from which to export: run the search again")
+        raise InputError(f"the export needs {gone[0]}, which is missing: run the search again")
     sources = Sources(profile, target, works[0], "dynamic.onnx" if is_open else "original.onnx")
     samples = stored_samples(program, target, artifact.signature, works)
     result = None if is_open else result_in(runs[0])

@@ -77,7 +77,7 @@ class Sources:
 
     def _read(self, name: str) -> onnx.ModelProto:
         if not (self.work / name).exists():
-            raise InputError(f"{self.work / name} is gone, which the answer was compiled from: {_AGAIN}")
+            raise InputError(f"the export needs {self.work / name}, which is missing: {_AGAIN}")
         return read_model(self.work / name)
 
 

@@ -330,7 +330,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
             graph = build_graph(normalised)
             return SearchableModel(graph, error, rules.value, _recorded(graph, feeds, threads), origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
-    raise NotSearchable(f"the model cannot be taken apart ({'; '.join(reasons)})")
+    raise NotSearchable(f"the model cannot be split into operators ({'; '.join(reasons)})")
 
 
 def _roundoff(types: StaticTypes) -> float:

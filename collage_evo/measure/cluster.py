@@ -97,8 +97,8 @@ class DaskWorkers:
         except (OSError, TypeError, ValueError) as error:  # TLS without certificates raises a TypeError
             raise UnavailableError(
                 f"no Dask scheduler answers at {self.address} ({one_line(error)}): start one with 'dask scheduler', "
-                f"and 'dask worker {self.address} --nthreads 1' on each machine; a run that was under way can then "
-                "go on with: resume RUN_DIR"
+                f"and 'dask worker {self.address} --nthreads 1' on each machine; then continue an interrupted run "
+                "with: resume RUN_DIR"
             ) from None
         with client:
             self._require_workers(client)

@@ -235,7 +235,7 @@ def _run(
     clock: Callable[[], float] = time.monotonic,
 ) -> Pairs:
     if not samples:
-        raise InputError("no samples to judge by: start the run again with --overwrite")
+        raise InputError("the run has no samples for the error: start it again with --overwrite")
     return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
 
 

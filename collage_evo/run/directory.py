@@ -92,14 +92,14 @@ def start_run(
         ConfigError: a given key differs from its value in the run to continue, and is not one of its limits.
     """
     if resume and overwrite:
-        raise InputError("resume goes on with the run that is there, overwrite deletes it: give one of the two")
+        raise InputError("resume continues the existing run, overwrite deletes it: give only one of them")
     note_functions(functions_of(config))
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and (resume or overwrite):
         require_idle(directory)
     if used and resume:
         if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
-            raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
+            raise InputError(f"{directory} is a {had}, not a {kind}: continue with: {command('resume', directory)}")
         saved = reopen_run(directory)
         reopened = enlarge_budget(directory, saved, _changes(directory, config, saved))
         require_noted(functions_of(reopened), directory)
@@ -172,7 +172,7 @@ def _changes(directory: Path, asked: Config, saved: Config) -> dict[str, Any]:
         if key in (*BUDGET, ADDRESS):
             changes[key] = value
         elif not key.startswith(CHOSEN):
-            mend = f"choose another --out, or go on with: {command('resume', directory)}"
+            mend = f"choose another --out, or continue with: {command('resume', directory)}"
             raise ConfigError(f"the run in {directory} has {key}={before}, not {value}: {mend}")
     return {key: value for key, value in changes.items() if value is not None}
 
@@ -231,8 +231,8 @@ def require_records(directory: Path) -> None:
         InputError: they are gone.
     """
     if not goes_on(directory):
-        gone = f"{directory / 'work'} is gone or not whole, without which the search does not go on"
-        raise InputError(f"{gone}: {anew(directory)}")
+        missing = f"{directory / 'work'}, from which the search continues, is missing or incomplete"
+        raise InputError(f"{missing}: {anew(directory)}")
 
 
 def discard_unbegun(directory: Path) -> None:

@@ -65,6 +65,6 @@ def _require_held(processor: str | None) -> None:
     """
     if processor not in (None, level()):
         raise InputError(
-            f"target.processor is {processor}, and this process is not held to it: use the command line, or set "
-            f"{SWITCH}={processor} before collage_evo is imported"
+            f"target.processor is {processor}, but this process is not restricted to it: use the command line, or "
+            f"set {SWITCH}={processor} before collage_evo is imported"
         )

@@ -111,7 +111,7 @@ def ended_run(directory: Path) -> Config:
         require_records(directory)
         if (directory / BEST).exists():
             raise InputError(unfinished(directory))
-        raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
+        raise InputError(f"the run in {directory} has not ended: continue it with {command('resume', directory)}")
     return config
 
 

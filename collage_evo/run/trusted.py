@@ -46,8 +46,8 @@ def require_noted(named: Iterable[str], place: Path, trust: bool = False) -> Non
     unknown = [] if trust else sorted({_full(text) for text in named if names_function(text)} - _noted())
     if unknown:
         raise InputError(
-            f"{place} names the function {unknown[0]}, which would run with your rights and which you have named in "
-            "no run of your own here: read it, then name it yourself or say --trust"
+            f"{place} names the function {unknown[0]}, which would run with your rights, and no run of yours on "
+            "this machine named it: read it, then name it yourself or use --trust"
         )
 
 

@@ -97,8 +97,8 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
         return config, None
     if not (place := Path(config.search.like)).is_dir():
         raise InputError(
-            f"no run directory {place}, which this run is to begin with (--like): put it back where it was, or start "
-            "a run without --like in another --out"
+            f"the warm start (--like) needs the run directory {place}, which is missing: restore it, or start a run "
+            "without --like in another --out"
         )
     earlier = read_run(place, config.model.one_profile())
     if why := _unlike(config, earlier, file):

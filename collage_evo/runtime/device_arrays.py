@@ -23,9 +23,9 @@ def as_device_array(name: str, value: Any, stream: int) -> DeviceArray:
     try:
         array, place = borrow(value, stream)
     except (AttributeError, BufferError, RuntimeError, TypeError) as error:
-        raise InputError(f"input '{name}' is no array that DLPack gives: {one_line(error)}") from error
+        raise InputError(f"input '{name}' offers no array through DLPack: {one_line(error)}") from error
     if not array.flags.c_contiguous:
-        raise InputError(f"the numbers of input '{name}' do not lie one after the other: make it contiguous")
+        raise InputError(f"input '{name}' is not contiguous: make it contiguous")
     return DeviceArray(array.ctypes.data, array.shape, array.dtype.name, place, stream, array)
 
 

@@ -128,7 +128,7 @@ class Session:
         Raises:
             InputError: always; these libraries write no profile of ONNX Runtime's kind.
         """
-        raise InputError("no profile is written here: profile() gives the milliseconds of each piece")
+        raise InputError("a session writes no profile file: call profile() for the milliseconds of each piece")
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
@@ -201,7 +201,7 @@ class Session:
             InputError: it is; it would wait forever for the end of that run.
         """
         if self._runs_in == threading.get_ident():
-            raise InputError("this session is at work in this thread already: use another session there")
+            raise InputError("this session is running in this thread already: use another session")
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:

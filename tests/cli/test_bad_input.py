@@ -68,13 +68,13 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("pack", "--to", "a.collage"), ("ARTIFACT...", "--help")),
         (("pack", "runs"), ("--to", "--help")),
         (("export", "runs", "--onnx", "a.onnx", "--form", "onnxruntime"), ("--form onnxruntime goes with --to",)),
-        (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
-        (("run", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
-        (("sweep", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
-        (("tune", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
+        (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("set only one of the two",)),
+        (("run", "tiny.onnx", "--resume", "--overwrite"), ("give only one of them",)),
+        (("sweep", "tiny.onnx", "--resume", "--overwrite"), ("give only one of them",)),
+        (("tune", "tiny.onnx", "--resume", "--overwrite"), ("give only one of them",)),
         (("tune", "tiny.onnx", "--out", "a", "-s", "output.dir=b"), ("--out and -s output.dir",)),
-        (("config", "tiny.onnx", "--schema"), ("leave out --schema",)),
-        (("config", "-s", "target.threads=2"), ("name one",)),
+        (("config", "tiny.onnx", "--schema"), ("either --schema or a configuration",)),
+        (("config", "-s", "target.threads=2"), ("either --schema or a configuration",)),
         (("explain", "tiny.onnx", "--node", "a", "--region", "0"), ("--node", "--region")),
         (("export", "runs", "--to", "a", "--onnx", "b"), ("--to", "--onnx")),
         (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
@@ -119,7 +119,7 @@ def test_an_option_and_its_key_are_not_both_given(
     bad: Path, option: tuple[str, str], override: str, here: Here
 ) -> None:
     key = override.partition("=")[0]
-    refused(here("run", "tiny.onnx", *option, "-s", override, cwd=bad), option[0], f"-s {key} say the same")
+    refused(here("run", "tiny.onnx", *option, "-s", override, cwd=bad), option[0], f"-s {key} set the same key")
 
 
 def test_every_option_that_stands_for_a_key_is_tried_with_it() -> None:

@@ -119,14 +119,14 @@ def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here
     assert "session.layer_assignment_settings" in done.stdout, done.stderr
     nodes = onnx.load(finished / "out.onnx").graph.node
     assert all("onnxruntime" in {prop.value for prop in node.metadata_props} for node in nodes)
-    refused(here("export", "run", "--onnx", "out.onnx", cwd=finished), "there already")
+    refused(here("export", "run", "--onnx", "out.onnx", cwd=finished), "exists already")
 
 
 def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, here: Here) -> None:
     done = collage("export", "run", "--to", "plain", cwd=finished)
     assert gives_the_same(done.stdout)
     assert (finished / "plain" / "README.md").exists()
-    refused(here("export", "run", "--to", "plain", cwd=finished), "there already")
+    refused(here("export", "run", "--to", "plain", cwd=finished), "exists already")
     refused(here("export", "run", cwd=finished), "--to", "--onnx")
     done = collage("export", "run", "--to", "model", "--form", "onnxruntime", cwd=finished)
     assert gives_the_same(done.stdout)

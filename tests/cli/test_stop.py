@@ -59,7 +59,7 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     assert "Traceback" not in stderr
     last = stderr.splitlines()[-1]
     assert last.startswith("stopped; the best so far is in stopped/best.collage: ")
-    assert last.endswith(f"; it goes on with: {COMMAND} resume stopped")
+    assert last.endswith(f"; continue it with: {COMMAND} resume stopped")
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -113,7 +113,7 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monk
     last = done.stderr.splitlines()[-1]
     assert last.startswith("time is over before the final comparison; the best so far is in out/best.collage: ")
     assert "not confirmed by the final comparison" in last
-    assert last.endswith(f"; it goes on with: {COMMAND} resume out")
+    assert last.endswith(f"; continue it with: {COMMAND} resume out")
     assert_right(tmp_path / "out" / "best.collage", model)
 
 

@@ -57,7 +57,7 @@ def test_sizes_keep_their_names_and_programs_their_order(tmp_path: Path) -> None
 
 def test_what_no_node_can_be_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     run = alone(tmp_path / "run", of_rows(2), "onnxruntime")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         export_context_model(run, tmp_path)
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], [values[1], values[0]])

@@ -76,7 +76,7 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
         answers = pool.map(jobs)
         assert next(answers).answer.times_ms
         cluster.scheduler.kill()
-        with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*go on with: resume"):
+        with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*interrupted run with: resume"):
             list(answers)
 
 

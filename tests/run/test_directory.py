@@ -52,14 +52,14 @@ def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> Non
 
 def test_a_sweep_does_not_go_on_as_a_run(tmp_path: Path) -> None:
     start_run(tmp_path / "swept", config(), kind="sweep")
-    with pytest.raises(InputError, match=f"is a sweep, not a run: go on with: {re.escape(COMMAND)} resume"):
+    with pytest.raises(InputError, match=f"is a sweep, not a run: continue with: {re.escape(COMMAND)} resume"):
         start_run(tmp_path / "swept", config(), resume=True)
     assert start_run(tmp_path / "swept", config(), resume=True, kind="sweep") == config()
 
 
 def test_to_go_on_and_to_delete_contradict_each_other(tmp_path: Path) -> None:
     start_run(tmp_path / "run", config())
-    with pytest.raises(InputError, match="give one of the two"):
+    with pytest.raises(InputError, match="give only one of them"):
         start_run(tmp_path / "run", config(), resume=True, overwrite=True)
     assert reopen_run(tmp_path / "run") == config(), "it is still there"
 
@@ -77,7 +77,7 @@ def test_to_go_on_and_to_delete_contradict_each_other(tmp_path: Path) -> None:
 def test_a_run_does_not_go_on_as_another_one(tmp_path: Path, given: dict[str, Any], told: str) -> None:
     start_run(tmp_path / "run", config())
     other = parse_config({"model": {"source": "builtin:squeezenet"}}, given, "test")
-    with pytest.raises(ConfigError, match=f"{told}: choose another --out, or go on with: .* resume"):
+    with pytest.raises(ConfigError, match=f"{told}: choose another --out, or continue with: .* resume"):
         start_run(tmp_path / "run", other, resume=True)
 
 
@@ -167,13 +167,13 @@ def test_a_tuning_that_goes_on_measures_no_more_though_it_chose_a_larger_populat
 
 def test_nobody_is_told_to_go_on_with_a_run_that_does_not(tmp_path: Path) -> None:
     start_run(tmp_path, config())
-    with pytest.raises(InputError, match=r"has not ended: go on with .* resume"):
+    with pytest.raises(InputError, match=r"has not ended: continue it with .* resume"):
         ended_run(tmp_path)
     (tmp_path / "checkpoint.json").write_text("{}")
-    with pytest.raises(InputError, match=r"work is gone or not whole, .*: search again with another --out"):
+    with pytest.raises(InputError, match=r"work, from which .*, is missing or incomplete: search again with"):
         ended_run(tmp_path)
     (tmp_path / "work").mkdir()
-    with pytest.raises(InputError, match=r"work is gone or not whole, .*: search again with another --out"):
+    with pytest.raises(InputError, match=r"work, from which .*, is missing or incomplete: search again with"):
         ended_run(tmp_path)
 
 

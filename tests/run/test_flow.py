@@ -87,6 +87,6 @@ def test_a_search_whose_graph_and_matches_were_not_kept_is_refused_before_anythi
     run = tmp_path / "run"
     (run / "work").mkdir(parents=True)
     (run / "checkpoint.json").write_text("{}")
-    with pytest.raises(InputError, match=r"work is gone or not whole, .*: search again with another --out"):
+    with pytest.raises(InputError, match=r"work, from which .*, is missing or incomplete: search again with"):
         evaluate(config_of(tmp_path), run, LineReporter(), Flow.result)
     assert sorted(path.name for path in run.rglob("*")) == ["checkpoint.json", "work"]

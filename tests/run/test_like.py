@@ -109,11 +109,11 @@ def test_a_run_like_another_has_less_to_do_unless_the_person_says_how_much(first
 
 
 def test_a_run_that_is_not_there_or_has_not_ended_is_told(first: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no run directory nowhere, .* \(--like\): put it back"):
+    with pytest.raises(InputError, match=r"\(--like\) needs the run directory nowhere, which is missing: restore"):
         begin(configured(tmp_path, chain(1), **{"search.like": "nowhere"}))
     begun = tmp_path / "begun"
     start_run(begun, configured(tmp_path, chain(1)))
-    with pytest.raises(InputError, match="has not ended: go on with"):
+    with pytest.raises(InputError, match="has not ended: continue it with"):
         begin(configured(tmp_path, chain(1), **{"search.like": str(begun)}))
 
 

@@ -140,7 +140,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
     start_run(tmp_path / "run", config)
     assert "has not ended" in refusal(InputError, tmp_path / "run")
     (tmp_path / "run" / "result.json").write_text("{}")
-    assert "work is gone" in refusal(InputError, tmp_path / "run")
+    assert "work, which is missing" in refusal(InputError, tmp_path / "run")
     (tmp_path / "run" / "profiles" / "0").mkdir(parents=True)
     assert "several profiles" in refusal(InputError, tmp_path / "run")
     start_run(tmp_path / "sweep", config, kind="sweep")

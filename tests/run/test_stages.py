@@ -147,7 +147,7 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
     tiny = load_model(str(tmp_path / "tiny.onnx")).original
     tiny.graph.node[0].name = "another"
     onnx.save(tiny, tmp_path / "tiny.onnx")
-    with pytest.raises(InputError, match=r"is another model than the run in .* began with: put that one back"):
+    with pytest.raises(InputError, match=r"differs from the model that the run in .* began with: restore that file"):
         begun()
 
 

@@ -61,7 +61,7 @@ def named(metric: str) -> Config:
 def test_what_was_named_in_a_run_is_known_from_then_on_by_its_path(
     tmp_path: Path, metric: str, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"here names the function .*score\.py:score, .* read it, .* say --trust"):
+    with pytest.raises(InputError, match=r"here names the function .*score\.py:score, .* read it, .* use --trust"):
         require_noted([metric], Path("here"))
     require_noted([metric], Path("here"), trust=True)
     with pytest.raises(InputError):

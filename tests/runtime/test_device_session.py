@@ -219,10 +219,10 @@ def test_any_dlpack_array_is_accepted_and_one_that_does_not_fit_is_named(cache: 
         array = device_array(image(1))
         assert_expected(host_view(session.run_on_device({"x": Exported(array)})["y"]), 1)
         for wrong, message in (
-            (image(0)["x"][..., :15], "do not lie one after the other"),
+            (image(0)["x"][..., :15], "is not contiguous"),
             (np.zeros((1, 3, 16, 15), np.float32), r"float32\[1, 3, 16, 15\]; .*takes float32"),
             (np.zeros((1, 3, 16, 16)), "is float64"),
-            ([1.0], "is no array that DLPack gives"),
+            ([1.0], "offers no array through DLPack"),
             (replace(array, place=(2, 3)), r"lies on DLPack's device \(2, 3\), this session on \(1, 0\)"),
         ):
             with pytest.raises(InputError, match=message):

@@ -164,7 +164,7 @@ def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     execute, raised_inside = session._current.execute_here, []
 
     def interrupted() -> None:
-        with pytest.raises(InputError, match="at work in this thread already") as raised:
+        with pytest.raises(InputError, match="running in this thread already") as raised:
             ask(session)
         raised_inside.append(raised.value)
         execute()

@@ -119,7 +119,7 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
         cuda["user_compute_stream"] = str(stream)
     session = onnxruntime.InferenceSession(str(path), options, providers=[(CUDA, cuda)], enable_fallback=0)
     if CUDA not in session.get_providers():
-        raise InputError(f"onnxruntime: {CUDA} could not be loaded; are CUDA and cuDNN for it installed?")
+        raise InputError(f"onnxruntime: {CUDA} could not be loaded: install CUDA and cuDNN for it")
     return session
 
 

@@ -66,8 +66,8 @@ def _require_same(place: Workplace, model: PreparedModel) -> None:
     begun = place.store.once(BEGUN, str, lambda: model.digest)
     if begun != model.digest:
         raise InputError(
-            f"{place.config.model.source} is another model than the run in {place.directory} began with: put that "
-            "one back to go on, or start over with run MODEL --overwrite"
+            f"{place.config.model.source} differs from the model that the run in {place.directory} began with: "
+            "restore that file to continue, or start over with run MODEL --overwrite"
         )
 
 

@@ -35,5 +35,5 @@ def capability_of(target: Target) -> tuple[int, int]:
     """
     match = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
     if match is None:
-        raise InputError(f"the target does not tell its compute capability: {target.description}")
+        raise InputError(f"the target {target.description} has no compute capability")
     return int(match[1]), int(match[2])
