@@ -55,5 +55,5 @@ def rewrite_named(name: str) -> Rewrite:
     for rewrite in REWRITES:
         if rewrite.name == name:
             return rewrite
-    known = ", ".join(rewrite.name for rewrite in REWRITES)
-    raise InputError(f"there is no rewrite {name!r}: it is of another version; there are {known}")
+    names = ", ".join(rewrite.name for rewrite in REWRITES)
+    raise InputError(f"there is no rewrite {name!r}: it is of another version; there are {names}")

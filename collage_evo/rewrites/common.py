@@ -158,7 +158,7 @@ def convolve(
     x: str,
     weights: np.ndarray,
     bias: np.ndarray | None,
-    made: str = "",
+    output: str = "",
     *,
     transposed: bool = False,
     **how: Any,
@@ -166,19 +166,21 @@ def convolve(
     """Write a convolution with the attributes ``how``."""
     inputs = [x, draft.constant(weights)] + ([] if bias is None else [draft.constant(bias)])
     op_type = "ConvTranspose" if transposed else "Conv"
-    return draft.node(op_type, inputs, made, kernel_shape=list(weights.shape[2:]), **how)
+    return draft.node(op_type, inputs, output, kernel_shape=list(weights.shape[2:]), **how)
 
 
-def reshape(draft: Draft, x: str, shape: Sequence[int], made: str = "") -> str:
-    return draft.node("Reshape", [x, draft.constant(np.array(shape, np.int64))], made)
+def reshape(draft: Draft, x: str, shape: Sequence[int], output: str = "") -> str:
+    return draft.node("Reshape", [x, draft.constant(np.array(shape, np.int64))], output)
 
 
-def cut(draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], made: str = "") -> str:
+def cut(
+    draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], output: str = ""
+) -> str:
     """A Slice with steps of one."""
     if draft.opset < _SLICE_FROM:
-        return draft.node("Slice", [x], made, starts=list(starts), ends=list(ends), axes=list(axes))
+        return draft.node("Slice", [x], output, starts=list(starts), ends=list(ends), axes=list(axes))
     parts = [draft.constant(np.array(values, np.int64)) for values in (starts, ends, axes)]
-    return draft.node("Slice", [x, *parts], made)
+    return draft.node("Slice", [x, *parts], output)
 
 
 def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> str:
@@ -188,11 +190,11 @@ def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> st
     return draft.node("Pad", [x, draft.constant(np.array(pads, np.int64))], mode=mode)
 
 
-def split(draft: Draft, x: str, sizes: Sequence[int], axis: int, made: Sequence[str] = ()) -> tuple[str, ...]:
-    """A Split into parts of ``sizes``, named ``made`` if given; no operator for a single part."""
-    if len(sizes) == 1 and not made:
+def split(draft: Draft, x: str, sizes: Sequence[int], axis: int, outputs: Sequence[str] = ()) -> tuple[str, ...]:
+    """A Split into parts of ``sizes``, named ``outputs`` if there are any; no operator for a single part."""
+    if len(sizes) == 1 and not outputs:
         return (x,)
-    names = made or [""] * len(sizes)
+    names = outputs or [""] * len(sizes)
     if draft.opset < _SPLIT_FROM:
         return draft.several("Split", [x], names, axis=axis, split=list(sizes))
     return draft.several("Split", [x, draft.constant(np.array(sizes, np.int64))], names, axis=axis)

@@ -36,25 +36,25 @@ class ConvolvedRows:
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         first, *others = (graph.nodes[index] for index in members(nodes))
-        product, draft, made = _product(graph, first), Draft(graph), first.outputs[0]
+        product, draft, output = _product(graph, first), Draft(graph), first.outputs[0]
         assert product is not None
-        shape, bias = graph.tensors[made].shape, product.bias
-        if bias is None and (bias := _bias(graph, made, nodes)) is not None:
-            made, *others = others[0].outputs[0], *others[1:]
+        shape, bias = graph.tensors[output].shape, product.bias
+        if bias is None and (bias := _bias(graph, output, nodes)) is not None:
+            output, *others = others[0].outputs[0], *others[1:]
         image = len(shape) == 4
         line = (1, 1, product.rows, product.weights.shape[1])
         x = first.inputs[0] if image else reshape(draft, first.inputs[0], line)
         inputs = [draft.node("Transpose", [x], perm=[0, 3, 1, 2]), draft.constant(product.weights[:, :, None, None])]
         inputs += [] if bias is None else [draft.constant(bias)]
-        known = {"": "", made: draft.node("Conv", inputs, kernel_shape=[1, 1])}
-        same = {inputs[0]: first.inputs[0], known[made]: made}
+        tensors = {"": "", output: draft.node("Conv", inputs, kernel_shape=[1, 1])}
+        same = {inputs[0]: first.inputs[0], tensors[output]: output}
         for node in others:
-            read = [known[name] if name in known else draft.constant(_channels(graph, name)) for name in node.inputs]
-            made = node.outputs[0]
-            known[made] = draft.copy(node.protos[0], read, [""])[0]
-        y = draft.node("Transpose", [known[made]], made if image else "", perm=[0, 2, 3, 1])
+            read = [tensors[n] if n in tensors else draft.constant(_channels(graph, n)) for n in node.inputs]
+            output = node.outputs[0]
+            tensors[output] = draft.copy(node.protos[0], read, [""])[0]
+        y = draft.node("Transpose", [tensors[output]], output if image else "", perm=[0, 2, 3, 1])
         if not image:
-            reshape(draft, y, shape, made)
+            reshape(draft, y, shape, output)
         return draft.finished(same)
 
 
@@ -73,11 +73,11 @@ def _product(graph: Graph, node: Node) -> _Product | None:
     gemm = standard(node, "Gemm")
     if not (gemm or standard(node, "MatMul")) or not filled(graph, node) or node.attributes.get("transA"):
         return None
-    given, weights = graph.tensors[node.inputs[0]], graph.constants.get(node.inputs[1])
+    input_, weights = graph.tensors[node.inputs[0]], graph.constants.get(node.inputs[1])
     if node.inputs[0] in graph.constants or weights is None or weights.dtype != np.float32 or weights.ndim != 2:
         return None
-    rows = math.prod(given.shape[:-1])
-    if len(given.shape) < 2 or rows < _FEWEST_ROWS:
+    rows = math.prod(input_.shape[:-1])
+    if len(input_.shape) < 2 or rows < _FEWEST_ROWS:
         return None
     if not gemm:
         return _Product(node, rows, weights.T, None)
@@ -111,25 +111,25 @@ def _with_activation(graph: Graph, product: Node) -> NodeSet:
 
 def _grown(graph: Graph, product: Node, most: int) -> NodeSet:
     """Up to ``most`` operators: ``product``, and elementwise ones behind it that otherwise read only constants."""
-    nodes, shape, made = 1 << product.index, graph.tensors[product.outputs[0]].shape, {product.outputs[0]}
+    nodes, shape, outputs = 1 << product.index, graph.tensors[product.outputs[0]].shape, {product.outputs[0]}
     waiting = list(graph.consumers.get(product.outputs[0], ()))
     while waiting and nodes.bit_count() < most:
         node = graph.nodes[waiting.pop(0)]
-        if not nodes >> node.index & 1 and _follows(graph, node, made, shape):
+        if not nodes >> node.index & 1 and _follows(graph, node, outputs, shape):
             nodes |= 1 << node.index
-            made.add(node.outputs[0])
+            outputs.add(node.outputs[0])
             waiting += graph.consumers.get(node.outputs[0], ())
     return nodes
 
 
-def _follows(graph: Graph, node: Node, made: set[str], shape: tuple[int, ...]) -> bool:
-    """Whether ``node`` is elementwise on ``made``, preserves its ``shape``, and otherwise reads only constants."""
+def _follows(graph: Graph, node: Node, inside: set[str], shape: tuple[int, ...]) -> bool:
+    """Whether ``node`` is elementwise on ``inside``, preserves its ``shape``, and otherwise reads only constants."""
     if node.op_type not in _ALONG_LAST_AXIS or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
         return False
     result = graph.tensors[node.outputs[0]]
     if result.dtype != "float32" or result.shape != shape:
         return False
-    others = (name for name in node.inputs if name and name not in made)
+    others = (name for name in node.inputs if name and name not in inside)
     return all(_along_last_axis(graph, name, shape[-1]) for name in others)
 
 

@@ -23,24 +23,24 @@ class FlatConvolutions(ConvolutionRewrite):
         return bool(_form(found))
 
     def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
+        input_shape, output_shape = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
         form = _form(found)
         if form == "frames":
-            batch, channels, frames = given[:3]
+            batch, channels, frames = input_shape[:3]
             x = draft.node("Transpose", [found.x], perm=[0, 2, 1, 3, 4])
-            x = reshape(draft, x, (batch * frames, channels, *given[3:]))
+            x = reshape(draft, x, (batch * frames, channels, *input_shape[3:]))
             y = _convolved(draft, found, x, (1, 2))
-            y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
+            y = reshape(draft, y, (batch, frames, output_shape[1], *output_shape[3:]))
             draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
             return
-        sizes = given[2:]
+        sizes = input_shape[2:]
         shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"line": ((1, *sizes), (-1, 0))}
         if len(sizes) == 3:
             shapes["first"] = ((sizes[0], math.prod(sizes[1:])), (0, 1))
             shapes["last"] = ((math.prod(sizes[:2]), sizes[2]), (1, 2))
         image, axes = shapes[form]
-        y = _convolved(draft, found, reshape(draft, found.x, (*given[:2], *image)), axes)
-        reshape(draft, y, made, found.node.outputs[0])
+        y = _convolved(draft, found, reshape(draft, found.x, (*input_shape[:2], *image)), axes)
+        reshape(draft, y, output_shape, found.node.outputs[0])
 
 
 def _form(found: Convolution) -> str:

@@ -23,15 +23,15 @@ class MergedGroups(ConvolutionRewrite):
 
     def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         factor = _factor(found)
-        made, width = found.weights.shape[:2]
-        each = made // found.group
-        wide = np.zeros((made, factor, width, *found.kernel), np.float32)
-        channels = np.arange(made)
+        channels_out, width = found.weights.shape[:2]
+        each = channels_out // found.group
+        wide = np.zeros((channels_out, factor, width, *found.kernel), np.float32)
+        channels = np.arange(channels_out)
         wide[channels, channels // each % factor] = found.weights
         convolve(
             draft,
             found.x,
-            wide.reshape(made, factor * width, *found.kernel),
+            wide.reshape(channels_out, factor * width, *found.kernel),
             found.bias,
             found.node.outputs[0],
             strides=list(found.strides),

@@ -23,9 +23,9 @@ class JoinedConvolutions:
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         alike: dict[tuple[str, tuple[int, ...], bool], list[Node]] = {}
         for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is not None and found.kernel == (1, 1) and found.group == 1 and not any(found.pads):
-                alike.setdefault((found.x, found.strides, found.bias is not None), []).append(node)
+            conv = convolution(graph, node)
+            if conv is not None and conv.kernel == (1, 1) and conv.group == 1 and not any(conv.pads):
+                alike.setdefault((conv.x, conv.strides, conv.bias is not None), []).append(node)
         for nodes in alike.values():
             if len(nodes) > 1:
                 # Convex: none reads another's output, and neither does a bound that all activations share.
@@ -33,14 +33,14 @@ class JoinedConvolutions:
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         chosen = [graph.nodes[index] for index in members(nodes)]
-        found = [each for node in chosen if (each := convolution(graph, node)) is not None]
+        convolutions = [conv for node in chosen if (conv := convolution(graph, node)) is not None]
         draft = Draft(graph)
-        weights = np.concatenate([each.weights for each in found])
-        biases = [each.bias for each in found if each.bias is not None]
+        weights = np.concatenate([conv.weights for conv in convolutions])
+        biases = [conv.bias for conv in convolutions if conv.bias is not None]
         bias = np.concatenate(biases) if biases else None
-        joined = convolve(draft, found[0].x, weights, bias, strides=list(found[0].strides))
-        ends = [each.node.outputs[0] for each in found]
-        if len(chosen) > len(found):
+        joined = convolve(draft, convolutions[0].x, weights, bias, strides=list(convolutions[0].strides))
+        ends = [conv.node.outputs[0] for conv in convolutions]
+        if len(chosen) > len(convolutions):
             behind = [next(node for node in chosen if node.inputs[0] == end) for end in ends]
             joined = draft.copy(behind[0].protos[0], [joined, *behind[0].inputs[1:]], [""])[0]
             ends = [node.outputs[0] for node in behind]
@@ -51,14 +51,14 @@ class JoinedConvolutions:
 
 def _activations(graph: Graph, convolutions: Sequence[Node]) -> NodeSet:
     """The equal activations that are the only readers of ``convolutions``; empty if they differ."""
-    found = []
+    activations = []
     for node in convolutions:
         reader = sole_reader(graph, node.outputs[0])
         if reader is None or reader.inputs[0] != node.outputs[0] or not standard(reader, reader.op_type):
             return 0
-        found.append(reader)
-    same = {(node.op_type, _bounds(graph, node), str(sorted(node.attributes.items()))) for node in found}
-    return node_set(node.index for node in found) if len(same) == 1 and found[0].op_type in _UNARY else 0
+        activations.append(reader)
+    same = {(node.op_type, _bounds(graph, node), str(sorted(node.attributes.items()))) for node in activations}
+    return node_set(node.index for node in activations) if len(same) == 1 and activations[0].op_type in _UNARY else 0
 
 
 def _bounds(graph: Graph, node: Node) -> tuple[object, ...]:

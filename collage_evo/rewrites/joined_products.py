@@ -28,15 +28,15 @@ class JoinedProducts:
         for node in graph.nodes:
             if (alike := _alike(graph, node)) is None:
                 continue
-            own = groups.setdefault(alike, [])
-            for place, group in enumerate(own):
+            groups_of_kind = groups.setdefault(alike, [])
+            for place, group in enumerate(groups_of_kind):
                 if not graph.anc[node.index] & group:
-                    own[place] |= 1 << node.index
+                    groups_of_kind[place] |= 1 << node.index
                     break
             else:
-                own.append(1 << node.index)
-        found = [group for own in groups.values() for group in own if group.bit_count() > 1]
-        yield from sorted(found, key=lambda nodes: -_saved(graph, nodes))  # convex: no path joins two members
+                groups_of_kind.append(1 << node.index)
+        sites = [group for groups_of_kind in groups.values() for group in groups_of_kind if group.bit_count() > 1]
+        yield from sorted(sites, key=lambda nodes: -_saved(graph, nodes))  # convex: no path joins two members
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         chosen, draft = [graph.nodes[index] for index in members(nodes)], Draft(graph)
@@ -49,9 +49,9 @@ class JoinedProducts:
         ]
         x = reshape(draft, draft.node("Concat", parts, axis=1), (sum(rows), shapes[0][-1]))
         y = draft.copy(chosen[0].protos[0], [x, *chosen[0].inputs[1:]], [""])[0]
-        made = [node.outputs[0] for node in chosen]
-        ends = split(draft, y, rows, 0, [name if len(graph.tensors[name].shape) == 2 else "" for name in made])
-        for end, name in zip(ends, made, strict=True):
+        outputs = [node.outputs[0] for node in chosen]
+        ends = split(draft, y, rows, 0, [name if len(graph.tensors[name].shape) == 2 else "" for name in outputs])
+        for end, name in zip(ends, outputs, strict=True):
             if end != name:
                 reshape(draft, end, graph.tensors[name].shape, name)
         return draft.finished()

@@ -26,8 +26,8 @@ class NormalisedRows(NodeRewrite):
         if graph.opset < _EXISTS_FROM or not standard(node, "InstanceNormalization"):
             return False
         constant = [name in graph.constants for name in node.inputs] == [False, True, True]
-        given = graph.tensors[node.inputs[0]]
-        return constant and given.dtype == "float32" and filled(graph, node) and math.prod(given.shape[2:]) > 1
+        input_ = graph.tensors[node.inputs[0]]
+        return constant and input_.dtype == "float32" and filled(graph, node) and math.prod(input_.shape[2:]) > 1
 
     def write(self, draft: Draft, graph: Graph, node: Node) -> None:
         shape = graph.tensors[node.inputs[0]].shape

@@ -21,20 +21,20 @@ class PartialConvolutions:
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:
-            found = _convolution_of(graph, node)
-            if found is not None:
-                yield pair(node, found.node)
+            conv = _convolution_of(graph, node)
+            if conv is not None:
+                yield pair(node, conv.node)
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         concat = find(graph, list(members(nodes)), "Concat")
-        found = _convolution_of(graph, concat)
-        assert found is not None
+        conv = _convolution_of(graph, concat)
+        assert conv is not None
         draft, total, begin = Draft(graph), "", 0
-        how: dict[str, Any] = {"strides": list(found.strides), "dilations": list(found.dilations), "pads": found.pads}
+        how: dict[str, Any] = {"strides": list(conv.strides), "dilations": list(conv.dilations), "pads": conv.pads}
         for name in concat.inputs:
             end = begin + graph.tensors[name].shape[1]
-            part = convolve(draft, name, found.weights[:, begin:end], None if total else found.bias, **how)
-            last = found.node.outputs[0] if end == found.weights.shape[1] else ""
+            part = convolve(draft, name, conv.weights[:, begin:end], None if total else conv.bias, **how)
+            last = conv.node.outputs[0] if end == conv.weights.shape[1] else ""
             total = draft.node("Add", [total, part], last) if total else part
             begin = end
         return draft.finished()
@@ -46,8 +46,8 @@ def _convolution_of(graph: Graph, node: Node) -> Convolution | None:
         return None
     rank = len(graph.tensors[node.outputs[0]].shape)
     reader = sole_reader(graph, node.outputs[0])
-    found = convolution(graph, reader) if reader is not None else None
-    if found is None or found.x != node.outputs[0] or found.group > 1 or node.attributes["axis"] % rank != 1:
+    conv = convolution(graph, reader) if reader is not None else None
+    if conv is None or conv.x != node.outputs[0] or conv.group > 1 or node.attributes["axis"] % rank != 1:
         return None
     constants = any(name in graph.constants or not graph.tensors[name].shape[1] for name in node.inputs)
-    return None if constants else found
+    return None if constants else conv

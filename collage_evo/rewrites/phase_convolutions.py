@@ -25,11 +25,11 @@ class PhaseConvolutions(ConvolutionRewrite):
 
     def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         stride, taps = found.strides[0], _taps(found)
-        given, made = found.weights.shape[:2]
-        grown = np.zeros((given, made, *(count * stride for count in taps)), np.float32)
+        channels_in, channels_out = found.weights.shape[:2]
+        grown = np.zeros((channels_in, channels_out, *(count * stride for count in taps)), np.float32)
         grown[:, :, : found.kernel[0], : found.kernel[1]] = found.weights
-        grown = grown.reshape(given, made, taps[0], stride, taps[1], stride)[:, :, ::-1, :, ::-1]
-        weights = grown.transpose(3, 5, 1, 0, 2, 4).reshape(stride * stride * made, given, *taps)
+        grown = grown.reshape(channels_in, channels_out, taps[0], stride, taps[1], stride)[:, :, ::-1, :, ::-1]
+        weights = grown.transpose(3, 5, 1, 0, 2, 4).reshape(stride * stride * channels_out, channels_in, *taps)
         bias = None if found.bias is None else np.tile(found.bias, stride * stride)
         y = convolve(draft, found.x, weights, bias, pads=[count - 1 for count in taps] * 2)
         starts, sizes = found.before, graph.tensors[found.node.outputs[0]].shape[2:]

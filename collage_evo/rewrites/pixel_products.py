@@ -25,9 +25,9 @@ class PixelProducts(ConvolutionRewrite):
         return found.pointwise and set(graph.tensors[found.x].shape[2:]) == {1}
 
     def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        matrix = found.weights.reshape(made[1], given[1])
-        inputs = [reshape(draft, found.x, given[:2]), draft.constant(matrix)]
+        input_shape, output_shape = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
+        matrix = found.weights.reshape(output_shape[1], input_shape[1])
+        inputs = [reshape(draft, found.x, input_shape[:2]), draft.constant(matrix)]
         if found.bias is not None or draft.opset < _BIAS_FREE_FROM:
-            inputs.append(draft.constant(np.zeros(made[1], np.float32) if found.bias is None else found.bias))
-        reshape(draft, draft.node("Gemm", inputs, transB=1), made, found.node.outputs[0])
+            inputs.append(draft.constant(np.zeros(output_shape[1], np.float32) if found.bias is None else found.bias))
+        reshape(draft, draft.node("Gemm", inputs, transB=1), output_shape, found.node.outputs[0])

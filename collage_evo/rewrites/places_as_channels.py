@@ -36,17 +36,17 @@ class PlacesAsChannels(ConvolutionRewrite):
 
     def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
         name = found.node.outputs[0]
-        batch, made, *sizes = graph.tensors[name].shape
+        batch, channels_out, *sizes = graph.tensors[name].shape
         places = _places(found, sizes)
         steps = [-(-size // count) for size, count in zip(sizes, places, strict=True)]
         strides = [stride * count for stride, count in zip(found.strides, places, strict=True)]
         kernel = _kernel(found, places)
-        weights = np.zeros((*places, made, found.weights.shape[1], *kernel), np.float32)
+        weights = np.zeros((*places, channels_out, found.weights.shape[1], *kernel), np.float32)
         for place in np.ndindex(*places):
             begins = [count * stride for count, stride in zip(place, found.strides, strict=True)]
             window = tuple(slice(begin, begin + k) for begin, k in zip(begins, found.kernel, strict=True))
             weights[(*place, ..., *window)] = found.weights
-        weights = weights.reshape(made * math.prod(places), -1, *kernel)
+        weights = weights.reshape(channels_out * math.prod(places), -1, *kernel)
         bias = None if found.bias is None else np.tile(found.bias, math.prod(places))
         read = [(step - 1) * stride + k for step, stride, k in zip(steps, strides, kernel, strict=True)]
         there = zip(graph.tensors[found.x].shape[2:], found.before, strict=True)
@@ -54,7 +54,7 @@ class PlacesAsChannels(ConvolutionRewrite):
         y = convolve(draft, found.x, weights, bias, strides=strides, pads=[*found.before, *after])
         whole = [step * count for step, count in zip(steps, places, strict=True)]
         cropped = whole != list(sizes)
-        y = _spread(draft, y, [batch, made, *whole], places, "" if cropped else name)
+        y = _spread(draft, y, [batch, channels_out, *whole], places, "" if cropped else name)
         if cropped:
             cut(draft, y, [0] * len(sizes), sizes, range(2, 2 + len(sizes)), name)
 
@@ -65,17 +65,17 @@ def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], nam
     In between, channels are last, as in libraries' memory: places along the last axis are then in order, and places
     along others move as rows.
     """
-    batch, made, *sizes = shape
+    batch, channels, *sizes = shape
     rank = len(sizes)
     y = draft.node("Transpose", [x], perm=[0, *range(2, rank + 2), 1])
     if any(count > 1 for count in places[:-1]):
         steps = [size // count for size, count in zip(sizes, places, strict=True)]
-        y = reshape(draft, y, [batch, *steps, *places, made])
+        y = reshape(draft, y, [batch, *steps, *places, channels])
         sides = [side for axis in range(1, rank + 1) for side in (axis, axis + rank)]
         y = draft.node("Transpose", [y], perm=[0, *sides, 2 * rank + 1])
-    if made == 1:
+    if channels == 1:
         return reshape(draft, y, shape, name)
-    y = reshape(draft, y, [batch, *sizes, made])
+    y = reshape(draft, y, [batch, *sizes, channels])
     return draft.node("Transpose", [y], name, perm=[0, rank + 1, *range(1, rank + 1)])
 
 
@@ -93,6 +93,6 @@ def _places(found: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int
 
 def _work(found: Convolution, places: tuple[int, ...]) -> float:
     """Multiplications for each output pixel and input channel, counting partly filled vectors as full."""
-    made: int = found.weights.shape[0]
-    vectors = -(-made * math.prod(places) // VECTOR)
+    channels_out: int = found.weights.shape[0]
+    vectors = -(-channels_out * math.prod(places) // VECTOR)
     return vectors * VECTOR * math.prod(_kernel(found, places)) / math.prod(places)

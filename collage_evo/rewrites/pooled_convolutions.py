@@ -65,10 +65,10 @@ def _inside(graph: Graph, pool: Node) -> bool:
 
 def _less_work(graph: Graph, product: Convolution, pool: Node, product_first: bool) -> bool:
     """Whether multiply-adds of the product and additions of the pool are fewer in the other order."""
-    made, given = product.weights.shape[:2]
+    channels_out, channels_in = product.weights.shape[:2]
     window: int = math.prod(pool.attributes["kernel_shape"])
     large = math.prod(graph.tensors[pool.inputs[0]].shape[2:])
     small = math.prod(graph.tensors[pool.outputs[0]].shape[2:])
-    early = made * given * large + window * made * small
-    late = made * given * small + window * given * small
+    early = channels_out * channels_in * large + window * channels_out * small
+    late = channels_out * channels_in * small + window * channels_in * small
     return bool(late < early if product_first else early < late)

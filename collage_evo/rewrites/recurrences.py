@@ -62,17 +62,17 @@ class UnrolledSteps:
             for place, direction in enumerate(directions)
         ]
         leaving = graph.boundary(nodes)[1]
-        for place, made in enumerate(node.outputs):
-            if made in leaving and place:  # the state after the last step, of each direction
-                reshape(draft, _joined(draft, [run[-1][place - 1] for run in runs]), (len(runs), batch, size), made)
-            elif made in leaving:  # the state after each step
+        for place, output in enumerate(node.outputs):
+            if output in leaving and place:  # the state after the last step, of each direction
+                reshape(draft, _joined(draft, [run[-1][place - 1] for run in runs]), (len(runs), batch, size), output)
+            elif output in leaving:  # the state after each step
                 ends = []
                 for run, direction in zip(runs, directions, strict=True):
                     states = [states[0] for states in (run[::-1] if direction.backwards else run)]
-                    name = made if len(runs) == 1 else ""
+                    name = output if len(runs) == 1 else ""
                     ends.append(reshape(draft, _joined(draft, states), (steps, 1, batch, size), name))
                 if len(ends) > 1:
-                    draft.node("Concat", ends, made, axis=1)
+                    draft.node("Concat", ends, output, axis=1)
         return draft.finished()
 
 
@@ -93,8 +93,8 @@ def _usual(graph: Graph, node: Node) -> bool:
 def _directions(graph: Graph, node: Node) -> list[_Direction]:
     of_input, of_state = (graph.constants[name] for name in node.inputs[1:3])
     count, rows, size = of_state.shape
-    given = graph.constants.get(node.inputs[3]) if len(node.inputs) > 3 else None
-    biases = (np.zeros((count, 2 * rows), np.float32) if given is None else given).reshape(count, 2, rows)
+    constant = graph.constants.get(node.inputs[3]) if len(node.inputs) > 3 else None
+    biases = (np.zeros((count, 2 * rows), np.float32) if constant is None else constant).reshape(count, 2, rows)
     bias, inner = biases.sum(axis=1), np.zeros((count, size), np.float32)
     if _resets_product(node):
         bias[:, 2 * size :], inner = biases[:, 0, 2 * size :], biases[:, 1, 2 * size :]
@@ -120,8 +120,8 @@ def _initial(graph: Graph, draft: Draft, node: Node, place: int) -> tuple[str, .
         if not name or name in graph.constants:
             states.append(draft.constant(graph.constants[name][place] if name else np.zeros(shape, np.float32)))
         else:
-            own = name if count == 1 else cut(draft, name, (place,), (place + 1,), (0,))
-            states.append(reshape(draft, own, shape))
+            state = name if count == 1 else cut(draft, name, (place,), (place + 1,), (0,))
+            states.append(reshape(draft, state, shape))
     return tuple(states)
 
 
@@ -129,15 +129,15 @@ def _run(
     draft: Draft, node: Node, direction: _Direction, x: str, steps: int, batch: int, states: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
     """The states after each step, in the order of computation. ``x``: [steps * batch, width]."""
-    step, gates, made = _STEPS[node.op_type](draft, node, direction), [], []
+    step, gates, after_steps = _STEPS[node.op_type](draft, node, direction), [], []
     parts = (np.split(array, _GATES[node.op_type]) for array in (direction.of_input, direction.bias))
     for weights, bias in zip(*parts, strict=True):
         y = _product(draft, x, draft.constant(weights), draft.constant(bias))
         gates.append(split(draft, y, [batch] * steps, 0))
     for place in reversed(range(steps)) if direction.backwards else range(steps):
         states = step([rows[place] for rows in gates], states)
-        made.append(states)
-    return made
+        after_steps.append(states)
+    return after_steps
 
 
 def _gru(draft: Draft, node: Node, direction: _Direction) -> _Step:
@@ -149,14 +149,14 @@ def _gru_of_products(draft: Draft, direction: _Direction) -> _Step:
     size, weights, inner = direction.inner.size, draft.constant(direction.of_state), draft.constant(direction.inner)
     bias = draft.constant(np.concatenate([np.zeros(2 * size, np.float32), direction.inner]))
 
-    def step(given: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
-        update, reset, new = given
+    def step(gates_of_input: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
+        update, reset, new = gates_of_input
         if states:
-            *gates, own = split(draft, _product(draft, states[0], weights, bias), [size] * 3, 1)
-            update, reset = _sums(draft, given[:2], gates)
+            *gates, product = split(draft, _product(draft, states[0], weights, bias), [size] * 3, 1)
+            update, reset = _sums(draft, gates_of_input[:2], gates)
         else:
-            own = inner
-        new = draft.node("Add", [new, draft.node("Mul", [draft.node("Sigmoid", [reset]), own])])
+            product = inner
+        new = draft.node("Add", [new, draft.node("Mul", [draft.node("Sigmoid", [reset]), product])])
         return _updated(draft, update, new, states)
 
     return step
@@ -167,11 +167,11 @@ def _gru_of_states(draft: Draft, direction: _Direction) -> _Step:
     size = direction.inner.size
     gates, last = (draft.constant(part) for part in np.split(direction.of_state, [2 * size]))
 
-    def step(given: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
-        update, reset, new = given
+    def step(gates_of_input: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
+        update, reset, new = gates_of_input
         if states:
-            own = split(draft, _product(draft, states[0], gates), [size] * 2, 1)
-            update, reset = _sums(draft, given[:2], own)
+            products = split(draft, _product(draft, states[0], gates), [size] * 2, 1)
+            update, reset = _sums(draft, gates_of_input[:2], products)
             left = draft.node("Mul", [draft.node("Sigmoid", [reset]), states[0]])
             new = _product(draft, left, last, new)
         return _updated(draft, update, new, states)
@@ -190,11 +190,11 @@ def _updated(draft: Draft, update: str, new: str, states: tuple[str, ...]) -> tu
 def _lstm(draft: Draft, node: Node, direction: _Direction) -> _Step:
     weights = draft.constant(direction.of_state)
 
-    def step(given: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
-        gates: Sequence[str] = given
+    def step(gates_of_input: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
+        gates: Sequence[str] = gates_of_input
         if states:
-            own = split(draft, _product(draft, states[0], weights), [direction.inner.size] * 4, 1)
-            gates = _sums(draft, given, own)
+            products = split(draft, _product(draft, states[0], weights), [direction.inner.size] * 4, 1)
+            gates = _sums(draft, gates_of_input, products)
         entered, left, forget = (draft.node("Sigmoid", [gate]) for gate in gates[:3])
         cell = draft.node("Mul", [entered, draft.node("Tanh", [gates[3]])])
         if states:
@@ -207,8 +207,9 @@ def _lstm(draft: Draft, node: Node, direction: _Direction) -> _Step:
 def _rnn(draft: Draft, node: Node, direction: _Direction) -> _Step:
     weights = draft.constant(direction.of_state)
 
-    def step(given: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
-        return (draft.node("Tanh", [_product(draft, states[0], weights, given[0]) if states else given[0]]),)
+    def step(gates_of_input: Sequence[str], states: tuple[str, ...]) -> tuple[str, ...]:
+        (gate,) = gates_of_input
+        return (draft.node("Tanh", [_product(draft, states[0], weights, gate) if states else gate]),)
 
     return step
 

@@ -55,10 +55,10 @@ def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
         return ()
-    given, made = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
-    if len(given) < 3 or any(m % g for g, m in zip(given, made, strict=True)):
+    input_shape, output_shape = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
+    if len(input_shape) < 3 or any(m % g for g, m in zip(input_shape, output_shape, strict=True)):
         return ()
-    factors = tuple(m // g for g, m in zip(given, made, strict=True))
+    factors = tuple(m // g for g, m in zip(input_shape, output_shape, strict=True))
     scales = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     if any(node.inputs[2:3]) and (scales is None or not np.array_equal(scales, np.array(factors, scales.dtype))):
         return ()

@@ -85,41 +85,41 @@ class Draft:
         self,
         op_type: str,
         inputs: Sequence[str],
-        made: str = "",
+        output: str = "",
         domain: str = "",
         version: int = 1,
         **attributes: Any,
     ) -> str:
-        """An operator with one output, under the name ``made`` or a new one, which is returned.
+        """An operator with one output, under the name ``output`` or a new one, which is returned.
 
         ``version`` is that of ``domain`` where this is not ONNX's own.
         """
-        return self.several(op_type, inputs, (made or self._fresh(),), domain, version, **attributes)[0]
+        return self.several(op_type, inputs, (output or self._fresh(),), domain, version, **attributes)[0]
 
     def several(
         self,
         op_type: str,
         inputs: Sequence[str],
-        made: Sequence[str],
+        names: Sequence[str],
         domain: str = "",
         version: int = 1,
         **attributes: Any,
     ) -> tuple[str, ...]:
-        """An operator with the outputs ``made``; an empty name stands for a new one. Returns the names."""
-        outputs = tuple(name or self._fresh() for name in made)
+        """An operator with the outputs ``names``; an empty name stands for a new one. Returns the names."""
+        outputs = tuple(name or self._fresh() for name in names)
         self._nodes.append(helper.make_node(op_type, list(inputs), list(outputs), domain=domain, **attributes))
         if domain:
             self._domains[domain] = version
         return outputs
 
-    def copy(self, proto: onnx.NodeProto, inputs: Sequence[str], made: Sequence[str]) -> tuple[str, ...]:
+    def copy(self, proto: onnx.NodeProto, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
         """Copy an operator of the graph with other inputs and outputs. Returns the names of its outputs."""
-        outputs = tuple(name or self._fresh() for name in made)
-        taken = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain)
-        taken.input.extend(inputs)
-        taken.output.extend(outputs)
-        taken.attribute.extend(proto.attribute)
-        self._nodes.append(taken)
+        outputs = tuple(name or self._fresh() for name in names)
+        node = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain)
+        node.input.extend(inputs)
+        node.output.extend(outputs)
+        node.attribute.extend(proto.attribute)
+        self._nodes.append(node)
         return outputs
 
     def finished(self, same: Mapping[str, str] | None = None) -> Replacement:

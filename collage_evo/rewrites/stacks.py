@@ -52,26 +52,26 @@ class InterleavedParts:
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:
-            if (found := _stack(graph, node)) is not None:
-                yield found.nodes
+            if (stack := _stack(graph, node)) is not None:
+                yield stack.nodes
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found, draft = _stack(graph, graph.nodes[next(members(nodes))]), Draft(graph)
-        assert found is not None
-        before = graph.tensors[found.joined.outputs[0]].shape[: found.axis]
-        x = draft.node("Concat", [reshape(draft, part, (1, *before)) for part in found.joined.inputs], axis=0)
-        shape = graph.tensors[found.joined.outputs[0]].shape
-        if found.cut is not None:
-            shape = graph.tensors[found.cut.outputs[0]].shape
-            cuts = _cuts(graph, found.cut)
-            starts, ends, axes, steps = cuts[:, cuts[2] < found.axis]
+        stack, draft = _stack(graph, graph.nodes[next(members(nodes))]), Draft(graph)
+        assert stack is not None
+        before = graph.tensors[stack.joined.outputs[0]].shape[: stack.axis]
+        x = draft.node("Concat", [reshape(draft, part, (1, *before)) for part in stack.joined.inputs], axis=0)
+        shape = graph.tensors[stack.joined.outputs[0]].shape
+        if stack.cut is not None:
+            shape = graph.tensors[stack.cut.outputs[0]].shape
+            cuts = _cuts(graph, stack.cut)
+            starts, ends, axes, steps = cuts[:, cuts[2] < stack.axis]
             if len(axes):  # it may name only axes that it leaves whole
                 x = draft.node("Slice", [x, *(draft.constant(values) for values in (starts, ends, axes + 1, steps))])
-        order = range(len(shape)) if found.turned is None else found.turned.attributes["perm"]
-        places = [(axis + 1) % (found.axis + 1) for axis in order if axis <= found.axis]
-        if not _in_order(places, (shape[found.axis], *shape[: found.axis])):
+        order = range(len(shape)) if stack.turned is None else stack.turned.attributes["perm"]
+        places = [(axis + 1) % (stack.axis + 1) for axis in order if axis <= stack.axis]
+        if not _in_order(places, (shape[stack.axis], *shape[: stack.axis])):
             x = draft.node("Transpose", [x], perm=places)
-        reshape(draft, x, graph.tensors[found.made].shape, found.made)
+        reshape(draft, x, graph.tensors[stack.made].shape, stack.made)
         return draft.finished()
 
 
@@ -97,8 +97,8 @@ def _leaves(graph: Graph, node: Node, axis: int) -> bool:
         return False
     if any(name not in graph.constants for name in node.inputs[1:] if name):
         return False
-    given, made = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
-    return given[axis:] == made[axis:] and all(_cuts(graph, node)[3] > 0)
+    input_shape, output_shape = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    return input_shape[axis:] == output_shape[axis:] and all(_cuts(graph, node)[3] > 0)
 
 
 def _cuts(graph: Graph, node: Node) -> np.ndarray:

@@ -61,15 +61,15 @@ class TabledIndices:
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         if Draft(graph).opset < _SINCE:
             return
-        found = []
+        sites = []
         for node in graph.nodes:
             lookup = _lookup(graph, node)
             if lookup is None:
                 continue
             nodes = _rowwise(graph, node)
             if _worth(graph, lookup, nodes):
-                found.append(nodes)
-        yield from sorted(set(found), key=lambda nodes: -nodes.bit_count())
+                sites.append(nodes)
+        yield from sorted(set(sites), key=lambda nodes: -nodes.bit_count())
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         lookup = _lookup(graph, graph.nodes[next(members(nodes))])
@@ -81,19 +81,19 @@ class TabledIndices:
             bounds = [draft.constant(np.array(bound, kind)) for bound in (0, len(lookup.rows) - 1)]
             index = draft.node("Sub", [index, draft.constant(np.array(lookup.first - 1, kind))])
             index = draft.node("Clip", [index, *bounds])
-        for made, table in _tables(graph, lookup, nodes).items():
-            draft.node("Gather", [draft.constant(table), index], made, axis=0)
+        for output, table in _tables(graph, lookup, nodes).items():
+            draft.node("Gather", [draft.constant(table), index], output, axis=0)
         return draft.finished()
 
 
 def _lookup(graph: Graph, node: Node) -> _Lookup | None:
     """``node`` as a lookup; None if it is none, or its rows are unknown before a run."""
-    for op_type, known in (("Equal", _compared), ("OneHot", _one_hot), ("Gather", _gathered)):
+    for op_type, parse in (("Equal", _compared), ("OneHot", _one_hot), ("Gather", _gathered)):
         if standard(node, op_type) and graph.tensors[node.outputs[0]].static:
-            found = known(graph, node)
-            if found is None or graph.tensors[found.index].dtype not in _INDEX_TYPES:
+            lookup = parse(graph, node)
+            if lookup is None or graph.tensors[lookup.index].dtype not in _INDEX_TYPES:
                 return None
-            return found if found.rows.size and math.prod(graph.tensors[node.outputs[0]].shape) else None
+            return lookup if lookup.rows.size and math.prod(graph.tensors[node.outputs[0]].shape) else None
     return None
 
 
@@ -103,9 +103,9 @@ def _compared(graph: Graph, node: Node) -> _Lookup | None:
         values = graph.constants.get(numbers)
         if values is None or index in graph.constants or values.ndim < 1 or values.size != values.shape[-1]:
             continue
-        shape, made = graph.tensors[index].shape, graph.tensors[node.outputs[0]].shape
+        shape, output_shape = graph.tensors[index].shape, graph.tensors[node.outputs[0]].shape
         steps = np.diff(values.ravel().astype(np.int64))
-        if shape == (*made[:-1], 1) and 1 < values.size <= _MOST_KINDS and (steps == 1).all():
+        if shape == (*output_shape[:-1], 1) and 1 < values.size <= _MOST_KINDS and (steps == 1).all():
             row = np.eye(values.size, dtype=bool)
             none = np.zeros((1, values.size), bool)
             return _Lookup(node, index, int(values.ravel()[0]), np.concatenate([none, row, none]))
@@ -141,17 +141,17 @@ def _rowwise(graph: Graph, start: Node) -> NodeSet:
 
     The set is convex: no member reads an outside reader of a member.
     """
-    before, rows, found = graph.tensors[start.outputs[0]].shape[:-1], {start.outputs[0]}, [start.index]
+    before, rows, inside = graph.tensors[start.outputs[0]].shape[:-1], {start.outputs[0]}, [start.index]
     for node in graph.nodes[start.index + 1 :]:
-        own = [name for name in node.inputs if name in rows]
+        read = [name for name in node.inputs if name in rows]
         others = [name for name in node.inputs if name and name not in rows]
-        if not own or any(name not in graph.constants for name in others) or len(node.outputs) != 1:
+        if not read or any(name not in graph.constants for name in others) or len(node.outputs) != 1:
             continue
-        made = graph.tensors[node.outputs[0]]
-        if made.dtype != OPAQUE and made.shape[:-1] == before and _by_row(graph, node, rows):
+        output = graph.tensors[node.outputs[0]]
+        if output.dtype != OPAQUE and output.shape[:-1] == before and _by_row(graph, node, rows):
             rows.add(node.outputs[0])
-            found.append(node.index)
-    return node_set(found)
+            inside.append(node.index)
+    return node_set(inside)
 
 
 def _by_row(graph: Graph, node: Node, rows: set[str]) -> bool:
@@ -178,17 +178,17 @@ def _tables(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> dict[str, np.ndarr
     """Tables [rows, width] of each output of ``nodes`` by row of the lookup. Computed once a graph."""
     key = f"tabled-indices {nodes:x}"
     if key not in graph.memo:
-        inner, made = nodes & ~(1 << lookup.node.index), lookup.node.outputs[0]
-        shape, leaving = graph.tensors[made].shape, graph.boundary(nodes)[1]
+        inner, first = nodes & ~(1 << lookup.node.index), lookup.node.outputs[0]
+        shape, leaving = graph.tensors[first].shape, graph.boundary(nodes)[1]
         model, results = extract(graph, inner), graph.boundary(inner)[1]
-        given = model.graph.input[0].name
+        input_name = model.graph.input[0].name
         reference, places = Reference(model), math.prod(shape[:-1])
         tables: dict[str, list[np.ndarray]] = {name: [] for name in leaving}
         for start in range(0, len(lookup.rows), places):
             rows = lookup.rows[start : start + places]
             padded = np.concatenate([rows, np.zeros((places - len(rows), *rows.shape[1:]), rows.dtype)])
-            found = reference.run({given: padded.reshape(shape)})
-            by_name = {made: padded, **dict(zip(results, found, strict=True))}
+            outputs = reference.run({input_name: padded.reshape(shape)})
+            by_name = {first: padded, **dict(zip(results, outputs, strict=True))}
             for name in leaving:
                 tables[name].append(by_name[name].reshape(places, -1)[: len(rows)])
         graph.memo[key] = {name: np.concatenate(parts) for name, parts in tables.items()}

@@ -36,14 +36,14 @@ class TurnedFactors:
         first, *scales, product = (graph.nodes[index] for index in members(nodes))
         perm, draft = _perm(graph, first), Draft(graph)
         assert perm is not None
-        made = first.outputs[0]
+        output = first.outputs[0]
         y = draft.node("Transpose", [first.inputs[0]], perm=_turned(perm))
         for node in scales:
-            (y,) = draft.copy(node.protos[0], [y if name == made else name for name in node.inputs], [""])
-            made = node.outputs[0]
+            (y,) = draft.copy(node.protos[0], [y if name == output else name for name in node.inputs], [""])
+            output = node.outputs[0]
         turned = draft.node("Transpose", [y], perm=_turned(list(range(len(perm)))))
         draft.copy(product.protos[0], [product.inputs[0], turned], product.outputs)
-        return draft.finished(same={y: made})
+        return draft.finished(same={y: output})
 
 
 def _perm(graph: Graph, node: Node) -> list[int] | None:

@@ -43,21 +43,21 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
     """
     model = extract(graph, nodes)
     names = dict(canonical_names(graph, nodes))
-    given = iter(list(model.graph.node))
-    protos = {index: [next(given) for _ in graph.nodes[index].protos] for index in members(nodes)}
+    nodes_of_model = iter(list(model.graph.node))
+    protos = {index: [next(nodes_of_model) for _ in graph.nodes[index].protos] for index in members(nodes)}
     replaced: dict[int, list[onnx.NodeProto]] = {}
     for number, (name, site) in enumerate(sites):
         replacement = _replacement(graph, nodes, name, site)
         for index in members(site):
             if protos.pop(index, None) is None:
                 raise InputError(f"{name}: it replaces a node that another rewrite replaces too")
-        own = {**names, **_new_names(graph, replacement, _PREFIX.format(number))}
-        replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, own) for proto in replacement.nodes]
+        site_names = {**names, **_new_names(graph, replacement, _PREFIX.format(number))}
+        replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, site_names) for proto in replacement.nodes]
         model.graph.initializer.extend(
-            numpy_helper.from_array(array, own[constant]) for constant, array in replacement.constants.items()
+            numpy_helper.from_array(array, site_names[constant]) for constant, array in replacement.constants.items()
         )
         model.graph.value_info.extend(
-            declare(tensor, own[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
+            declare(tensor, site_names[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
         )
         import_domains(model, replacement.domains)
     pieces = [each for _, each in sorted({**protos, **replaced}.items())]
@@ -76,12 +76,12 @@ def written_names(site: int, names: Iterable[str]) -> list[str]:
 def written_tensors(graph: Graph, nodes: NodeSet, sites: Sites) -> Mapping[str, str]:
     """Tensors of the model of :func:`write_rewrites`, with those of ``graph`` that hold the same numbers: all that
     the region had before, and those that rewrites declare the same."""
-    found = {new: name for name, new in canonical_names(graph, nodes).items()}
+    written = {new: name for name, new in canonical_names(graph, nodes).items()}
     for number, (name, site) in enumerate(sites):
         replacement = _replacement(graph, nodes, name, site)
-        own = _new_names(graph, replacement, _PREFIX.format(number))
-        found |= {own[inner]: outer for inner, outer in replacement.same.items()}
-    return found
+        site_names = _new_names(graph, replacement, _PREFIX.format(number))
+        written |= {site_names[inner]: outer for inner, outer in replacement.same.items()}
+    return written
 
 
 def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
@@ -123,23 +123,23 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
     replacement = rewrite_named(name).apply(graph, site)
     entering, leaving = graph.boundary(site)
     constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
-    known = {*entering, *constants, *replacement.constants, ""}
+    readable = {*entering, *constants, *replacement.constants, ""}
     for proto in replacement.nodes:
-        if unknown := [read for read in (*proto.input, *captures(proto)) if read not in known]:
+        if unknown := [read for read in (*proto.input, *captures(proto)) if read not in readable]:
             raise InputError(f"{name}: its {proto.op_type} reads {unknown[0]!r}, which nothing before it makes")
-        known |= set(proto.output)
-    made = {output for proto in replacement.nodes for output in proto.output if output}
-    if missing := [output for output in leaving if output not in made]:
+        readable |= set(proto.output)
+    outputs = {output for proto in replacement.nodes for output in proto.output if output}
+    if missing := [output for output in leaving if output not in outputs]:
         raise InputError(f"{name}: it does not make {missing[0]!r}")
-    if taken := sorted((made | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
-        raise InputError(f"{name}: it calls a tensor of its own {taken[0]!r}, as another one is called")
+    if clashing := sorted((outputs | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
+        raise InputError(f"{name}: it calls a tensor of its own {clashing[0]!r}, as another one is called")
     return replacement
 
 
 def _new_names(graph: Graph, replacement: Replacement, prefix: str) -> dict[str, str]:
     """Names in the model of the replacement's new tensors and constants, by their names in the replacement."""
-    made = (name for proto in replacement.nodes for name in proto.output)
-    new = [name for name in (*replacement.constants, *made) if name and name not in graph.tensors]
+    outputs = (name for proto in replacement.nodes for name in proto.output)
+    new = [name for name in (*replacement.constants, *outputs) if name and name not in graph.tensors]
     return {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(new))}
 
 
@@ -156,21 +156,21 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     light = [numpy_helper.from_array(array, n) for n, array in arrays.items() if array.size <= _SMALL]
     types = {n: Tensor(n, array.dtype.name, array.shape) for n, array in arrays.items() if array.size > _SMALL}
     heavy = [declare(tensor, name) for name, tensor in types.items()]
-    given = [declare(graph.tensors[name], name) for name in entering]
-    made = [onnx.ValueInfoProto(name=name) for name in leaving]
-    body = helper.make_graph(list(replacement.nodes), "site", [*given, *heavy], made, light)
+    inputs = [declare(graph.tensors[name], name) for name in entering]
+    outputs = [onnx.ValueInfoProto(name=name) for name in leaving]
+    body = helper.make_graph(list(replacement.nodes), "site", [*inputs, *heavy], outputs, light)
     model = helper.make_model(body, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version)
     import_domains(model, replacement.domains)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     except Exception as error:  # exceptions of several kinds, each a fault of the rewrite
         raise InputError(f"{rewrite}: what it writes is no ONNX graph: {' '.join(str(error).split())}") from error
-    found = {value.name: _tensor(value) for value in (*inferred.value_info, *inferred.output)}
+    types_inferred = {value.name: _tensor(value) for value in (*inferred.value_info, *inferred.output)}
     for name in leaving:
-        if (tensor := found.get(name)) is not None and tensor != graph.tensors[name]:
+        if (tensor := types_inferred.get(name)) is not None and tensor != graph.tensors[name]:
             raise InputError(f"{rewrite}: it makes {tensor.dtype}{list(tensor.shape)} of {name}")
     inner = {
-        name: found.get(name)
+        name: types_inferred.get(name)
         for proto in replacement.nodes
         for name in proto.output
         if name and name not in graph.tensors

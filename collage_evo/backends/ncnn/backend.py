@@ -49,11 +49,11 @@ class NcnnBackend(Backend):
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("sgemm", built_as=DEFAULT.name))
 
     def probe(self) -> Probe:
-        found = probe_distribution("ncnn", "ncnn")
-        if found.available and _converter() is None:
+        probe = probe_distribution("ncnn", "ncnn")
+        if probe.available and _converter() is None:
             mend = "pip install --no-deps pnnx"
-            return Probe(False, found.version, reason=f"ncnn's converter pnnx is not installed: {mend}")
-        return found
+            return Probe(False, probe.version, reason=f"ncnn's converter pnnx is not installed: {mend}")
+        return probe
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import general_patterns  # serving does not need it
@@ -153,11 +153,11 @@ def _not_read(model: onnx.ModelProto) -> str:
     """Why ncnn cannot read tensors of ``model``: a 64-bit one would end the process, and results are floats."""
     import onnx
 
-    made = {value.name for value in model.graph.output}
+    outputs = {value.name for value in model.graph.output}
     for value in (*model.graph.input, *model.graph.output):
         kind = value.type.tensor_type.elem_type
         wide = kind and onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize > _WIDEST
-        if wide or (value.name in made and kind not in (onnx.TensorProto.FLOAT, 0)):
+        if wide or (value.name in outputs and kind not in (onnx.TensorProto.FLOAT, 0)):
             return f"ncnn: {value.name} is {onnx.TensorProto.DataType.Name(kind).lower()}, which it does not take"
     return ""
 

@@ -59,14 +59,14 @@ def make_plan(
     if foreign:
         raise ConversionError(f"the converter found no ncnn layer for {foreign[0]}")
     blobs = {blob for layer in layers for blob in layer.outputs}
-    wanted = [f"in{k}" for k in range(inputs)] + [f"out{k}" for k in range(len(shapes) - inputs)]
-    lost = [name for name in wanted if name not in blobs]
+    names = [f"in{k}" for k in range(inputs)] + [f"out{k}" for k in range(len(shapes) - inputs)]
+    lost = [name for name in names if name not in blobs]
     if lost:
         raise ConversionError(f"the converter lost {lost[0]}")
     axes = [int(axis) for axis in _CALL.findall(script)]
     if len(axes) != len(shapes):
         raise ConversionError("the converter's sample script is not understood: another version of pnnx?")
-    for name, axis, shape in zip(wanted, axes, shapes, strict=True):
+    for name, axis, shape in zip(names, axes, shapes, strict=True):
         rank = len(shape)
         if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, MAX_RANK + 1):
             raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")

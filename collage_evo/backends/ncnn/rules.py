@@ -65,9 +65,9 @@ def known_wrong(graph: Graph, node: Node) -> str:
 
 def _tensors(graph: Graph, node: Node) -> str:
     """Require batches of one for every tensor: ncnn has no batch axis."""
-    made = [graph.tensors[name] for name in node.outputs if name]
+    outputs = [graph.tensors[name] for name in node.outputs if name]
     most = MAX_RANK + (node.op_type in ("Reshape", "Transpose"))
-    for tensor in (*data_inputs(graph, node), *made):
+    for tensor in (*data_inputs(graph, node), *outputs):
         if tensor.dtype not in _DTYPES:
             return f"tensor {tensor.name} is {tensor.dtype}, not float32"
         if not 2 <= len(tensor.shape) <= most or tensor.shape[0] != 1:
@@ -80,8 +80,8 @@ def _rank(graph: Graph, node: Node) -> int:
 
 
 def _clip(graph: Graph, node: Node) -> str:
-    given = [position for position in (1, 2) if present(node, position)]
-    return "" if all(constant(graph, node, p) is not None for p in given) else "its bounds are computed"
+    bounds = [position for position in (1, 2) if present(node, position)]
+    return "" if all(constant(graph, node, p) is not None for p in bounds) else "its bounds are computed"
 
 
 def _computes_weights(graph: Graph, node: Node) -> bool:
@@ -161,8 +161,8 @@ def _uneven_pads(graph: Graph, node: Node) -> str:
     if top or left:
         return "uneven pads at the beginning are not taken"
     strides = attributes.get("strides", [1, 1])
-    given, made = (graph.tensors[name].shape[2:] for name in (node.inputs[0], node.outputs[0]))
-    axes = list(zip(given, made, kernel, strides, ends, strict=True))
+    input_sizes, output_sizes = (graph.tensors[name].shape[2:] for name in (node.inputs[0], node.outputs[0]))
+    axes = list(zip(input_sizes, output_sizes, kernel, strides, ends, strict=True))
     reached = any((last - 1) * step + width > size for size, last, width, step, _ in axes)
     if reached and node.op_type == "AveragePool":
         return "uneven pads are not taken"

@@ -99,9 +99,9 @@ class OnnxRuntimeBackend(Backend):
         return type(self)(cores)
 
     def probe(self) -> Probe:
-        found = probe_distribution("onnxruntime", "onnxruntime")
+        probe = probe_distribution("onnxruntime", "onnxruntime")
         with_gpu = probe_distribution("onnxruntime-gpu", "")
-        return found if found.available or not with_gpu.available else with_gpu
+        return probe if probe.available or not with_gpu.available else with_gpu
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import general_patterns  # serving does not need it
@@ -246,14 +246,14 @@ def _held(array: np.ndarray) -> np.ndarray:
 
 def _run_packed(
     run: Callable[[], None],
-    given: Sequence[tuple[np.ndarray, np.ndarray]],
-    made: Sequence[tuple[np.ndarray, np.ndarray]],
+    inputs: Sequence[tuple[np.ndarray, np.ndarray]],
+    outputs: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> None:
-    for array, held in given:
-        held[:] = pack(array)
+    for array, unpacked in inputs:
+        unpacked[:] = pack(array)
     run()
-    for array, held in made:
-        unpack(held, array)
+    for array, unpacked in outputs:
+        unpack(unpacked, array)
 
 
 def _element(dtype: np.dtype) -> Any:
@@ -268,8 +268,8 @@ def _integer_operators(path: Path, target: Target, variant: Variant) -> int:
     with tempfile.TemporaryDirectory() as directory:
         optimised = Path(directory) / "optimised.onnx"
         _session(path, target, variant, optimised)
-        made = onnx.load(optimised, load_external_data=False)
-    return sum(node.op_type in _INTEGER for node in made.graph.node)
+        optimised_model = onnx.load(optimised, load_external_data=False)
+    return sum(node.op_type in _INTEGER for node in optimised_model.graph.node)
 
 
 def _session(
@@ -297,18 +297,18 @@ def _session(
     if profile is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile)
     if cores[1:]:  # the library numbers cores from 1, and the caller is none of its threads
-        own = ";".join(str(core + 1) for core in cores[1:])
-        options.add_session_config_entry("session.intra_op_thread_affinities", own)
+        affinities = ";".join(str(core + 1) for core in cores[1:])
+        options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
 
 def _read_profile(path: Path) -> dict[str, list[float]]:
     """The times in ms of each call of each kernel, by the name of its node in the optimised graph."""
-    found: dict[str, list[float]] = {}
+    times_ms: dict[str, list[float]] = {}
     for event in json.loads(path.read_text()):
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME):
-            found.setdefault(event["name"].removesuffix(_KERNEL_TIME), []).append(event["dur"] / 1e3)
-    return found
+            times_ms.setdefault(event["name"].removesuffix(_KERNEL_TIME), []).append(event["dur"] / 1e3)
+    return times_ms
 
 
 def _may_be_blocked(graph: Graph, convolution: Node) -> bool:
@@ -322,12 +322,12 @@ def _kernels() -> dict[str, tuple[_Kernel, ...]]:
     """The CPU provider's kernels for standard operators, by operator."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-    found: dict[str, list[_Kernel]] = {}
+    kernels_of: dict[str, list[_Kernel]] = {}
     for kernel in native.get_all_opkernel_def():
         if kernel.provider == _PROVIDER and kernel.domain == "":
             first, last = kernel.version_range
-            found.setdefault(kernel.op_name, []).append((first, last, kernel.type_constraints))
-    return {op: tuple(kernels) for op, kernels in found.items()}
+            kernels_of.setdefault(kernel.op_name, []).append((first, last, kernel.type_constraints))
+    return {op: tuple(kernels) for op, kernels in kernels_of.items()}
 
 
 def _bound_types(graph: Graph, node: Node, schema: Any) -> dict[str, str]:

@@ -264,9 +264,9 @@ def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
         if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
             continue
         declared = tuple(dim.dim_value for dim in dims)
-        found = port.partial_shape
-        if found.is_dynamic or tuple(found.to_shape()) != declared:
-            return f"gives output {value.name} as {found}, not {list(declared)}"
+        shape = port.partial_shape
+        if shape.is_dynamic or tuple(shape.to_shape()) != declared:
+            return f"gives output {value.name} as {shape}, not {list(declared)}"
     return ""
 
 

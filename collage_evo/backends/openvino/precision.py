@@ -57,13 +57,13 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
 
 def _products(model: onnx.ModelProto) -> Mapping[str, frozenset[str]]:
     """By operator of ``model``: itself where it is heavy, else the nearest heavy ones before it."""
-    made: dict[str, frozenset[str]] = {}
-    found: dict[str, frozenset[str]] = {}
+    makers: dict[str, frozenset[str]] = {}
+    products: dict[str, frozenset[str]] = {}
     for proto in model.graph.node:
-        read = (made.get(name, frozenset[str]()) for name in proto.input)
-        found[proto.name] = frozenset({proto.name} if proto.op_type in HEAVY else chain.from_iterable(read))
-        made.update(dict.fromkeys(proto.output, found[proto.name]))
-    return found
+        read = (makers.get(name, frozenset[str]()) for name in proto.input)
+        products[proto.name] = frozenset({proto.name} if proto.op_type in HEAVY else chain.from_iterable(read))
+        makers.update(dict.fromkeys(proto.output, products[proto.name]))
+    return products
 
 
 def _is_heavy(name: str) -> bool:

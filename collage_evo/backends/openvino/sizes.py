@@ -31,7 +31,7 @@ def sizes_not_taken(model: Any) -> str:
 
 
 def _not_total(model: Any) -> str:
-    known: dict[tuple[str, int], Sizes] = {}
+    sizes_of: dict[tuple[str, int], Sizes] = {}
     for op in model.get_ordered_ops():
         kind = op.get_type_name()
         if problem := next(filter(None, map(_not_total, _bodies(op, kind))), ""):
@@ -39,14 +39,14 @@ def _not_total(model: Any) -> str:
         sources = [port.get_source_output() for port in op.inputs()]
         if any(port.get_partial_shape().rank.is_dynamic for port in (*sources, *op.outputs())):
             return f"{kind}: the number of axes that it meets depends on data"
-        given = [known[source.get_node().get_name(), source.get_index()] for source in sources]
-        made: Sizes | None = ANY
-        if any(isinstance(size, Mark) for sizes in given for size in sizes):
-            made = _RULES[kind](op, given) if kind in _RULES else None
-        if made is None:
+        input_sizes = [sizes_of[source.get_node().get_name(), source.get_index()] for source in sources]
+        output_sizes: Sizes | None = ANY
+        if any(isinstance(size, Mark) for sizes in input_sizes for size in sizes):
+            output_sizes = _RULES[kind](op, input_sizes) if kind in _RULES else None
+        if output_sizes is None:
             return f"{kind} meets sizes that depend on data, and may not be able to take them"
         for place, port in enumerate(op.outputs()):
-            known[op.get_name(), place] = tuple(_sizes(port.get_partial_shape(), made))
+            sizes_of[op.get_name(), place] = tuple(_sizes(port.get_partial_shape(), output_sizes))
     return ""
 
 
@@ -82,9 +82,9 @@ def _bodies(op: Any, kind: str) -> tuple[Any, ...]:
     return (op.get_function(),) if kind in ("Loop", "TensorIterator") else ()
 
 
-def _sizes(shape: Any, made: Sizes) -> Iterator[int | Mark]:
-    """The library's own sizes; where it has none, those that a rule has ``made``."""
-    for size, declared in zip_longest(shape, made if len(made) == len(shape) else ()):
+def _sizes(shape: Any, rule_sizes: Sizes) -> Iterator[int | Mark]:
+    """The library's own sizes; where it has none, ``rule_sizes``, those by a rule."""
+    for size, declared in zip_longest(shape, rule_sizes if len(rule_sizes) == len(shape) else ()):
         yield size.get_length() if size.is_static else declared if isinstance(declared, Mark) else Mark()
 
 
@@ -96,69 +96,69 @@ def _constant(op: Any, place: int) -> list[int] | None:
     return [int(value) for value in np.asarray(source.data).reshape(-1)]
 
 
-def _same(op: Any, given: Sequence[Sizes]) -> Sizes:
-    return given[0]
+def _same(op: Any, inputs: Sequence[Sizes]) -> Sizes:
+    return inputs[0]
 
 
-def _any(op: Any, given: Sequence[Sizes]) -> Sizes:
+def _any(op: Any, inputs: Sequence[Sizes]) -> Sizes:
     return ANY
 
 
-def _spread(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _spread(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Broadcasting: equal sizes, or one of them 1, from the last axis on."""
-    made: list[int | Mark] = []
-    for column in zip_longest(*map(reversed, given), fillvalue=1):
+    result: list[int | Mark] = []
+    for column in zip_longest(*map(reversed, inputs), fillvalue=1):
         wide = {size for size in column if size != 1}
         if len(wide) > 1:
             return None
-        made.append(wide.pop() if wide else 1)
-    return tuple(reversed(made))
+        result.append(wide.pop() if wide else 1)
+    return tuple(reversed(result))
 
 
-def _reduced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _reduced(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     declared = _constant(op, 1)
-    axes = [axis % len(given[0]) for axis in (range(len(given[0])) if declared is None else declared)]
+    axes = [axis % len(inputs[0]) for axis in (range(len(inputs[0])) if declared is None else declared)]
     # The maximum of no elements is minus infinity in ONNX, but not here.
-    if op.get_type_name() in ("ReduceMax", "ReduceMin") and any(isinstance(given[0][axis], Mark) for axis in axes):
+    if op.get_type_name() in ("ReduceMax", "ReduceMin") and any(isinstance(inputs[0][axis], Mark) for axis in axes):
         return None
     if declared is None:
         return ANY
-    reduced = [1 if axis in axes else size for axis, size in enumerate(given[0])]
+    reduced = [1 if axis in axes else size for axis, size in enumerate(inputs[0])]
     keeps = op.get_attributes()["keep_dims"]
     return tuple(size for axis, size in enumerate(reduced) if keeps or axis not in axes)
 
 
-def _transposed(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _transposed(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     order = _constant(op, 1)
-    return None if order is None else tuple(given[0][axis] for axis in order)
+    return None if order is None else tuple(inputs[0][axis] for axis in order)
 
 
-def _unsqueezed(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    axes, rest = _constant(op, 1), iter(given[0])
+def _unsqueezed(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
+    axes, rest = _constant(op, 1), iter(inputs[0])
     if axes is None:
         return None
-    rank = len(given[0]) + len(axes)
+    rank = len(inputs[0]) + len(axes)
     new = {axis % rank for axis in axes}
     return tuple(1 if axis in new else next(rest) for axis in range(rank))
 
 
-def _squeezed(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _squeezed(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     axes = _constant(op, 1)
-    if axes is None or any(given[0][axis] != 1 for axis in axes):
+    if axes is None or any(inputs[0][axis] != 1 for axis in axes):
         return None
-    gone = {axis % len(given[0]) for axis in axes}
-    return tuple(size for axis, size in enumerate(given[0]) if axis not in gone)
+    gone = {axis % len(inputs[0]) for axis in axes}
+    return tuple(size for axis, size in enumerate(inputs[0]) if axis not in gone)
 
 
-def _reshaped(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _reshaped(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Total where one axis takes all unknown sizes, and the others divide the known ones."""
     target = _constant(op, 1)
     if target is None or target.count(-1) != 1:
         return None
-    left = [size for size in given[0] if isinstance(size, int)]
+    left = [size for size in inputs[0] if isinstance(size, int)]
     for axis, size in enumerate(target):
         if size == 0 and op.get_attributes()["special_zero"]:
-            copied = given[0][axis] if axis < len(given[0]) else 0
+            copied = inputs[0][axis] if axis < len(inputs[0]) else 0
             if isinstance(copied, Mark):
                 return None
             target[axis] = copied
@@ -166,40 +166,40 @@ def _reshaped(op: Any, given: Sequence[Sizes]) -> Sizes | None:
     return ANY if others > 0 and math.prod(left) % others == 0 else None
 
 
-def _joined(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    axis = op.get_attributes()["axis"] % len(given[0])
-    others = {(*sizes[:axis], *sizes[axis + 1 :]) for sizes in given}
-    return (*given[0][:axis], Mark(), *given[0][axis + 1 :]) if len(others) == 1 else None
+def _joined(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
+    axis = op.get_attributes()["axis"] % len(inputs[0])
+    others = {(*sizes[:axis], *sizes[axis + 1 :]) for sizes in inputs}
+    return (*inputs[0][:axis], Mark(), *inputs[0][axis + 1 :]) if len(others) == 1 else None
 
 
-def _gathered(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _gathered(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Total where the axis has a known size: another check proves that indices are inside."""
     axes = _constant(op, 2)
     if not axes or op.get_attributes()["batch_dims"]:
         return None
-    axis = axes[0] % len(given[0])
-    return None if isinstance(given[0][axis], Mark) else (*given[0][:axis], *given[1], *given[0][axis + 1 :])
+    axis = axes[0] % len(inputs[0])
+    return None if isinstance(inputs[0][axis], Mark) else (*inputs[0][:axis], *inputs[1], *inputs[0][axis + 1 :])
 
 
-def _sliced(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _sliced(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Slice: bounds are clipped to the axis, so it is total."""
     axes = _constant(op, 4)
     if axes is None:
         return ANY
-    cut = {axis % len(given[0]) for axis in axes}
-    return tuple(Mark() if axis in cut else size for axis, size in enumerate(given[0]))
+    cut = {axis % len(inputs[0]) for axis in axes}
+    return tuple(Mark() if axis in cut else size for axis, size in enumerate(inputs[0]))
 
 
-def _along(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _along(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Total where the size of one axis is fixed: as many elements of it are taken as it has had before."""
     declared = op.get_attributes().get("axis")
     axes = _constant(op, 1) if declared is None else [declared]
-    return None if axes is None or isinstance(given[0][axes[0]], Mark) else given[0]
+    return None if axes is None or isinstance(inputs[0][axes[0]], Mark) else inputs[0]
 
 
-def _product(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _product(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     declared = op.get_attributes()
-    left, right = given
+    left, right = inputs
     if min(len(left), len(right)) < 2:
         return None
     rows, inner = reversed(left[-2:]) if declared["transpose_a"] else left[-2:]
@@ -208,20 +208,20 @@ def _product(op: Any, given: Sequence[Sizes]) -> Sizes | None:
     return None if inner != also or batch is None else (*batch, rows, columns)
 
 
-def _by_sample(op: Any, given: Sequence[Sizes]) -> Sizes | None:
+def _by_sample(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Total where only the number of samples depends on data."""
-    if any(isinstance(size, Mark) for size in (*given[0][1:], *(size for sizes in given[1:] for size in sizes))):
+    if any(isinstance(size, Mark) for size in (*inputs[0][1:], *(size for sizes in inputs[1:] for size in sizes))):
         return None
-    return (given[0][0], *(Mark() for _ in given[0][1:]))
+    return (inputs[0][0], *(Mark() for _ in inputs[0][1:]))
 
 
-def _boxes(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    boxes, scores = given[:2]
+def _boxes(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
+    boxes, scores = inputs[:2]
     return ANY if (boxes[0], boxes[1]) == (scores[0], scores[2]) else None
 
 
-def _regions(op: Any, given: Sequence[Sizes]) -> Sizes | None:
-    image, boxes, batch = given
+def _regions(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
+    image, boxes, batch = inputs
     return None if any(isinstance(size, Mark) for size in image) or boxes[0] != batch[0] else ANY
 
 

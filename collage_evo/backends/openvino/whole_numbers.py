@@ -80,10 +80,10 @@ def _beyond(values: Values, names: list[str], within: Range, why: str) -> str:
     return f"{wide} may hold more, and {why}" if wide is not None else ""
 
 
-def _within(found: Range | None, within: Range) -> bool:
-    return found is not None and within[0] <= found[0] and found[1] < within[1]
+def _within(range_: Range | None, within: Range) -> bool:
+    return range_ is not None and within[0] <= range_[0] and range_[1] < within[1]
 
 
 def _clips_to_24_bits(values: Values, node: Node) -> bool:
     bounds = [values.range(name) if name else None for name in (*node.inputs[1:], "", "")[:2]]
-    return all(_within(found, _IN_24_BITS) for found in bounds)
+    return all(_within(range_, _IN_24_BITS) for range_ in bounds)

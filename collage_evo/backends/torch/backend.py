@@ -58,10 +58,10 @@ class TorchBackend(Backend):
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER)
 
     def probe(self) -> Probe:
-        found = probe_distribution("torch", "torch")
-        if found.available and not shutil.which("g++"):
-            return Probe(False, found.version, reason="Inductor compiles C++: install g++")
-        return found
+        probe = probe_distribution("torch", "torch")
+        if probe.available and not shutil.which("g++"):
+            return Probe(False, probe.version, reason="Inductor compiles C++: install g++")
+        return probe
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import EPILOGUE, SINGLE

@@ -35,10 +35,10 @@ def export_region(
     import torch
 
     weights = _weights(graph, half, channels_last)
-    given = [graph.tensors[name] for name in graph.inputs]
-    types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in given)
+    inputs = [graph.tensors[name] for name in graph.inputs]
+    types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in inputs)
     examples = tuple(
-        torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(given, types, strict=True)
+        torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(inputs, types, strict=True)
     )
     return torch.export.export(_module(graph, steps(graph, fusions), weights, half), examples)
 
@@ -95,7 +95,7 @@ def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[
     statistics = {name for node in graph.nodes if node.op_type == "BatchNormalization" for name in node.inputs[1:]}
     filters = {node.inputs[1] for node in graph.nodes if node.op_type in _FILTERS} if channels_last else set()
     orders = {4: torch.channels_last, 5: torch.channels_last_3d}
-    found = {}
+    weights = {}
     for name, array in graph.constants.items():
         tensor = torch.from_numpy(np.array(array))
         if half and tensor.dtype == torch.float32 and name not in statistics:
@@ -103,8 +103,8 @@ def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[
         if name in filters and tensor.ndim in orders:
             # A new tensor: 1x1 filters are in both orders at once, and would pass for the other one.
             tensor = torch.empty_like(tensor, memory_format=orders[tensor.ndim]).copy_(tensor)
-        found[name] = tensor
-    return found
+        weights[name] = tensor
+    return weights
 
 
 def _rounded(tensor: Any, half: str) -> Any:

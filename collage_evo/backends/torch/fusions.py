@@ -43,14 +43,14 @@ def steps(graph: Graph, fusions: Sequence[Fusion] = ()) -> tuple[Step, ...]:
     """One step for each place where one of ``fusions`` fits, and one for each operator elsewhere."""
     groups = {max(members(nodes)): (nodes, kernel) for nodes, kernel in _groups(graph, fusions)}
     inside = sum(nodes for nodes, _ in groups.values())
-    found = []
+    steps_of_graph = []
     for node in graph.nodes:
         if node.index in groups:
             # Only the last node of a group reads the outputs of the others.
-            found.append(Step(node.outputs, partial(_single_result, groups[node.index][1])))
+            steps_of_graph.append(Step(node.outputs, partial(_single_result, groups[node.index][1])))
         elif not inside >> node.index & 1:
-            found.append(Step(node.outputs, partial(_operator, graph, node)))
-    return tuple(found)
+            steps_of_graph.append(Step(node.outputs, partial(_operator, graph, node)))
+    return tuple(steps_of_graph)
 
 
 def _single_result(kernel: Callable[[Values], Any], values: Values) -> tuple[Any]:
@@ -59,8 +59,8 @@ def _single_result(kernel: Callable[[Values], Any], values: Values) -> tuple[Any
 
 def _operator(graph: Graph, node: Node, values: Values) -> Sequence[Any]:
     tensors = [values[name] if name else None for name in node.inputs]
-    made = OPERATORS[node.op_type](Call(graph, node, tensors))
-    return made if isinstance(made, tuple | list) else (made,)
+    outputs = OPERATORS[node.op_type](Call(graph, node, tensors))
+    return outputs if isinstance(outputs, tuple | list) else (outputs,)
 
 
 def _groups(graph: Graph, fusions: Sequence[Fusion]) -> Iterator[tuple[NodeSet, Callable[[Values], Any]]]:
@@ -69,12 +69,12 @@ def _groups(graph: Graph, fusions: Sequence[Fusion]) -> Iterator[tuple[NodeSet, 
     for fusion in fusions:
         with suppress(TooManyWays):
             places += [(nodes, fusion) for nodes in fusion.pattern.find(graph, graph.all_nodes)]
-    taken = 0
+    covered = 0
     for nodes, fusion in sorted(places, key=lambda place: -place[0].bit_count()):
-        if not nodes & taken:
+        if not nodes & covered:
             kernel = fusion.kernel(graph, [graph.nodes[index] for index in members(nodes)])
             if kernel:
-                taken |= nodes
+                covered |= nodes
                 yield nodes, kernel
 
 
@@ -82,9 +82,9 @@ def _only(nodes: Sequence[Node], *op_types: str) -> Node | None:
     return next((node for node in nodes if node.op_type in op_types), None)
 
 
-def _other(node: Node, known: str) -> str:
-    """The input of a binary operator that is not ``known``."""
-    return node.inputs[1] if node.inputs[0] == known else node.inputs[0]
+def _other(node: Node, operand: str) -> str:
+    """The input of a binary operator that is not ``operand``."""
+    return node.inputs[1] if node.inputs[0] == operand else node.inputs[0]
 
 
 def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
@@ -110,13 +110,13 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
     def kernel(values: Values) -> Any:
         import torch
 
-        found = [values[query], values[keys].transpose(-2, -1), values[value]]
+        operands = [values[query], values[keys].transpose(-2, -1), values[value]]
         if mask:
-            found.append(values[mask].expand(scores))
+            operands.append(values[mask].expand(scores))
         if len(scores) == 3:
             # Fused kernels take a batch of heads.
-            found = [tensor.unsqueeze(0) for tensor in found]
-        mixed = torch.nn.functional.scaled_dot_product_attention(*found, scale=scale)
+            operands = [tensor.unsqueeze(0) for tensor in operands]
+        mixed = torch.nn.functional.scaled_dot_product_attention(*operands, scale=scale)
         return mixed.squeeze(0) if len(scores) == 3 else mixed
 
     return kernel
@@ -128,7 +128,7 @@ def _linear(op: Ops, x: Value) -> Value:
 
 def _linear_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
     product, added, *activations = nodes
-    given, weight = product.inputs
+    input_, weight = product.inputs
     bias = _other(added, product.outputs[0])
     inner, shape = graph.tensors[weight].shape, graph.tensors[product.outputs[0]].shape
     fits = len(inner) == 2 and len(shape) > 1 and graph.tensors[bias].shape[-1:] == inner[1:]
@@ -138,7 +138,7 @@ def _linear_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], An
     multiply = _addmm(bool(activations))
 
     def kernel(values: Values) -> Any:
-        rows = values[given].reshape(-1, inner[0])
+        rows = values[input_].reshape(-1, inner[0])
         return multiply(values[bias].reshape(-1), rows, values[weight]).reshape(shape)
 
     return kernel
@@ -150,7 +150,7 @@ def _gemm(op: Ops, x: Value) -> Value:
 
 def _gemm_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
     product = nodes[0]
-    given, weight, bias = product.inputs
+    input_, weight, bias = product.inputs
     turned = [product.attributes.get(key, 0) for key in ("transA", "transB")]
     plain = all(product.attributes.get(key, 1.0) == 1.0 for key in ("alpha", "beta"))
     if not plain or graph.constants[bias].size != graph.tensors[product.outputs[0]].shape[1]:
@@ -160,7 +160,7 @@ def _gemm_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any]
 
     def kernel(values: Values) -> Any:
         left, right = (
-            values[name].T if turn else values[name] for name, turn in zip((given, weight), turned, strict=True)
+            values[name].T if turn else values[name] for name, turn in zip((input_, weight), turned, strict=True)
         )
         return _addmm(True)(values[bias].reshape(-1), left, right)
 
@@ -174,8 +174,8 @@ def _addmm(rectified: bool) -> Callable[..., Any]:
     """
     import torch
 
-    found: Callable[..., Any] = torch._addmm_activation if rectified else torch.addmm
-    return found
+    function: Callable[..., Any] = torch._addmm_activation if rectified else torch.addmm
+    return function
 
 
 def _number(wanted: float) -> Value:
@@ -196,15 +196,15 @@ def _gelu(op: Ops, x: Value) -> Value:
 
 
 def _gelu_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
-    given = next(name for name in nodes[0].inputs if name not in graph.constants)
+    input_ = next(name for name in nodes[0].inputs if name not in graph.constants)
     inner = sum(1 << node.index for node in nodes)
-    if graph.boundary(inner)[0] != (given,):
+    if graph.boundary(inner)[0] != (input_,):
         return None
 
     def kernel(values: Values) -> Any:
         import torch
 
-        return torch.nn.functional.gelu(values[given])
+        return torch.nn.functional.gelu(values[input_])
 
     return kernel
 

@@ -70,11 +70,11 @@ class TvmBackend(Backend):
     weights: ClassVar[str] = WEIGHTS
 
     def probe(self) -> Probe:
-        found = probe_distribution("apache-tvm", "tvm")
-        if found.available and find_linker() is None:
+        probe = probe_distribution("apache-tvm", "tvm")
+        if probe.available and find_linker() is None:
             reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
-            return Probe(False, found.version, reason=reason)
-        return replace(found, version=f"{found.version} schedules {REVISION}") if found.available else found
+            return Probe(False, probe.version, reason=reason)
+        return replace(probe, version=f"{probe.version} schedules {REVISION}") if probe.available else probe
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import SINGLE

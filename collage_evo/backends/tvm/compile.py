@@ -87,9 +87,9 @@ def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         total = node.input[0]
         for position, term in enumerate(node.input[1:], 2):
-            made = node.output[0] if position == len(node.input) else f"{node.output[0]}__sum{position}"
-            plain.graph.node.append(onnx.helper.make_node("Add", [total, term], [made]))
-            total = made
+            output = node.output[0] if position == len(node.input) else f"{node.output[0]}__sum{position}"
+            plain.graph.node.append(onnx.helper.make_node("Add", [total, term], [output]))
+            total = output
     return plain
 
 

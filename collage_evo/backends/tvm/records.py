@@ -87,12 +87,12 @@ def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:
     with reading(directory / WORKLOADS, _MEND):
         workloads = [(json.loads(line)[0], line) for line in _lines(directory / WORKLOADS)]
     with reading(directory / RECORDS, _MEND):
-        found: list[list[Any]] = [[] for _ in workloads]
+        records_of: list[list[Any]] = [[] for _ in workloads]
         for line in _lines(directory / RECORDS):
             workload, record = json.loads(line)
             _mean_ms(record)
-            found[workload].append(record)
-    return {key: (line, records) for (key, line), records in zip(workloads, found, strict=True)}
+            records_of[workload].append(record)
+    return {key: (line, records) for (key, line), records in zip(workloads, records_of, strict=True)}
 
 
 def _lines(path: Path) -> list[str]:

@@ -130,26 +130,26 @@ class _Task:
             return scheduled(self.workload.mod["main"], Registers.of(self.target))
         return self.tuner.untuned(self.workload.mod, self.target)
 
-    def more(self, wanted: int, database: Any) -> list[Any]:
-        """At most ``wanted`` untried schedules."""
-        found = self._varied(wanted) if self.plans else self._proposed(wanted, database)
-        self.exhausted = not found
-        return found
+    def more(self, count: int, database: Any) -> list[Any]:
+        """At most ``count`` untried schedules."""
+        schedules = self._varied(count) if self.plans else self._proposed(count, database)
+        self.exhausted = not schedules
+        return schedules
 
-    def _varied(self, wanted: int) -> list[Any]:
+    def _varied(self, count: int) -> list[Any]:
         from tvm.s_tir.schedule import ScheduleError
 
         registers, function = Registers.of(self.target), self.workload.mod["main"]
-        made = {}
+        schedules = {}
         for plan in self.plans:
             try:
-                made[plan] = scheduled(function, registers, plan)
+                schedules[plan] = scheduled(function, registers, plan)
             except (ScheduleError, UnfitError):
                 continue
-        traces = {plan: str(schedule.trace) for plan, schedule in made.items()}
-        best = min(made, key=lambda plan: self.seconds.get(traces[plan], FAILED_S))
-        new = [plan for plan in made if traces[plan] not in self.seconds]
-        return [made[plan] for plan in sorted(new, key=best.distance)[:wanted]]
+        traces = {plan: str(schedule.trace) for plan, schedule in schedules.items()}
+        best = min(schedules, key=lambda plan: self.seconds.get(traces[plan], FAILED_S))
+        new = [plan for plan in schedules if traces[plan] not in self.seconds]
+        return [schedules[plan] for plan in sorted(new, key=best.distance)[:count]]
 
     def _proposed(self, wanted: int, database: Any) -> list[Any]:
         from tvm.s_tir.meta_schedule import TuneContext

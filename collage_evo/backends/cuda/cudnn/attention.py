@@ -43,19 +43,19 @@ def find_attention(graph: Graph, nodes: NodeSet) -> Attention | str:
     rank = len(graph.tensors[softmax[0].outputs[0]].shape)
     if rank != _RANK or softmax[0].attributes.get("axis", -1) % rank != rank - 1:
         return "its Softmax is not over the last of four axes"
-    found = walk.around(softmax[0])
-    if isinstance(found, str):
-        return found
+    attention = walk.around(softmax[0])
+    if isinstance(attention, str):
+        return attention
     if walk.used != chosen.keys():
-        left = next(node for index, node in chosen.items() if index not in walk.used)
-        return f"{left.op_type} is no part of the attention around it"
-    seen = (found.query, found.key, found.value, found.result)
+        other = next(node for index, node in chosen.items() if index not in walk.used)
+        return f"{other.op_type} is no part of the attention around it"
+    seen = (attention.query, attention.key, attention.value, attention.result)
     if any(one.strides[-1] != 1 for one in seen):
         return "a head's elements do not lie side by side: take the Transpose of the keys with it"
     sizes = {one.shape[-1] for one in seen}
     if len(sizes) != 1 or not takes_head(*sizes):
         return f"heads of size {', '.join(map(str, sorted(sizes)))} are not taken"
-    return found
+    return attention
 
 
 class _Walk:
@@ -77,10 +77,10 @@ class _Walk:
             self.used.add(node.index)
         scale = 1.0
         if (node := self._maker(scores, "Div", "Mul")) is not None:
-            given = self._scale(node)
-            if given is None:
+            scaled = self._scale(node)
+            if scaled is None:
                 return "its scale is not one constant"
-            scores, scale = given
+            scores, scale = scaled
             self.used.add(node.index)
         product, last = self._maker(scores, "MatMul"), self._reader(softmax.outputs[0], "MatMul")
         if product is None or last is None or last.inputs[0] != softmax.outputs[0]:
@@ -89,17 +89,17 @@ class _Walk:
         key = self._seen(product.inputs[1])
         turned = Seen(key.name, _swapped(key.shape), _swapped(key.strides))
         query, value = self._seen(product.inputs[0]), self._seen(last.inputs[1])
-        found = Attention(query, turned, value, self._result(last.outputs[0]), mask, scale)
-        return self._fits(found) or found
+        attention = Attention(query, turned, value, self._result(last.outputs[0]), mask, scale)
+        return self._fits(attention) or attention
 
-    def _fits(self, found: Attention) -> str:
-        if any(one.name in self._graph.constants for one in (found.query, found.key, found.value)):
+    def _fits(self, attention: Attention) -> str:
+        if any(one.name in self._graph.constants for one in (attention.query, attention.key, attention.value)):
             return "constant queries, keys or values are not taken"
-        if len({one.shape[:2] for one in (found.query, found.key, found.value)}) != 1:
+        if len({one.shape[:2] for one in (attention.query, attention.key, attention.value)}) != 1:
             return "batch and heads differ"
-        if found.mask:
-            full = (*found.query.shape[:3], found.key.shape[2])
-            shape = self._graph.tensors[found.mask].shape
+        if attention.mask:
+            full = (*attention.query.shape[:3], attention.key.shape[2])
+            shape = self._graph.tensors[attention.mask].shape
             padded = (1,) * (_RANK - len(shape)) + shape
             if any(size not in (1, whole) for size, whole in zip(padded, full, strict=True)):
                 return "its mask does not fit its scores"

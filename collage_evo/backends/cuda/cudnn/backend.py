@@ -84,15 +84,15 @@ class CudnnBackend(Backend):
             return frontend
         mend = install("cudnn")
         if release_of(frontend.version) < _OLDEST:
-            wanted = ".".join(map(str, _OLDEST))
-            return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {wanted}: {mend}")
+            oldest = ".".join(map(str, _OLDEST))
+            return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {oldest}: {mend}")
         for library, least in _LIBRARIES.items():
             try:
-                found = f"{frontend.version}, cuDNN {version(library)}"
+                installed = f"{frontend.version}, cuDNN {version(library)}"
             except PackageNotFoundError:
                 continue
             reason = lacks_gpu(least, library)
-            return Probe(not reason, found, reason)
+            return Probe(not reason, installed, reason)
         return Probe(False, frontend.version, f"cuDNN itself is not installed: {mend}")
 
     def declines(self, variant: Variant) -> str:
@@ -112,8 +112,8 @@ class CudnnBackend(Backend):
         if not verdict:
             return verdict
         if kinds & {"Softmax", "Transpose"}:
-            found = find_attention(graph, nodes)
-            return no(found) if isinstance(found, str) else YES
+            attention = find_attention(graph, nodes)
+            return no(attention) if isinstance(attention, str) else YES
         return YES if kinds & HEAVY else no("without a convolution or product nothing is won")
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
@@ -141,10 +141,10 @@ class CudnnBackend(Backend):
             return BuildFailure(f"cudnn: {variant.name} is no choice here")
         planned = plan_of(graph, variant)
         files = write(planned.plan, planned.weights, workdir)
-        made = _compiled_steps(planned.plan)
-        for number, data in enumerate(made):
+        steps = _compiled_steps(planned.plan)
+        for number, data in enumerate(steps):
             (workdir / step_file(number)).write_bytes(data)
-        return Built((*files, *(step_file(number) for number in range(len(made)))))
+        return Built((*files, *(step_file(number) for number in range(len(steps)))))
 
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors

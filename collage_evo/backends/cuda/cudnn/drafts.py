@@ -56,17 +56,17 @@ class Draft:
 
 def drafts_of(graph: Graph, nodes: NodeSet, leaving: Collection[str]) -> list[Draft]:
     """The steps of a region. ``leaving`` are the tensors that other regions read too."""
-    found: list[Draft] = []
+    drafts: list[Draft] = []
     for index in members(nodes):
         node = graph.nodes[index]
-        joined = _joined(graph, found[-1], node, leaving) if found else None
+        joined = _joined(graph, drafts[-1], node, leaving) if drafts else None
         if joined is not None:
-            found[-1] = joined
+            drafts[-1] = joined
         elif node.op_type in ("Conv", "Gemm") and present(node, 2):
-            found.append(Draft((node,), bias=node.inputs[2]))
+            drafts.append(Draft((node,), bias=node.inputs[2]))
         else:
-            found.append(Draft((node,)))
-    return found
+            drafts.append(Draft((node,)))
+    return drafts
 
 
 def _joined(graph: Graph, draft: Draft, node: Node, leaving: Collection[str]) -> Draft | None:
@@ -123,9 +123,9 @@ def spread(graph: Graph, draft: Draft) -> tuple[tuple[int, ...], list[tuple[int,
 
 def operands(draft: Draft) -> tuple[str, ...]:
     """The tensors that an elementwise step reads, each once; the bounds of a Clip are no tensors here."""
-    made = {node.outputs[0] for node in draft.nodes}
+    outputs = {node.outputs[0] for node in draft.nodes}
     reads = (name for node in draft.nodes for name in read_by(node))
-    return tuple(dict.fromkeys(name for name in reads if name not in made))
+    return tuple(dict.fromkeys(name for name in reads if name not in outputs))
 
 
 def read_by(node: Node) -> tuple[str, ...]:

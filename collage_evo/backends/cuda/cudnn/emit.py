@@ -64,10 +64,10 @@ def uids(step: Step) -> Mapping[str, int]:
 
 def _draw(cudnn: Any, graph: Any, step: Step) -> None:
     """Make the step's tensors and operations."""
-    numbers, made = uids(step), {operation.output for operation in step.operations}
+    numbers, outputs = uids(step), {operation.output for operation in step.operations}
     tensors: dict[str, Any] = {}
     for view in step.tensors:
-        if view.name not in made:
+        if view.name not in outputs:
             tensors[view.name] = graph.tensor(
                 dim=list(view.shape),
                 stride=list(view.strides),
@@ -88,12 +88,12 @@ def _draw(cudnn: Any, graph: Any, step: Step) -> None:
 def _call(graph: Any, operation: Operation, tensors: Mapping[str, Any]) -> Any:
     """One operation's result."""
     names = _ARGUMENTS.get(operation.kind, ("input",))
-    given = dict(zip(names, (tensors[name] for name in operation.inputs), strict=False))
+    arguments = dict(zip(names, (tensors[name] for name in operation.inputs), strict=False))
     numbers = {key: list(value) if isinstance(value, tuple) else value for key, value in operation.attributes.items()}
     if operation.kind == "sdpa":
-        result, _ = graph.sdpa(**given, **numbers, generate_stats=False, name="sdpa")
+        result, _ = graph.sdpa(**arguments, **numbers, generate_stats=False, name="sdpa")
         return result
-    return getattr(graph, operation.kind)(**given, **numbers)
+    return getattr(graph, operation.kind)(**arguments, **numbers)
 
 
 def _refused(cudnn: Any, step: Step, arithmetic: str) -> list[Any]:
@@ -101,9 +101,9 @@ def _refused(cudnn: Any, step: Step, arithmetic: str) -> list[Any]:
     notes = cudnn.numerical_note
     if not step.heavy:
         return [notes.NONDETERMINISTIC]
-    found = [notes.NONDETERMINISTIC, notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
+    excluded = [notes.NONDETERMINISTIC, notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
     # Tensor cores first round numbers of 32 bits to TF32.
-    return [*found, notes.TENSOR_CORE] if arithmetic == Arithmetic.FLOAT32 else found
+    return [*excluded, notes.TENSOR_CORE] if arithmetic == Arithmetic.FLOAT32 else excluded
 
 
 def _first(cudnn: Any, graph: Any) -> Any:

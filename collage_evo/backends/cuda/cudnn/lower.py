@@ -65,11 +65,11 @@ class _Lowering:
     def planned(self) -> Planned:
         graph = self._graph
         if any(node.op_type == "Softmax" for node in graph.nodes):
-            found = find_attention(graph, graph.all_nodes)
-            if isinstance(found, str):
-                raise CollageError(found)
-            self._borders({found.query.name, found.key.name, found.value.name})
-            self._attention(found)
+            attention = find_attention(graph, graph.all_nodes)
+            if isinstance(attention, str):
+                raise CollageError(attention)
+            self._borders({attention.query.name, attention.key.name, attention.value.name})
+            self._attention(attention)
         else:
             drafts = drafts_of(graph, graph.all_nodes, graph.outputs)
             border = (*graph.inputs, *graph.outputs)
@@ -116,19 +116,19 @@ class _Lowering:
     def _convolution(self, draft: Draft) -> None:
         node, graph = draft.first, self._graph
         views = [self._image(node.inputs[0]), self._filter(graph.constants[node.inputs[1]])]
-        made = Operation("conv_fprop", _names(views), "", windows(graph, node))
-        self._fused(draft, made, views, self._image(draft.result))
+        operation = Operation("conv_fprop", _names(views), "", windows(graph, node))
+        self._fused(draft, operation, views, self._image(draft.result))
 
     def _transposed(self, draft: Draft) -> None:
         """A step of its own; ONNX's bias of each channel becomes an elementwise step behind it."""
         node, graph = draft.first, self._graph
-        made = result = self._image(draft.result)
+        raw_result = result = self._image(draft.result)
         if present(node, 2):
             raw = f"{draft.result}#raw"
             self._buffer(raw, "inner", self._dtype, self._size(draft.result))
-            made = View(raw, result.shape, result.strides, self._dtype, raw)
-        views = [self._image(node.inputs[0]), self._filter(graph.constants[node.inputs[1]]), made]
-        operation = Operation("conv_dgrad", _names(views[:2]), made.name, windows(graph, node))
+            raw_result = View(raw, result.shape, result.strides, self._dtype, raw)
+        views = [self._image(node.inputs[0]), self._filter(graph.constants[node.inputs[1]]), raw_result]
+        operation = Operation("conv_dgrad", _names(views[:2]), raw_result.name, windows(graph, node))
         self._steps.append(Step((operation,), tuple(views)))
         if present(node, 2):
             batch, channels, *spatial = result.shape
@@ -136,8 +136,8 @@ class _Lowering:
             shape = (1, batch * prod(spatial), channels) if last else (batch, channels, prod(spatial))
             along = (1, 1, channels) if last else (1, channels, 1)
             bias = self._weight(graph.constants[node.inputs[2]].reshape(along))
-            given, out = (View(v.name, shape, contiguous(shape), v.dtype, v.buffer) for v in (made, result))
-            self._steps.append(Step((Operation("add", (given.name, bias.name), out.name),), (given, bias, out)))
+            raw_view, out = (View(v.name, shape, contiguous(shape), v.dtype, v.buffer) for v in (raw_result, result))
+            self._steps.append(Step((Operation("add", (raw_view.name, bias.name), out.name),), (raw_view, bias, out)))
 
     def _product(self, draft: Draft) -> None:
         node, graph = draft.first, self._graph
@@ -164,8 +164,8 @@ class _Lowering:
             **dict.fromkeys(("pre_padding", "post_padding"), (0, 0)),
             **dict.fromkeys(("stride", "dilation"), (1, 1)),
         }
-        made = Operation("conv_fprop", _names(views), "", still)
-        self._fused(draft, made, views, (rows, columns, 1, 1))
+        operation = Operation("conv_fprop", _names(views), "", still)
+        self._fused(draft, operation, views, (rows, columns, 1, 1))
 
     def _fused(self, draft: Draft, heavy: Operation, views: list[View], result: View | _Shape) -> None:
         """One step of the heavy operation and its epilogue."""
@@ -208,13 +208,13 @@ class _Lowering:
         graph, last = self._graph, draft.result in self._last
         names = operands(draft)
         shape = graph.tensors[draft.result].shape
-        found = spread(graph, draft)
+        collapsed = spread(graph, draft)
         if last:
             padded = [(1,) * (len(shape) - len(s)) + s for s in (graph.tensors[name].shape for name in names)]
-            found = collapse(moved(shape), [moved(one) for one in padded])
-        if found is None:
+            collapsed = collapse(moved(shape), [moved(one) for one in padded])
+        if collapsed is None:
             raise CollageError(f"{draft.first.op_type}: its inputs are spread over too many axes apart")
-        whole, shapes = found
+        whole, shapes = collapsed
         views = {
             name: self._spread_constant(graph.constants[name], len(shape), last, flat)
             if name in graph.constants
@@ -231,25 +231,25 @@ class _Lowering:
             operations.append(Operation(kind, reads, target.name, attributes))
         self._steps.append(Step(tuple(operations), tuple(dict.fromkeys(views.values()))))
 
-    def _attention(self, found: Attention) -> None:
+    def _attention(self, attention: Attention) -> None:
         views = [
             View(self._inner_copy(one.name), one.shape, one.strides, self._dtype, self._inner_copy(one.name))
-            for one in (found.query, found.key, found.value)
+            for one in (attention.query, attention.key, attention.value)
         ]
         # One tensor may have two views, such as queries and keys of one projection.
         views = [replace(view, name=f"{role}#{view.name}") for role, view in zip("qkv", views, strict=True)]
-        if found.mask:
-            shape = self._graph.tensors[found.mask].shape
+        if attention.mask:
+            shape = self._graph.tensors[attention.mask].shape
             full = (1,) * (4 - len(shape)) + shape
-            if found.mask in self._graph.constants:
-                views.append(self._weight(self._graph.constants[found.mask].reshape(full), "float32"))
+            if attention.mask in self._graph.constants:
+                views.append(self._weight(self._graph.constants[attention.mask].reshape(full), "float32"))
             else:
-                views.append(View(f"mask#{found.mask}", full, contiguous(full), "float32", found.mask))
-        out = found.result
+                views.append(View(f"mask#{attention.mask}", full, contiguous(full), "float32", attention.mask))
+        out = attention.result
         target = self._inner(out.name)
         views.append(View("#result", out.shape, out.strides, self._dtype, target))
-        made = Operation("sdpa", _names(views[:-1]), "#result", {"attn_scale": found.scale})
-        self._steps.append(Step((made,), tuple(views)))
+        operation = Operation("sdpa", _names(views[:-1]), "#result", {"attn_scale": attention.scale})
+        self._steps.append(Step((operation,), tuple(views)))
 
     def _image(self, name: str) -> View:
         """A convolution's tensor on two or three spatial axes."""

@@ -88,13 +88,14 @@ class Plan:
         return tuple(buffer for buffer in self.buffers if buffer.role == role)
 
     def __post_init__(self) -> None:
-        known = {buffer.name: buffer for buffer in self.buffers}
-        missing = {*self.inputs, *self.outputs} - known.keys()
+        buffers = {buffer.name: buffer for buffer in self.buffers}
+        missing = {*self.inputs, *self.outputs} - buffers.keys()
         for step in self.steps:
             names = {view.name for view in step.tensors}
-            missing |= {name for made in step.operations for name in (*made.inputs, made.output)} - names
-            for view in step.tensors:
-                if view.buffer and (view.dtype != known[view.buffer].dtype or _end(view) > known[view.buffer].size):
+            missing |= {name for call in step.operations for name in (*call.inputs, call.output)} - names
+            for view in (view for view in step.tensors if view.buffer):
+                buffer = buffers[view.buffer]
+                if view.dtype != buffer.dtype or _end(view) > buffer.size:
                     raise ValueError(f"{view.name} does not lie in {view.buffer}")
         if missing:
             raise ValueError(f"there is no {min(missing)}")

@@ -92,8 +92,8 @@ def _matmul(graph: Graph, node: Node) -> str:
 
 
 def _gemm(graph: Graph, node: Node) -> str:
-    given = node.attributes
-    if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0 or given.get("beta", 1.0) != 1.0:
+    attributes = node.attributes
+    if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0:
         return "scaled, or with its left side transposed, it is not taken"
     if node.inputs[0] in graph.constants or constant(graph, node, 1) is None:
         return "its right side alone must be constant"

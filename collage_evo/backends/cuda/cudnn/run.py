@@ -125,10 +125,10 @@ def inner_room(plan: Plan) -> MemoryPlan:
     sizes = {buffer.name: buffer.nbytes for buffer in plan.of("inner")}
     used = StepUse([(1 << number) - 1 for number in range(len(plan.steps))])
     for number, step in enumerate(plan.steps):
-        made = {operation.output for operation in step.operations}
+        outputs = {operation.output for operation in step.operations}
         for view in step.tensors:
             if view.buffer in sizes:
-                reads, makes = ((), (view.buffer,)) if view.name in made else ((view.buffer,), ())
+                reads, makes = ((), (view.buffer,)) if view.name in outputs else ((view.buffer,), ())
                 used.add(number, reads, makes)
     return used.place(sizes, _ALIGNMENT)
 

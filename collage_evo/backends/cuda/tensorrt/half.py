@@ -26,9 +26,9 @@ def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
     Raises:
         CollageError: an operator has a body, or a constant is too large for the type.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph, kind = made.graph, _TYPES[arithmetic]
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph, kind = copy.graph, _TYPES[arithmetic]
     if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
         raise CollageError("an operator with a body is not written in half precision")
     float_names = {name for node in graph.node for name in _float_inputs(node)}
@@ -44,7 +44,7 @@ def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
     nodes = [*before, *graph.node, *after]
     del graph.node[:], graph.value_info[:]
     graph.node.extend(nodes)
-    return made
+    return copy
 
 
 def _float_inputs(node: onnx.NodeProto) -> Iterator[str]:

@@ -35,8 +35,8 @@ class LoadedOnDevice:
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
         import torch
 
-        given, taken = ([torch.from_dlpack(array) for array in side] for side in (inputs, outputs))
-        place = taken[0].device
+        input_tensors, output_tensors = ([torch.from_dlpack(array) for array in side] for side in (inputs, outputs))
+        place = output_tensors[0].device
         on_gpu = place.type == "cuda"
         stream = partial(_on_stream, outputs[0].stream, place) if on_gpu else nullcontext
         with torch.no_grad(), computing_in(self._arithmetic, search=True), stream():
@@ -44,7 +44,7 @@ class LoadedOnDevice:
             # On zeros, since the arrays may hold invalid indices. Outside the pool below: weights and cuBLAS's
             # workspace outlive it, and timing cuDNN's algorithms fails in it, because that empties the cache, which
             # PyTorch refuses while a pool is in use.
-            program(*(torch.zeros_like(tensor) for tensor in given))
+            program(*(torch.zeros_like(tensor) for tensor in input_tensors))
         if on_gpu:
             # Frees the memory of the algorithms' trials, for other libraries too.
             torch.cuda.synchronize(place)
@@ -55,7 +55,7 @@ class LoadedOnDevice:
         # from an earlier run is enough for the next: PyTorch requests none from the driver, as a capture demands.
         memory = partial(torch.cuda.use_mem_pool, self._pool, place) if on_gpu else nullcontext
         scopes = (torch.no_grad, partial(computing_in, self._arithmetic), stream, memory)
-        return partial(_enqueue, scopes, program, given, taken)
+        return partial(_enqueue, scopes, program, input_tensors, output_tensors)
 
 
 @contextmanager

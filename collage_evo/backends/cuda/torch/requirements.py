@@ -54,8 +54,8 @@ def built_for() -> str:
 
     PyTorch itself is not imported: that takes seconds, and most machines have no GPU.
     """
-    found = find_spec("torch")
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = find_spec("torch")
+    for folder in (spec and spec.submodule_search_locations) or ():
         return str(runpy.run_path(str(Path(folder) / "version.py")).get("cuda") or "")
     return ""
 

@@ -55,12 +55,12 @@ def _switches(arithmetic: Arithmetic, search: bool) -> list[tuple[Any, str, Any]
 def _value(holder: Any, name: str) -> Any:
     """The present value of a switch, in the form for setting it."""
     try:
-        found = getattr(holder, name)
+        value = getattr(holder, name)
     except RuntimeError:
         # The older switch disagrees with the newer one: it has the other of two values.
         return getattr(holder, "conv", holder).fp32_precision != "tf32"
     split = getattr(holder, f"{name}_split_k", None)
-    return found if split is None else (found, split)
+    return value if split is None else (value, split)
 
 
 def _set(values: list[tuple[Any, str, Any]]) -> None:

@@ -25,11 +25,11 @@ def build_files(module: Any, target: Any, workdir: Path, linker: str | None) -> 
     Raises:
         UnavailableError, ValueError: ``module`` cannot be compiled.
     """
-    host, made = generate(module, target)
+    host, generated = generate(module, target)
     (workdir / KERNELS).write_bytes(compile_kernels(kernel_source(host), str(target.attrs["arch"])))
     host.export_library(str(workdir / HOST), cc=linker)
-    (workdir / PROGRAM).write_text(to_json(made.program))
-    weights: dict[str, Any] = {str(number): weight for number, weight in enumerate(made.weights)}
+    (workdir / PROGRAM).write_text(to_json(generated.program))
+    weights: dict[str, Any] = {str(number): weight for number, weight in enumerate(generated.weights)}
     np.savez(workdir / WEIGHTS, **weights)
 
 
@@ -42,12 +42,12 @@ def generate(module: Any, target: Any) -> tuple[Any, Made]:
     with target, _kernels_as_source():
         planned = [*pipeline.dataflow_lower_passes(target), relax.transform.StaticPlanBlockMemory()]
         module = tvm.transform.Sequential(planned)(module)
-        made = make_program(module)
-        copies = {name: _copy(view.shape, view.dtype) for name, view in made.copies}
+        generated = make_program(module)
+        copies = {name: _copy(view.shape, view.dtype) for name, view in generated.copies}
         functions = {v.name_hint: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
         named = {name: f.with_attr("global_symbol", name) for name, f in {**functions, **copies}.items()}
         kernels = schedule_kernels(tvm.IRModule(named), target)
-        return tvm.tirx.build(kernels, target=target, pipeline="s_tir"), made
+        return tvm.tirx.build(kernels, target=target, pipeline="s_tir"), generated
 
 
 def kernel_source(host: Any) -> str:

@@ -55,9 +55,9 @@ class Nvrtc:
         nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
         includes = [f"--include-path={folder}" for folder in self.includes]
         options = [f"--gpu-architecture={arch}", "--std=c++17", "-default-device", "--device-int128", *includes]
-        given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         try:
-            if nvrtc.nvrtcCompileProgram(program, len(options), given) != 0:
+            if nvrtc.nvrtcCompileProgram(program, len(options), arguments) != 0:
                 log = _taken(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
                 raise ValueError(f"NVRTC: {_complaint(log.decode(errors='replace'))}")
             return _taken(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
@@ -74,13 +74,13 @@ class Nvcc:
     def compile(self, source: str, arch: str) -> bytes:
         """As :meth:`Nvrtc.compile`."""
         with tempfile.TemporaryDirectory() as folder:
-            code, made = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
+            code, binary = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
             code.write_text(source)
-            command = [str(self.program), "--cubin", f"-arch={arch}", "-std=c++17", "-o", str(made), str(code)]
+            command = [str(self.program), "--cubin", f"-arch={arch}", "-std=c++17", "-o", str(binary), str(code)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise ValueError(f"nvcc: {_complaint(done.stderr)}")
-            return made.read_bytes()
+            return binary.read_bytes()
 
 
 @cache
@@ -92,9 +92,9 @@ def find_compiler() -> Nvrtc | Nvcc | None:
         if library and all((include / header).exists() for header in _HEADERS):
             return Nvrtc(library, (include, include / "cccl"))
     for program in (*(str(folder / "bin" / "nvcc") for folder in _toolkits()), "nvcc"):
-        found = shutil.which(program)
-        if found:
-            return Nvcc(Path(found))
+        path = shutil.which(program)
+        if path:
+            return Nvcc(Path(path))
     return None
 
 

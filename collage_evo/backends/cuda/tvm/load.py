@@ -46,7 +46,7 @@ class CudaExecutable:
         arrays = (*inputs, *outputs)
         if any(array.place[0] != CUDA for array in arrays):
             raise InputError("TVM's kernels for CUDA run on memory of a CUDA device only")
-        given = {INPUT: inputs, OUTPUT: outputs}
+        arrays_of = {INPUT: inputs, OUTPUT: outputs}
         place, stream = arrays[0].place, arrays[0].stream
         device = self._tvm.device("cuda", place[1])
         scratch = self._tvm.runtime.empty((max(1, self._program.scratch_bytes),), "uint8", device)
@@ -55,8 +55,8 @@ class CudaExecutable:
         def tensor(view: View) -> Any:
             if view.kind == WEIGHT:
                 return weights[view.index]
-            if view.kind in given:
-                array = given[view.kind][view.index]
+            if view.kind in arrays_of:
+                array = arrays_of[view.kind][view.index]
                 if array.nbytes != view.nbytes:
                     raise InputError(f"the piece was built for {view.kind} {view.index} of {view.nbytes} bytes")
                 pointer, owner = array.pointer, array.owner

@@ -38,22 +38,22 @@ class Network:
         if net is not None:
             net.clear()
 
-    def run(self, given: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
+    def run(self, inputs: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
         """Run on Mats by name, and copy the ``results`` into arrays. A Mat that layers would write on is cloned."""
         extractor = self.net.create_extractor()
-        made = found = None
+        mat_out = output = None
         try:
-            for name, mat, shared in given:
+            for name, mat, shared in inputs:
                 extractor.input(name, mat if shared else mat.clone())
             for name, array in results:
-                status, made = extractor.extract(name)
-                found = np.asarray(made)
-                if status or found.shape != array.shape:
-                    raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
-                np.copyto(array, found)
+                status, mat_out = extractor.extract(name)
+                output = np.asarray(mat_out)
+                if status or output.shape != array.shape:
+                    raise RuntimeError(f"ncnn gave {name} as {output.shape}, status {status}, not {array.shape}")
+                np.copyto(array, output)
         finally:
             # An error holds this frame, and Mats in the network's pools would be freed after the pools.
-            extractor = made = found = None
+            extractor = mat_out = output = None
 
 
 class Piece:
@@ -90,7 +90,7 @@ def bound(
     for array, batched in zip((*inputs, *outputs), (*batched_inputs, *batched_outputs), strict=True):
         if batched and len(array) != 1:
             raise ValueError(f"ncnn runs batches of one sample, and a tensor has the shape {list(array.shape)}")
-    given = [
+    mats = [
         (f"in{k}", ncnn.Mat(array[0] if batched else array), in_place)
         for k, (array, batched, in_place) in enumerate(zip(inputs, batched_inputs, shared, strict=True))
     ]
@@ -98,7 +98,7 @@ def bound(
         (f"out{k}", array[0] if batched else array)
         for k, (array, batched) in enumerate(zip(outputs, batched_outputs, strict=True))
     ]
-    return partial(network.run, given, results)
+    return partial(network.run, mats, results)
 
 
 def cpp_flags(links: Path) -> list[str]:

@@ -31,8 +31,8 @@ class Piece:
 
     def run(self, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """Outputs of open shapes, which the library allocates."""
-        made: Sequence[np.ndarray] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
-        return made
+        outputs: Sequence[np.ndarray] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
+        return outputs
 
 
 def session_options(settings: Mapping[str, str]) -> Any:

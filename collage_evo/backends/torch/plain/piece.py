@@ -34,16 +34,16 @@ def bound(
     with warnings.catch_warnings():
         # PyTorch warns of write-protected arrays. The program does not write on its inputs.
         warnings.simplefilter("ignore")
-        given = [torch.from_numpy(array) for array in inputs]
-    return partial(_run, torch.no_grad, program, given, [torch.from_numpy(array) for array in outputs])
+        tensors = [torch.from_numpy(array) for array in inputs]
+    return partial(_run, torch.no_grad, program, tensors, [torch.from_numpy(array) for array in outputs])
 
 
 def _run(
     no_grad: Callable[[], Any], program: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> None:
     with no_grad():
-        for target, made in zip(outputs, program(*inputs), strict=True):
-            target.copy_(made)
+        for target, output in zip(outputs, program(*inputs), strict=True):
+            target.copy_(output)
 
 
 def cpp_flags(links: Path) -> list[str]:

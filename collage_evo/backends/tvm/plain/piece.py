@@ -51,8 +51,8 @@ def load_library(path: Path) -> Any:
 
 
 def _run(function: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]) -> None:
-    made = function(*arguments)
-    for source, target in zip(made if len(results) > 1 else [made], results, strict=True):
+    returned = function(*arguments)
+    for source, target in zip(returned if len(results) > 1 else [returned], results, strict=True):
         source.copyto(target)
 
 
