@@ -68,8 +68,8 @@ class Compared(SummedMetric):
     def losses(self, pairs: Pairs) -> Losses:
         samples = [sample for sample, _ in pairs]
         names = self._outputs(samples)
-        found = [[self.terms(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
-        table = np.array(found, dtype=float).reshape(len(pairs), len(names), 2)
+        rows = [[self.terms(outputs[name], sample.expected[name]) for name in names] for sample, outputs in pairs]
+        table = np.array(rows, dtype=float).reshape(len(pairs), len(names), 2)
         powers, counted = np.full(len(names), float(self.power)), np.full(len(names), self.counts)
         return Losses(table[..., 0], table[..., 1], powers, counted)
 
@@ -102,15 +102,15 @@ class TopK(SummedMetric):
     def losses(self, pairs: Pairs) -> Losses:
         samples = [sample for sample, _ in pairs]
         output, label = self._output(samples), self._label(samples)
-        found = []
-        for sample, given in pairs:
-            if np.shape(given[output]) != np.shape(sample.expected[output]):
-                found.append(WRONG)
+        rows = []
+        for sample, outputs in pairs:
+            if np.shape(outputs[output]) != np.shape(sample.expected[output]):
+                rows.append(WRONG)
                 continue
             truth = sample.labels[label]
-            own, right = self._right(sample.expected[output], truth), self._right(given[output], truth)
-            found.append((float(own.sum() - right.sum()), float(len(own))))
-        table = np.array(found)
+            of_reference, right = self._right(sample.expected[output], truth), self._right(outputs[output], truth)
+            rows.append((float(of_reference.sum() - right.sum()), float(len(of_reference))))
+        table = np.array(rows)
         return Losses(table[:, :1], table[:, 1:], np.ones(1), np.ones(1, dtype=bool), gains=True)
 
     def score(self, error: float, reference: float | None) -> float | None:

@@ -34,13 +34,13 @@ STATES = 30_000
 """States that the dynamic program examines to find what regions would replace."""
 
 
-def time_dependents(known: KnownCosts, costs: Costs, on_done: Callable[[int], None]) -> KnownCosts:
+def time_dependents(measured: KnownCosts, costs: Costs, on_done: Callable[[int], None]) -> KnownCosts:
     """Time matches of backends that stand on others, in additional time, until that is over."""
-    if not known.scope.dependents:
-        return known
-    space = known.space()
+    if not measured.scope.dependents:
+        return measured
+    space = measured.space()
     node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
-    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in known.scope.dependents}
+    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in measured.scope.dependents}
     waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
     ratios: dict[Engine, list[float]] = {}
     while waiting and not costs.meter.over(SHARE):
@@ -52,7 +52,7 @@ def time_dependents(known: KnownCosts, costs: Costs, on_done: Callable[[int], No
             ms = _took_ms(costs, index)
             if ms is not None:
                 ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
-    return replace(known, standalone_ms=dict(costs.ms), failures=dict(costs.failures))
+    return replace(measured, standalone_ms=dict(costs.ms), failures=dict(costs.failures))
 
 
 def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:

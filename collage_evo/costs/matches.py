@@ -137,11 +137,11 @@ class CostMeter:
         """Known answers without measuring, by key."""
         answers: dict[str, Measured | Failure] = {}
         for key in dict.fromkeys(map(self.key, matches)):
-            known = self._own.get(key)
-            if known is None and (known := self._shared.get(key)) is not None:
-                self._own.put(key, known)
-            if known is not None:
-                answers[key] = known
+            recorded = self._own.get(key)
+            if recorded is None and (recorded := self._shared.get(key)) is not None:
+                self._own.put(key, recorded)
+            if recorded is not None:
+                answers[key] = recorded
         self.cache_hits += len(answers)
         return answers
 
@@ -168,8 +168,8 @@ class CostMeter:
         keys = list(todo)
         while keys and not self.over(share):
             count, began = self._affordable(share), self._clock()
-            some, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
-            for key, answer in self._answers(some, give_up_ms, share):
+            batch, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
+            for key, answer in self._answers(batch, give_up_ms, share):
                 self._own.put(key, answer)
                 # Failures that may be temporary for this machine are not shared with other runs.
                 contended = isinstance(answer, Measured) and answer.contended

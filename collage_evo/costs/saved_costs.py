@@ -62,10 +62,10 @@ class _Saved:
             raise ValueError(f"it has not one cost for each of {count} matches")
 
 
-def costs_key(graph: Graph, found: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
+def costs_key(graph: Graph, matches: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
     """Key of the costs' inputs: costs of other inputs have another key."""
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
-    parts += sorted(map(_text, found.matches))
+    parts += sorted(map(_text, matches.matches))
     parts += filter(None, [policy.text])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 

@@ -58,7 +58,7 @@ def make_builtin(source: str, seed: int) -> tuple[str, onnx.ModelProto]:
     return name, BUILTINS[name](seed=seed, **parameters)
 
 
-def nearest(name: str, known: Mapping[str, object]) -> str:
+def nearest(name: str, names: Mapping[str, object]) -> str:
     """`` (did you mean X?)``, or nothing if no known name is close."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""

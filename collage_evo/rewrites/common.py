@@ -119,21 +119,21 @@ class ConvolutionRewrite(NodeRewrite):
     op_type: ClassVar[str] = "Conv"
 
     @abstractmethod
-    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
+    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
         """Whether the convolution is a site."""
 
     @abstractmethod
-    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
+    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         """Write the replacement of the convolution."""
 
     def fits(self, graph: Graph, node: Node) -> bool:
-        found = convolution(graph, node, self.op_type)
-        return found is not None and self.fits_convolution(graph, found)
+        conv = convolution(graph, node, self.op_type)
+        return conv is not None and self.fits_convolution(graph, conv)
 
     def write(self, draft: Draft, graph: Graph, node: Node) -> None:
-        found = convolution(graph, node, self.op_type)
-        assert found is not None
-        self.write_convolution(draft, graph, found)
+        conv = convolution(graph, node, self.op_type)
+        assert conv is not None
+        self.write_convolution(draft, graph, conv)
 
 
 def sole_reader(graph: Graph, tensor: str) -> Node | None:

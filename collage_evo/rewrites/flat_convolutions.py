@@ -19,19 +19,19 @@ class FlatConvolutions(ConvolutionRewrite):
 
     name = "flat-convolutions"
 
-    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
-        return bool(_form(found))
+    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+        return bool(_form(conv))
 
-    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        input_shape, output_shape = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        form = _form(found)
+    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+        input_shape, output_shape = graph.tensors[conv.x].shape, graph.tensors[conv.node.outputs[0]].shape
+        form = _form(conv)
         if form == "frames":
             batch, channels, frames = input_shape[:3]
-            x = draft.node("Transpose", [found.x], perm=[0, 2, 1, 3, 4])
+            x = draft.node("Transpose", [conv.x], perm=[0, 2, 1, 3, 4])
             x = reshape(draft, x, (batch * frames, channels, *input_shape[3:]))
-            y = _convolved(draft, found, x, (1, 2))
+            y = _convolved(draft, conv, x, (1, 2))
             y = reshape(draft, y, (batch, frames, output_shape[1], *output_shape[3:]))
-            draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
+            draft.node("Transpose", [y], conv.node.outputs[0], perm=[0, 2, 1, 3, 4])
             return
         sizes = input_shape[2:]
         shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"line": ((1, *sizes), (-1, 0))}
@@ -39,17 +39,17 @@ class FlatConvolutions(ConvolutionRewrite):
             shapes["first"] = ((sizes[0], math.prod(sizes[1:])), (0, 1))
             shapes["last"] = ((math.prod(sizes[:2]), sizes[2]), (1, 2))
         image, axes = shapes[form]
-        y = _convolved(draft, found, reshape(draft, found.x, (*input_shape[:2], *image)), axes)
-        reshape(draft, y, output_shape, found.node.outputs[0])
+        y = _convolved(draft, conv, reshape(draft, conv.x, (*input_shape[:2], *image)), axes)
+        reshape(draft, y, output_shape, conv.node.outputs[0])
 
 
-def _form(found: Convolution) -> str:
+def _form(conv: Convolution) -> str:
     """The axes that make an image; empty if they do not."""
-    if len(found.kernel) == 1:
+    if len(conv.kernel) == 1:
         return "line"
-    if len(found.kernel) != 3:
+    if len(conv.kernel) != 3:
         return ""
-    rows = zip(found.kernel, found.strides, found.before, found.after, strict=True)
+    rows = zip(conv.kernel, conv.strides, conv.before, conv.after, strict=True)
     free = [row == (1, 1, 0, 0) for row in rows]
     if free[1] and free[2]:
         return "first"
@@ -58,20 +58,20 @@ def _form(found: Convolution) -> str:
     return ""
 
 
-def _convolved(draft: Draft, found: Convolution, x: str, axes: tuple[int, ...]) -> str:
+def _convolved(draft: Draft, conv: Convolution, x: str, axes: tuple[int, ...]) -> str:
     """The convolution of an image with two ``axes`` of the original; -1 is an axis of one."""
 
     def of(values: tuple[int, ...], missing: int) -> list[int]:
         return [values[axis] if axis >= 0 else missing for axis in axes]
 
-    weights = found.weights.reshape(*found.weights.shape[:2], *of(found.kernel, 1))
+    weights = conv.weights.reshape(*conv.weights.shape[:2], *of(conv.kernel, 1))
     return convolve(
         draft,
         x,
         weights,
-        found.bias,
-        strides=of(found.strides, 1),
-        dilations=of(found.dilations, 1),
-        pads=[*of(found.before, 0), *of(found.after, 0)],
-        group=found.group,
+        conv.bias,
+        strides=of(conv.strides, 1),
+        dilations=of(conv.dilations, 1),
+        pads=[*of(conv.before, 0), *of(conv.after, 0)],
+        group=conv.group,
     )

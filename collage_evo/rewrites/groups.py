@@ -18,32 +18,32 @@ class MergedGroups(ConvolutionRewrite):
 
     name = "merged-groups"
 
-    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
-        return _factor(found) > 1
+    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+        return _factor(conv) > 1
 
-    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        factor = _factor(found)
-        channels_out, width = found.weights.shape[:2]
-        each = channels_out // found.group
-        wide = np.zeros((channels_out, factor, width, *found.kernel), np.float32)
+    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+        factor = _factor(conv)
+        channels_out, width = conv.weights.shape[:2]
+        each = channels_out // conv.group
+        wide = np.zeros((channels_out, factor, width, *conv.kernel), np.float32)
         channels = np.arange(channels_out)
-        wide[channels, channels // each % factor] = found.weights
+        wide[channels, channels // each % factor] = conv.weights
         convolve(
             draft,
-            found.x,
-            wide.reshape(channels_out, factor * width, *found.kernel),
-            found.bias,
-            found.node.outputs[0],
-            strides=list(found.strides),
-            dilations=list(found.dilations),
-            pads=found.pads,
-            group=found.group // factor,
+            conv.x,
+            wide.reshape(channels_out, factor * width, *conv.kernel),
+            conv.bias,
+            conv.node.outputs[0],
+            strides=list(conv.strides),
+            dilations=list(conv.dilations),
+            pads=conv.pads,
+            group=conv.group // factor,
         )
 
 
-def _factor(found: Convolution) -> int:
+def _factor(conv: Convolution) -> int:
     """How many groups fill a vector together; 1 if one does."""
-    width = found.weights.shape[1]
+    width = conv.weights.shape[1]
     if width == 1:
         return 1
-    return max((f for f in (1, 2, 4, 8) if found.group % f == 0 and f * width <= VECTOR), default=1)
+    return max((f for f in (1, 2, 4, 8) if conv.group % f == 0 and f * width <= VECTOR), default=1)

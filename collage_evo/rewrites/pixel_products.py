@@ -21,13 +21,13 @@ class PixelProducts(ConvolutionRewrite):
 
     name = "pixel-products"
 
-    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
-        return found.pointwise and set(graph.tensors[found.x].shape[2:]) == {1}
+    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+        return conv.pointwise and set(graph.tensors[conv.x].shape[2:]) == {1}
 
-    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        input_shape, output_shape = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        matrix = found.weights.reshape(output_shape[1], input_shape[1])
-        inputs = [reshape(draft, found.x, input_shape[:2]), draft.constant(matrix)]
-        if found.bias is not None or draft.opset < _BIAS_FREE_FROM:
-            inputs.append(draft.constant(np.zeros(output_shape[1], np.float32) if found.bias is None else found.bias))
-        reshape(draft, draft.node("Gemm", inputs, transB=1), output_shape, found.node.outputs[0])
+    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+        input_shape, output_shape = graph.tensors[conv.x].shape, graph.tensors[conv.node.outputs[0]].shape
+        matrix = conv.weights.reshape(output_shape[1], input_shape[1])
+        inputs = [reshape(draft, conv.x, input_shape[:2]), draft.constant(matrix)]
+        if conv.bias is not None or draft.opset < _BIAS_FREE_FROM:
+            inputs.append(draft.constant(np.zeros(output_shape[1], np.float32) if conv.bias is None else conv.bias))
+        reshape(draft, draft.node("Gemm", inputs, transB=1), output_shape, conv.node.outputs[0])

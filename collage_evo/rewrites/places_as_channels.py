@@ -28,30 +28,30 @@ class PlacesAsChannels(ConvolutionRewrite):
 
     name = "places-as-channels"
 
-    def fits_convolution(self, graph: Graph, found: Convolution) -> bool:
-        if found.group > 1 or set(found.dilations) != {1}:
+    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+        if conv.group > 1 or set(conv.dilations) != {1}:
             return False
-        sizes = graph.tensors[found.node.outputs[0]].shape[2:]
-        return _work(found, _places(found, sizes)) <= _WORTH * _work(found, (1,) * len(sizes))
+        sizes = graph.tensors[conv.node.outputs[0]].shape[2:]
+        return _work(conv, _places(conv, sizes)) <= _WORTH * _work(conv, (1,) * len(sizes))
 
-    def write_convolution(self, draft: Draft, graph: Graph, found: Convolution) -> None:
-        name = found.node.outputs[0]
+    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+        name = conv.node.outputs[0]
         batch, channels_out, *sizes = graph.tensors[name].shape
-        places = _places(found, sizes)
+        places = _places(conv, sizes)
         steps = [-(-size // count) for size, count in zip(sizes, places, strict=True)]
-        strides = [stride * count for stride, count in zip(found.strides, places, strict=True)]
-        kernel = _kernel(found, places)
-        weights = np.zeros((*places, channels_out, found.weights.shape[1], *kernel), np.float32)
+        strides = [stride * count for stride, count in zip(conv.strides, places, strict=True)]
+        kernel = _kernel(conv, places)
+        weights = np.zeros((*places, channels_out, conv.weights.shape[1], *kernel), np.float32)
         for place in np.ndindex(*places):
-            begins = [count * stride for count, stride in zip(place, found.strides, strict=True)]
-            window = tuple(slice(begin, begin + k) for begin, k in zip(begins, found.kernel, strict=True))
-            weights[(*place, ..., *window)] = found.weights
+            begins = [count * stride for count, stride in zip(place, conv.strides, strict=True)]
+            window = tuple(slice(begin, begin + k) for begin, k in zip(begins, conv.kernel, strict=True))
+            weights[(*place, ..., *window)] = conv.weights
         weights = weights.reshape(channels_out * math.prod(places), -1, *kernel)
-        bias = None if found.bias is None else np.tile(found.bias, math.prod(places))
+        bias = None if conv.bias is None else np.tile(conv.bias, math.prod(places))
         read = [(step - 1) * stride + k for step, stride, k in zip(steps, strides, kernel, strict=True)]
-        there = zip(graph.tensors[found.x].shape[2:], found.before, strict=True)
+        there = zip(graph.tensors[conv.x].shape[2:], conv.before, strict=True)
         after = [max(0, needed - size - pad) for needed, (size, pad) in zip(read, there, strict=True)]
-        y = convolve(draft, found.x, weights, bias, strides=strides, pads=[*found.before, *after])
+        y = convolve(draft, conv.x, weights, bias, strides=strides, pads=[*conv.before, *after])
         whole = [step * count for step, count in zip(steps, places, strict=True)]
         cropped = whole != list(sizes)
         y = _spread(draft, y, [batch, channels_out, *whole], places, "" if cropped else name)
@@ -79,20 +79,20 @@ def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], nam
     return draft.node("Transpose", [y], name, perm=[0, rank + 1, *range(1, rank + 1)])
 
 
-def _kernel(found: Convolution, places: tuple[int, ...]) -> list[int]:
+def _kernel(conv: Convolution, places: tuple[int, ...]) -> list[int]:
     """The sizes of a kernel that covers the inputs of all ``places``."""
-    rows = zip(found.kernel, found.strides, places, strict=True)
+    rows = zip(conv.kernel, conv.strides, places, strict=True)
     return [k + (count - 1) * stride for k, stride, count in rows]
 
 
-def _places(found: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int, ...]:
+def _places(conv: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int, ...]:
     """Number of places along each axis of an output of ``sizes``: the least work, then the fewest places."""
     counts = [[count for count in _COUNTS if count <= size] for size in sizes]
-    return min(itertools.product(*counts), key=lambda places: (_work(found, places), math.prod(places)))
+    return min(itertools.product(*counts), key=lambda places: (_work(conv, places), math.prod(places)))
 
 
-def _work(found: Convolution, places: tuple[int, ...]) -> float:
+def _work(conv: Convolution, places: tuple[int, ...]) -> float:
     """Multiplications for each output pixel and input channel, counting partly filled vectors as full."""
-    channels_out: int = found.weights.shape[0]
+    channels_out: int = conv.weights.shape[0]
     vectors = -(-channels_out * math.prod(places) // VECTOR)
-    return vectors * VECTOR * math.prod(_kernel(found, places)) / math.prod(places)
+    return vectors * VECTOR * math.prod(_kernel(conv, places)) / math.prod(places)

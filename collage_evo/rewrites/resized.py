@@ -80,24 +80,24 @@ class ResizedConvolutions:
         for node in graph.nodes:
             factors = _repeats(graph, node)
             reader = sole_reader(graph, node.outputs[0]) if factors else None
-            found = convolution(graph, reader) if reader is not None else None
-            if found is not None and found.x == node.outputs[0] and _fits(found):
-                yield pair(node, found.node)
+            conv = convolution(graph, reader) if reader is not None else None
+            if conv is not None and conv.x == node.outputs[0] and _fits(conv):
+                yield pair(node, conv.node)
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         inside = list(members(nodes))
         resize = find(graph, inside, "Resize")
-        found = convolution(graph, find(graph, inside, "Conv"))
-        assert found is not None
+        conv = convolution(graph, find(graph, inside, "Conv"))
+        assert conv is not None
         factors = _repeats(graph, resize)
         draft = Draft(graph)
-        pads = [k - 1 - pad for k, pad in zip(found.kernel * 2, found.pads, strict=True)]
+        pads = [k - 1 - pad for k, pad in zip(conv.kernel * 2, conv.pads, strict=True)]
         convolve(
             draft,
             resize.inputs[0],
-            _summed(found.weights, factors),
-            found.bias,
-            found.node.outputs[0],
+            _summed(conv.weights, factors),
+            conv.bias,
+            conv.node.outputs[0],
             transposed=True,
             strides=list(factors),
             pads=pads,
@@ -105,10 +105,10 @@ class ResizedConvolutions:
         return draft.finished()
 
 
-def _fits(found: Convolution) -> bool:
+def _fits(conv: Convolution) -> bool:
     """Whether pads are smaller than the kernel: otherwise some outputs would have no input pixel."""
-    within = all(pad < k for k, pad in zip(found.kernel * 2, found.pads, strict=True))
-    return found.plain and found.group == 1 and within and max(found.kernel) > 1
+    within = all(pad < k for k, pad in zip(conv.kernel * 2, conv.pads, strict=True))
+    return conv.plain and conv.group == 1 and within and max(conv.kernel) > 1
 
 
 def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:

@@ -178,11 +178,11 @@ def _addmm(rectified: bool) -> Callable[..., Any]:
     return function
 
 
-def _number(wanted: float) -> Value:
+def _number(expected: float) -> Value:
     def other(graph: Graph, name: str) -> str:
-        found = graph.constants[name]
-        same = found.size == 1 and math.isclose(found.item(), wanted, rel_tol=1e-6)
-        return "" if same else f"{name} is not {wanted:.4g}"
+        array = graph.constants[name]
+        same = array.size == 1 and math.isclose(array.item(), expected, rel_tol=1e-6)
+        return "" if same else f"{name} is not {expected:.4g}"
 
     return constant(shape=(), where=other)
 

@@ -123,7 +123,7 @@ def report(
     tolerance: float,
 ) -> bool:
     pairs = zip(outputs, (expected for _, expected in samples), strict=True)
-    worst = max(error(found[name], array) for found, expected in pairs for name, array in expected.items())
+    worst = max(error(output[name], array) for output, expected in pairs for name, array in expected.items())
     ok = worst <= tolerance
     same = "equal to the bit" if worst == 0 else f"relative error {worst:.2g}"
     excess = "" if ok else f", MORE than {tolerance:.2g}"

@@ -263,13 +263,13 @@ def _lenders(
     lenders: dict[int, int] = {}
     lent: set[int] = set()
 
-    def lend(index: int, some: Iterable[int]) -> None:
-        if index not in lenders and (one := next((one for one in some if one not in lent), None)) is not None:
+    def lend(index: int, indices: Iterable[int]) -> None:
+        if index not in lenders and (one := next((one for one in indices if one not in lent), None)) is not None:
             lenders[index] = one
             lent.add(one)
 
-    def alike(index: int, some: Iterable[int]) -> Iterator[int]:
-        return (one for one in some if file.nodes[one].op_type == nodes[index].op_type)
+    def alike(index: int, indices: Iterable[int]) -> Iterator[int]:
+        return (one for one in indices if file.nodes[one].op_type == nodes[index].op_type)
 
     for index, makers_of_node in enumerate(makers):
         lend(index, alike(index, makers_of_node))

@@ -71,8 +71,8 @@ def complete_shapes(
 class _Trial:
     """Runs the model on shapes, each once."""
 
-    def __init__(self, model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> None:
-        self._model, self._known = model, known
+    def __init__(self, model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
+        self._model, self._known = model, shapes
         self._reference = Reference(model, timeout_s=TIMEOUT_S)
         self._deadline = time.monotonic() + TIMEOUT_S
         self._ran: dict[str, bool] = {}

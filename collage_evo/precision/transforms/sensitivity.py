@@ -132,14 +132,14 @@ def _errors2(
     return errors
 
 
-def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
+def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
     """The largest error of an output; ``labels`` marks label outputs.
 
     Labels flip where the noise before them exceeds their margin: as long as few do, their share grows with the
     noise's 2-norm, so that its squares add up as well. A share of zero means that none of few samples' labels
     flipped, not that none will.
     """
-    outputs = zip(found, exact, labels, strict=True)
+    outputs = zip(values, exact, labels, strict=True)
     return max((one.error.relative for output in outputs for one in counted_distances(*output)), default=0.0)
 
 

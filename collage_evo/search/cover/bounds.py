@@ -133,12 +133,12 @@ def _sides(tensor: LiveTensor, families: Sequence[Hashable], several: Sequence[H
     return [(side, side) for side in borders] + copies
 
 
-def _share_border(program: _LinearProgram, made: bool, sides: Sequence[_Side], readers: Sequence[int]) -> None:
+def _share_border(program: _LinearProgram, computed: bool, sides: Sequence[_Side], readers: Sequence[int]) -> None:
     """Several readers' rewards, of either sign, add up to no more than one border, or one copy."""
     if len(readers) < 2:
         return
     for place, (least, most) in enumerate(sides):
-        for sign, side in ((1.0, most), (-1.0, least)) if made else ((-1.0, least),):
+        for sign, side in ((1.0, most), (-1.0, least)) if computed else ((-1.0, least),):
             parts = [program.columns([(0.0, side)]) for _ in readers]
             program.row(side, [(part, 1.0) for part in parts])
             for reader, part in zip(readers, parts, strict=True):

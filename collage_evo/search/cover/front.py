@@ -78,14 +78,14 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
     yield CoverFront(tuple(hull))
     while over and within:
         slope = _slope(over[-1], within[0])
-        found = at(slope)
-        if not _below(found, over[-1], within[0]):
+        between = at(slope)
+        if not _below(between, over[-1], within[0]):
             yield CoverFront((*over, *within), slope)
             return
-        if found.added > most:
-            over.append(found)
+        if between.added > most:
+            over.append(between)
         else:
-            within.insert(0, found)
+            within.insert(0, between)
         yield CoverFront((*over, *within), slope)
 
 
