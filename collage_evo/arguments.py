@@ -63,10 +63,10 @@ def resolve(
     metric: str | Callable[..., Any] | None = None,
     like: str | os.PathLike[str] | None = None,
 ) -> Config:
-    """The configuration of a run: ``keys``, with arguments that are not None in place of some.
+    """The configuration of a run: ``keys``, overridden by the arguments that are not None.
 
     Args:
-        keys: of a file, or given in Python, nested by section.
+        keys: from a file or from Python, nested by section.
         options: arguments that are values of keys, by dotted key.
         place: where ``keys`` are, for messages.
         budget: as in :func:`collage_evo.api.optimize`, like the next three.

@@ -88,7 +88,7 @@ class AccuracyConfig(Section):
     search: PositiveInt | None = Field(
         None,
         description="Most samples that each placement's error is measured on; by default 128, without a metric 32 of "
-        "a slow model. More: errors told apart that differ less; fewer placements measured in the same time.",
+        "a slow model. More: smaller differences of errors are seen; fewer placements measured in the same time.",
     )
     held_out: PositiveInt = Field(
         300,
@@ -225,7 +225,7 @@ class FitnessConfig(Section):
 
 class SearchConfig(Section):
     objective: Literal["latency", "throughput"] = Field(
-        "latency", description="Find what runs fastest alone, or what a machine that is full of runs does most of."
+        "latency", description="latency: the shortest single run. throughput: the most runs per second of all cores."
     )
     seconds: PositiveFloat | None = Field(
         None,
@@ -302,8 +302,8 @@ class FinalConfig(Section):
     )
     speeds: Literal["both", "searched"] = Field(
         "both",
-        description="Whether the answer is timed by the other objective as well: alone and on a full machine. That "
-        "takes some seconds.",
+        description="Whether the answer is timed by the other objective too: in a single session, and in sessions on "
+        "all cores. This takes a few seconds.",
     )
 
 
@@ -343,14 +343,14 @@ class Config(Section):
     effort: Effort = Field(
         "normal",
         description="How much time a run may take in all: quick is about half a minute for a network of 30 ms on one "
-        "thread, normal three minutes, thorough a quarter of an hour. It stands for values of other keys, which "
-        "config shows; those that are given too come before it.",
+        "thread, normal three minutes, thorough a quarter of an hour. It sets the defaults of other keys, which "
+        "config shows.",
     )
     time: Annotated[float, Field(ge=5.0)] | None = Field(
         None,
         description="Seconds after which a run ends with the best answer so far, whether or not it was compared in "
-        "turns. Stages have shares of it, which config shows; below 45 effort is quick unless it is given. resume "
-        "goes on without it.",
+        "turns. Stages have shares of it, which config shows; below 45 the default effort is quick. resume ignores "
+        "it.",
     )
     data: DataConfig = DataConfig()
     accuracy: AccuracyConfig = AccuracyConfig()
@@ -376,7 +376,7 @@ class Config(Section):
         return self.model_copy(update={"time": None})
 
     def replacing(self, section: str, **values: Any) -> Config:
-        """The same with ``values``, which the program decided, in place of some of ``section``."""
+        """The same with ``values``, which the program decided, in ``section``."""
         return self.model_copy(update={section: getattr(self, section).model_copy(update=values)})
 
 
@@ -391,7 +391,7 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_config(data: Mapping[str, Any], overrides: Overrides, source: str) -> Config:
-    """Configuration from plain values, with ``overrides`` in place of some. Raises as :func:`load_config`."""
+    """Configuration from plain values, changed by ``overrides``. Raises as :func:`load_config`."""
     try:
         return Config.model_validate(with_effort(overridden(data, overrides)))
     except ValidationError as error:
@@ -407,8 +407,7 @@ def dump_config(config: Config, brief: bool = False) -> str:
 
 
 def changed(config: Config, overrides: Overrides, source: str) -> Config:
-    """``config`` with ``overrides``, which a user gave, in place of some of its values. Raises as
-    :func:`load_config`."""
+    """``config``, changed by the user's ``overrides``. Raises as :func:`load_config`."""
     return parse_config(config.model_dump(), overrides, source)
 
 

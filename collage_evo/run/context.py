@@ -91,7 +91,7 @@ class Workplace:
         """Log a message to the user; ``raw``, a library's own message, goes to a file that the message names."""
         if raw:
             self.keep_details([f"{sentence}\n    {raw}"])
-            sentence += f" (its own words are in {self.directory / DETAILS})"
+            sentence += f" (the library's message is in {self.directory / DETAILS})"
         self.reporter.log(sentence)
 
     def keep_details(self, details: Iterable[str]) -> None:

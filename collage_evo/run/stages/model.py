@@ -32,8 +32,8 @@ BEGUN = "model"
 """Store key of the model's digest."""
 ALL_RULES = "all"
 NOTHING_FINITE = (
-    "for these inputs the model gives NaN or infinity alone, so no error can be told and only float32 may answer: "
-    "give inputs of your own with data.source"
+    "the model returns only NaN or infinity for these inputs, so errors are unknown and the answer is in float32: "
+    "give your inputs with data.source"
 )
 
 
