@@ -38,8 +38,8 @@ ShapesOption = Annotated[
     typer.Option(
         "--shapes",
         metavar="SHAPES",
-        help="Shapes of dynamic inputs: 'x: [1, 3, 48, 320]', or the sizes alone if one input is dynamic; auto: the "
-        "smallest.",
+        help="Shapes of dynamic inputs: 'x: [1, 3, 48, 320]', or the sizes alone if one input is dynamic; sizes of "
+        "symbolic dimensions: 'batch: 1, sequence: 128'; auto: the smallest.",
     ),
 ]
 Data = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -10,8 +11,9 @@ from pydantic import ValidationError
 from collage_evo.config_errors import explain
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import ConfigError
+from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.graph.load.shapes import dynamic_inputs, written
+from collage_evo.graph.load.shapes import dims_of, dynamic_inputs, written
 from collage_evo.yaml_values import Refused, load_yaml
 
 AUTO = "auto"
@@ -20,26 +22,49 @@ AUTO = "auto"
 def shape_values(text: str | None, file: ModelFile) -> dict[str, Any]:
     """Values of keys for ``text``, which is YAML without braces, ``auto``, or the sizes of a single input.
 
-    The model in ``file`` is read if names are missing.
+    A name is that of an input, or that of a symbolic dimension in ``file``, which may have a size in each profile.
 
     Raises:
-        ConfigError: ``text`` is no shapes, or needs names because several inputs are open.
+        ConfigError: ``text`` is no shapes, needs names because several inputs are open, or lacks a dimension.
         InputError: the model cannot be read.
     """
     if text is None:
         return {}
     if text.strip() == AUTO:
         return {"sizes": "smallest"}
-    shapes = _read(text)
-    if isinstance(shapes, list):
-        shapes = {_only_open_input(text, file): shapes}
+    read = _read(text)
+    named = {_only_open_input(text, file): read} if isinstance(read, list) else _by_dimension(text, read, file)
     try:
-        return {"shapes": ModelConfig(source="any", shapes=shapes).shapes}
+        return {"shapes": ModelConfig(source="any", shapes=named).shapes}
     except ValidationError as error:
         raise ConfigError(f"--{explain(error, ModelConfig)}") from None
 
 
-def _read(text: str) -> object:
+def _by_dimension(text: str, shapes: Mapping[str, Any], file: ModelFile) -> Mapping[str, Any]:
+    """``shapes`` with those of all open inputs in place of the sizes of symbolic dimensions."""
+    inputs = dynamic_inputs(file.declared)
+    symbols = {dim.dim_param for value in inputs for dim in dims_of(value)} - {"", *given_inputs(file.declared)}
+    sizes = {name: value if isinstance(value, list) else [value] for name, value in shapes.items() if name in symbols}
+    if not sizes:
+        return shapes
+    counts = {name: len(several) for name, several in sizes.items() if len(several) != 1}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise ConfigError(f"--shapes {text!r}: the k-th sizes belong together, but {listed}: give as many for each")
+    by_input = {name: shape for name, shape in shapes.items() if name not in sizes}
+    for value in inputs:
+        if value.name in by_input:
+            continue
+        dims = [sizes.get(dim.dim_param, [dim.dim_value] if dim.dim_value else []) for dim in dims_of(value)]
+        if not dims or not all(dims):
+            raise ConfigError(f"--shapes {text!r}: give all sizes, or the shape, of {value.name}: {written(value)}")
+        count = max(map(len, dims))
+        several = [[dim[k % len(dim)] for dim in dims] for k in range(count)]
+        by_input[value.name] = several if count > 1 else several[0]
+    return by_input
+
+
+def _read(text: str) -> list[Any] | dict[str, Any]:
     """Parse ``text`` as a mapping or a list."""
     stripped = text.strip()
     try:

@@ -34,9 +34,35 @@ def test_several_shapes_of_the_only_open_input_are_profiles(tmp_path: Path) -> N
     assert shapes(tmp_path, "[[1, 64], [8, 64]]", ids=["n", "l"]) == {"ids": [[1, 64], [8, 64]]}
 
 
-def test_the_model_is_asked_only_where_names_are_missing() -> None:
+DECODER: dict[str, list[int | str]] = {"ids": [1, "sequence"], "key": [1, 4, "past", 64], "scale": [1]}
+
+
+def test_symbolic_dimensions_give_the_shapes_of_all_inputs_that_have_them(tmp_path: Path) -> None:
+    one = shapes(tmp_path, "sequence: 1, past: 0", **DECODER)
+    assert one == {"ids": [1, 1], "key": [1, 4, 0, 64]}
+    two = shapes(tmp_path, "sequence: [128, 1], past: [0, 128]", **DECODER)
+    assert two == {"ids": [[1, 128], [1, 1]], "key": [[1, 4, 0, 64], [1, 4, 128, 64]]}
+    mixed = shapes(tmp_path, "sequence: [128, 1], past: 7, ids: [1, 3]", **DECODER)
+    assert mixed == {"ids": [1, 3], "key": [1, 4, 7, 64]}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sequence: 1", ("give all sizes, or the shape, of key: [1, 4, past, 64]",)),
+        ("sequence: [1, 2], past: [1, 2, 3]", ("sequence has 2, past has 3",)),
+        ("sequence: -1, past: 2", ("ids is [1, -1]",)),
+    ],
+)
+def test_symbolic_dimensions_that_do_not_fit_are_refused(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        shapes(tmp_path, text, **DECODER)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_without_shapes_the_model_is_not_read() -> None:
     nowhere = ModelFile("nowhere.onnx")
-    assert shape_values("ids: [1, 2]", nowhere) == {"shapes": {"ids": [1, 2]}}
     assert shape_values("auto", nowhere) == {"sizes": "smallest"}
     assert shape_values(None, nowhere) == {}
 
