@@ -15,6 +15,8 @@ from collage_evo.placement.failure import Failure, Fault
 
 TINY = 1e-4
 """Errors below this are written as powers of ten: zeros behind the point are hard to count."""
+MOST_ALIKE = 3
+"""Inputs of equal shape that are all named: a decoder's cache has dozens."""
 
 STARTS: Mapping[str, str] = {
     "dp": "the fastest by the measured times of its regions",
@@ -162,8 +164,15 @@ def format_count(number: int, what: str) -> str:
 
 
 def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
-    """Shapes of inputs by name; None for any."""
-    return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in shapes.items())
+    """Shapes of inputs by name; None for any. Of more than ``MOST_ALIKE`` equal ones it names the first input."""
+    alike: dict[str, list[str]] = {}
+    for name, shape in shapes.items():
+        alike.setdefault("any" if shape is None else str(list(shape)), []).append(name)
+    parts = []
+    for written, names in alike.items():
+        many = len(names) > MOST_ALIKE
+        parts += [f"{names[0]} and {len(names) - 1} more {written}"] if many else [f"{n} {written}" for n in names]
+    return ", ".join(parts)
 
 
 def describe_request(budget: float | str) -> str:

@@ -20,6 +20,7 @@ from collage_evo.report.words import (
     format_name,
     format_number,
     format_ratio,
+    format_shapes,
     format_time,
     raw_words,
 )
@@ -86,3 +87,9 @@ def test_every_kind_of_failure_has_words_and_those_that_differ_in_figures_only_a
     assert all(describe_failure(Failure(fault, ""), "tvm").startswith("TVM ") for fault in Fault)
     late = [Failure(Fault.FAR_BEHIND, f"predicted {ms} ms, not measured") for ms in range(16)]
     assert list(describe_unfit([*late, Failure(Fault.CRASH, "killed by SIGSEGV")]).values()) == [16, 1]
+
+
+def test_of_many_inputs_with_equal_shapes_the_first_is_named() -> None:
+    cache = {f"past.{k}": [1, 4, 128, 64] for k in range(48)}
+    shapes = {"ids": [1, 1], "positions": [1, 1], **cache, "text": None}
+    assert format_shapes(shapes) == "ids [1, 1], positions [1, 1], past.0 and 47 more [1, 4, 128, 64], text any"
