@@ -11,14 +11,17 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from collage_evo.backends.base import Built
+from collage_evo.backends.base import BuildFailure, Built
 from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
 from collage_evo.models.builder import Builder
+from collage_evo.runtime.session import Session
 from collage_evo.target.target import Target
 from collage_evo.testing.cases.case import weight
 
@@ -177,3 +180,48 @@ for one, other in zip(*answers, strict=True):
 def test_shared_memory_lives_as_long_as_the_runs_whatever_happens_to_the_file(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SHARED, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def guarded_attention(mask: str) -> onnx.ModelProto:
+    """Attention as PyTorch exports it, with rows that are NaN after the Softmax set to zero."""
+    b, places = Builder("attention"), 6
+    query, key, value = (b.input(name, (1, 2, places, 8)) for name in ("q", "k", "v"))
+    scores = b.op("MatMul", query, b.op("Transpose", key, perm=[0, 1, 3, 2]))
+    hidden = np.where(np.tri(places, dtype=bool), 0.0, -np.inf).astype(np.float32)
+    if mask == "one row hidden":
+        hidden[2] = -np.inf
+    if mask == "computed from constants":
+        size = b.const(np.array(places, np.int64))
+        place = b.op("Range", b.const(np.array(0, np.int64)), size, b.const(np.array(1, np.int64)))
+        later = b.op("Less", b.op("Unsqueeze", place, b.const(np.array([1]))), place)
+        added = b.op("Where", later, b.const(np.float32(-np.inf)), b.const(np.float32(0)))
+        scores = b.op("Add", scores, added)
+    elif mask == "an input":
+        scores = b.op("Add", scores, b.input("mask", (places, places)))
+    elif mask != "none":
+        scores = b.op("Add", scores, b.const(hidden))
+    shares = b.op("Softmax", scores, axis=-1)
+    shares = b.op("Where", b.op("IsNaN", shares), b.const(np.float32(0)), shares)
+    return b.model(b.op("MatMul", shares, value))
+
+
+@pytest.mark.parametrize(
+    ("mask", "takes"),
+    [
+        *(("none", True), ("causal", True), ("computed from constants", True)),
+        *(("one row hidden", False), ("an input", False)),
+    ],
+)
+def test_what_replaces_nan_after_a_softmax_is_taken_where_no_row_is_hidden(
+    mask: str, takes: bool, tmp_path: Path
+) -> None:
+    model = guarded_attention(mask)
+    whole = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30)).whole(model, "openvino", "default")
+    if not takes:
+        assert isinstance(whole, BuildFailure)
+        assert "Softmax's NaN" in whole.reason
+        return
+    assert not isinstance(whole, BuildFailure), whole
+    feeds = random_inputs(model, 0)
+    with Session([whole], Target()) as session:
+        assert relative_error(session.run(None, feeds), Reference(model).run(feeds)).relative < 1e-5

@@ -45,10 +45,33 @@ def refusal(graph: Graph, node: Node) -> str:
     return f"{node.op_type}: {reason}" if reason else ""
 
 
+_HIDDEN = -1e30
+"""What a mask adds to a score that does not count: minus infinity, or the lowest float."""
+_UNMASKED = frozenset({"MatMul", "Gemm", "Mul", "Div"})
+
+
 def _mends_softmax(graph: Graph, node: Node) -> bool:
-    """Whether a Where sets fully masked rows of attention, which are NaN after the Softmax, to zero."""
+    """Whether a Where sets fully masked rows of attention, which are NaN after the Softmax, to zero.
+
+    PyTorch exports it with every attention, also where no row is fully masked.
+    """
     makers = (graph.producer.get(name) for name in node.inputs[1:])
-    return any(maker is not None and graph.nodes[maker].op_type == "Softmax" for maker in makers)
+    rows = (graph.nodes[maker] for maker in makers if maker is not None and graph.nodes[maker].op_type == "Softmax")
+    return any(not _leaves_scores(graph, softmax) for softmax in rows)
+
+
+def _leaves_scores(graph: Graph, softmax: Node) -> bool:
+    """Whether some score of each row counts: there is no mask, or a constant one with a place in each row."""
+    name = softmax.inputs[0]
+    maker, shape = graph.producer.get(name), graph.tensors[name].shape
+    if maker is None:
+        return False
+    scores = graph.nodes[maker]
+    masks = [mask for place in range(len(scores.inputs)) if (mask := constant(graph, scores, place)) is not None]
+    if scores.op_type != "Add" or not masks:
+        return scores.op_type in _UNMASKED and not masks
+    (mask,), last = masks, softmax.attributes.get("axis", -1) in (-1, len(shape) - 1)
+    return last and mask.ndim > 0 and bool(np.all(mask.max(axis=-1, initial=-np.inf) > _HIDDEN))
 
 
 def _mixes_samples(graph: Graph, node: Node) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import onnx
 
-from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
@@ -31,6 +32,7 @@ from collage_evo.graph.ir.graph import Graph, Tensor, members
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
+from collage_evo.graph.normalise.normalise import Rules, normalise
 from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.patterns.match import Placement, Region
@@ -122,9 +124,8 @@ class Compiler:
         indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
             return BuildFailure(f"{backend}: {indices.stray}")
-        for graph, node in operators(model):
-            if reason := engine.known_wrong(graph, node):
-                return BuildFailure(f"{backend}: {reason}")
+        if reason := _known_wrong(engine, model):
+            return BuildFailure(f"{backend}: {reason}")
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built
@@ -184,3 +185,18 @@ def _bits(region: Region) -> int:
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
     return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
+
+
+def _known_wrong(backend: Backend, model: onnx.ModelProto) -> str:
+    """Why the backend's library computes an operator of ``model`` wrongly; empty if none is known.
+
+    An operator that is wrong for some values of an input may have constants there that only folding shows.
+    """
+
+    def first(model: onnx.ModelProto) -> str:
+        return next((reason for graph, node in operators(model) if (reason := backend.known_wrong(graph, node))), "")
+
+    if reason := first(model):
+        with suppress(InputError):
+            return first(normalise(model, Rules.SAME_OPSET))
+    return reason
