@@ -92,16 +92,22 @@ def light_copy(
             if descriptor.name not in ("graph", "initializer"):
                 _copy(of, descriptor.name, value)
     for tensor in model.graph.initializer:
-        outside = copy.graph.initializer.add()
-        if not _moves(tensor):
-            outside.CopyFrom(tensor)
-            continue
-        raw = content(tensor)
-        outside.MergeFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
-        outside.data_location = TensorProto.EXTERNAL
-        for key, value in {**place(tensor, raw), "length": str(raw.nbytes)}.items():
-            outside.external_data.add(key=key, value=value)
+        copy.graph.initializer.append(_outside(tensor, place) if _moves(tensor) else tensor)
     return copy
+
+
+def placed(tensor: TensorProto) -> TensorProto:
+    """``tensor`` itself, or if it is large one whose content is in a file of this process."""
+    return _outside(tensor, weight_files().place) if _moves(tensor) else tensor
+
+
+def _outside(tensor: TensorProto, place: Callable[[TensorProto, np.ndarray], Mapping[str, str]]) -> TensorProto:
+    raw = content(tensor)
+    outside = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    outside.data_location = TensorProto.EXTERNAL
+    for key, value in {**place(tensor, raw), "length": str(raw.nbytes)}.items():
+        outside.external_data.add(key=key, value=value)
+    return outside
 
 
 def _moves(tensor: TensorProto) -> bool:

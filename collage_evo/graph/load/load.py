@@ -12,7 +12,7 @@ from onnx import external_data_helper
 
 from collage_evo.errors import InputError
 from collage_evo.files import reading
-from collage_evo.graph.ir.weights import is_placed, light, weight_bytes, weights
+from collage_evo.graph.ir.weights import is_heavy, is_placed, light, placed, weight_bytes, weights
 from collage_evo.graph.load.guess import complete_shapes
 from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models.builtin import PREFIX, make_builtin
@@ -111,7 +111,8 @@ def _parse(path: Path) -> onnx.ModelProto:
     if model.ir_version < WEIGHTS_APART:
         _set_weights_apart(model)
     with reading(path, _AGAIN):
-        _require_whole(model)
+        for tensor in weights(model.graph):
+            _require_whole(tensor)
         return light(model)
 
 
@@ -150,36 +151,55 @@ def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
 def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     """``model`` with its external weights read in and the size of every weight checked against its shape."""
     with reading(path, _AGAIN):
-        folder, real = path.parent, path.resolve().parent
-        outside = [one for one in weights(model.graph)
-                   if external_data_helper.uses_external_data(one) and not is_placed(one)]  # fmt: skip
-        for tensor in outside:
-            location = external_data_helper.ExternalDataInfo(tensor).location
-            file = path.parent / location
-            if not file.is_file():
-                raise InputError(
-                    f"{path} keeps its weights in {location!r}, which is not there: put that file into {path.parent}"
-                )
-            if file.is_symlink() and file.resolve().parent == real:  # a download cache: the link's target holds both
-                folder = real
-                next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
-            if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):
-                _read_linked(tensor, file)
-        for tensor in filter(external_data_helper.uses_external_data, outside):
-            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
-        _require_whole(model)
+        if is_heavy(model):
+            for tensor in filter(_is_outside, model.graph.initializer):
+                # A message holds the memory of what it held for as long as it exists: one of the tensor's own.
+                apart = onnx.TensorProto()
+                apart.CopyFrom(tensor)
+                _read_outside(apart, path)
+                _require_whole(apart)
+                tensor.CopyFrom(placed(apart))
+        for tensor in filter(_is_outside, weights(model.graph)):
+            _read_outside(tensor, path)
+        for tensor in weights(model.graph):
+            _require_whole(tensor)
         return light(model)
 
 
-def _require_whole(model: onnx.ModelProto) -> None:
-    """Check the size of every weight that is in the message against its shape.
+def _is_outside(tensor: onnx.TensorProto) -> bool:
+    return external_data_helper.uses_external_data(tensor) and not is_placed(tensor)
+
+
+def _read_outside(tensor: onnx.TensorProto, path: Path) -> None:
+    """Read a weight that the model at ``path`` keeps in another file.
 
     Raises:
-        ValueError: one has another, or is of an unknown type.
+        InputError: that file is not there.
     """
-    for tensor in weights(model.graph):
-        expected = weight_bytes(tensor)
-        if tensor.HasField("raw_data") and len(tensor.raw_data) != expected:
-            raise ValueError(f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {expected}")
+    folder, real = path.parent, path.resolve().parent
+    location = external_data_helper.ExternalDataInfo(tensor).location
+    file = folder / location
+    if not file.is_file():
+        raise InputError(
+            f"{path} keeps its weights in {location!r}, which is not there: put that file into {path.parent}"
+        )
+    if file.is_symlink() and file.resolve().parent == real:  # a download cache: the link's target holds both
+        folder = real
+        next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
+    if file.stat().st_nlink > 1 and file.resolve().is_relative_to(real):
+        _read_linked(tensor, file)
+    else:
+        external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _require_whole(tensor: onnx.TensorProto) -> None:
+    """Check the size of a weight that is in the message against its shape.
+
+    Raises:
+        ValueError: it has another, or is of an unknown type.
+    """
+    expected = weight_bytes(tensor)
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != expected:
+        raise ValueError(f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {expected}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
@@ -16,6 +18,7 @@ from collage_evo.graph.load.load import load_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
+from collage_evo.target.memory import PeakMemory
 from collage_evo.testing.models import tiny_convnet
 from tests.support.models import parse_graph
 
@@ -122,6 +125,30 @@ def test_external_weights_are_read_in(tmp_path: Path) -> None:
     weights.unlink()
     feeds = random_inputs(loaded, 0)
     np.testing.assert_array_equal(reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0])
+
+
+def test_no_more_than_a_few_large_weights_are_in_memory_at_once(tmp_path: Path) -> None:
+    count, width = 12, 2_500_000
+    nodes = [helper.make_node("Add", [f"x{k}" if k else "x", f"w{k}"], [f"x{k + 1}"]) for k in range(count)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+            for name, dims in (("x", [1]), (f"x{count}", [width])))  # fmt: skip
+    model = helper.make_model(helper.make_graph(nodes, "sums", [x], [y]), ir_version=10)
+    with (tmp_path / "net.weights").open("wb") as file:
+        for k in range(count):
+            outside = TensorProto(name=f"w{k}", data_type=TensorProto.FLOAT, dims=[width])
+            outside.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", "net.weights"), ("offset", file.tell()), ("length", 4 * width)):
+                outside.external_data.add(key=key, value=str(value))
+            model.graph.initializer.append(outside)
+            file.write(np.full(width, k, np.float32).tobytes())
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    gc.collect()
+    peak = PeakMemory()
+    loaded = load_model(str(path)).original
+    assert peak.bytes < 4 * 4 * width
+    sums = reference_outputs(loaded, {"x": np.ones(1, np.float32)})[0]
+    np.testing.assert_array_equal(sums, np.full(width, 1 + sum(range(count))))
 
 
 def test_a_download_caches_links_to_a_model_and_its_weights_are_followed(tmp_path: Path) -> None:
