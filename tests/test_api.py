@@ -51,7 +51,7 @@ def found(cache: Path, told: list[tuple[str, float, float | None, str]]) -> coll
 def test_who_goes_on_says_with_what(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="resume needs out"):
         collage_evo.optimize(MODEL, resume=True)
-    with pytest.raises(InputError, match=r"resume goes on .* overwrite deletes it"):
+    with pytest.raises(InputError, match=r"resume continues .* overwrite deletes it"):
         collage_evo.optimize(MODEL, out=tmp_path / "run", resume=True, overwrite=True)
 
 

@@ -122,7 +122,7 @@ def test_a_run_whose_other_is_gone_goes_on_once_it_is_back(first: Path, tmp_path
     config = configured(tmp_path, tiny_convnet(), **{"search.like": str(other)})
     start_run(tmp_path / "run", config)
     other.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="other, which this run is to begin with"):
+    with pytest.raises(InputError, match=r"warm start .* needs the run directory .*other"):
         evaluate(reopen_run(tmp_path / "run"), tmp_path / "run", LineReporter(lambda text: None), Flow.result)
     (tmp_path / "moved").rename(other)
     begun, earlier = begin(reopen_run(tmp_path / "run"))

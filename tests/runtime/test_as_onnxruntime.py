@@ -197,7 +197,7 @@ def test_its_providers_are_the_libraries_that_run(ours: Session, tmp_path: Path)
 def test_its_options_are_the_threads_and_no_profile_is_promised(ours: Session) -> None:
     options = ours.get_session_options()
     assert (options.intra_op_num_threads, options.enable_profiling) == (TARGET.threads, False)
-    with pytest.raises(InputError, match=r"profile\(\) gives the milliseconds of each piece"):
+    with pytest.raises(InputError, match=r"call profile\(\) for the milliseconds of each piece"):
         ours.end_profiling()
 
 
