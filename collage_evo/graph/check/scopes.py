@@ -27,7 +27,7 @@ def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
     flat = inline_local_functions(model) if model.functions else model
     typed = inferred_model(flat) or flat
     limits = indices_of_model(flat).limits
-    yield from _operators(typed, typed.graph, limits, None)
+    yield from _operators(typed, typed.graph, limits, None, flat.graph.initializer)
 
 
 def inner_operators(graph: Graph, node: Node) -> Iterator[tuple[Graph, Node]]:
@@ -54,16 +54,21 @@ def _given(inputs: Iterable[onnx.ValueInfoProto], limits: Mapping[str, tuple[int
 
 
 def _operators(
-    model: onnx.ModelProto, graph: onnx.GraphProto, limits: Mapping[str, tuple[int, int]], around: Graph | None
+    model: onnx.ModelProto,
+    graph: onnx.GraphProto,
+    limits: Mapping[str, tuple[int, int]],
+    around: Graph | None,
+    weights: Iterable[onnx.TensorProto] = (),
 ) -> Iterator[tuple[Graph, Node]]:
-    """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits`` are of its inputs."""
+    """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits`` are of its inputs, and some of
+    these may be ``weights``."""
     protos = tuple(graph.node)
     of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     of_graph.graph.CopyFrom(graph)
     ranges = _given(graph.input, limits) if around is None else {}
     values = Values(of_graph, graph.value_info, ranges, exact_values(around) if around else None, exact=True)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
-    constants = {tensor.name: array_of(tensor) for tensor in graph.initializer}
+    constants = {tensor.name: array_of(tensor) for tensor in (*weights, *graph.initializer)}
     constants |= _constants(values, protos)
     tensors: dict[str, Tensor] = {name: Tensor(name, a.dtype.name, a.shape) for name, a in constants.items()}
     outside: Mapping[str, Tensor] = around.tensors if around else {}
