@@ -79,10 +79,10 @@ def measure_baselines(
 
     Those that run most models well come first, on the target's device before the host, in float32 before lower
     precisions. The others may compile for minutes: they follow in the order of what the first took in the same
-    arithmetic. After each, ``on_done`` is called with the results so far. One
-    that is far behind the best before it, by the policy, has the latency of the few runs it made (one, where a run
-    takes long; none, where it was ended during the first), and a reason: the best in float32 counts, or for one in a
-    lower precision that of any precision within the budget. After ``seconds`` only those that run most models well
+    arithmetic. After each, ``on_done`` is called with the results so far. One that is far behind the best before it,
+    by the policy, has the latency of the few runs it made (one, where a run takes long; none, where it was ended
+    during the first), and a reason: the best in float32 counts, or for one in a lower precision that of any
+    precision within the budget. After ``seconds`` only those that run most models well
     are tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if
     none before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
     """

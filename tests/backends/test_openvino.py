@@ -196,8 +196,19 @@ def guarded_attention(mask: str) -> onnx.ModelProto:
         later = b.op("Less", b.op("Unsqueeze", place, b.const(np.array([1]))), place)
         added = b.op("Where", later, b.const(np.float32(-np.inf)), b.const(np.float32(0)))
         scores = b.op("Add", scores, added)
-    elif mask == "an input":
+    elif mask.startswith("an input"):
         scores = b.op("Add", scores, b.input("mask", (places, places)))
+        if mask == "an input, scaled":
+            scores = b.op("Mul", scores, b.input("scale", (1,)))
+        elif mask == "an input and causal":
+            scores = b.op("Add", scores, b.const(hidden))
+    elif mask == "two":
+        scores = b.op("Add", b.op("Add", scores, b.const(hidden)), b.const(hidden[::-1].copy()))
+    elif mask == "causal, scaled":
+        scores = b.op("Div", b.op("Add", b.op("Mul", scores, b.const(np.float32(0.5))), b.const(hidden)),
+                      b.const(np.float32(2)))  # fmt: skip
+    elif mask == "causal, negated":
+        scores = b.op("Mul", b.op("Add", scores, b.const(hidden)), b.const(np.float32(-1)))
     elif mask != "none":
         scores = b.op("Add", scores, b.const(hidden))
     shares = b.op("Softmax", scores, axis=-1)
@@ -208,8 +219,9 @@ def guarded_attention(mask: str) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("mask", "takes"),
     [
-        *(("none", True), ("causal", True), ("computed from constants", True)),
-        *(("one row hidden", False), ("an input", False)),
+        *(("none", True), ("causal", True), ("causal, scaled", True), ("computed from constants", True)),
+        *(("one row hidden", False), ("two", False), ("causal, negated", False)),
+        *(("an input", False), ("an input, scaled", False), ("an input and causal", False)),
     ],
 )
 def test_what_replaces_nan_after_a_softmax_is_taken_where_no_row_is_hidden(

@@ -13,7 +13,7 @@ from collage_evo.backends.libraries.devices import OnDevices
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.torch.backend import TorchBackend
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 
 class Torch(OnDevices, TorchBackend):
@@ -23,7 +23,9 @@ class Torch(OnDevices, TorchBackend):
     variants: ClassVar[tuple[Variant, ...]] = (*TorchBackend.variants, *TorchCudaBackend.variants)
 
     def backend_of(self, variant: Variant) -> TorchBackend:
-        return self.on_cpu if variant.device == CPU else self.on_device
+        backend = super().backend_of(variant)
+        assert isinstance(backend, TorchBackend)
+        return backend
 
     def profiles(self, variant: Variant) -> bool:
         return self.backend_of(variant).profiles(variant)

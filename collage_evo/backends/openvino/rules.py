@@ -47,7 +47,6 @@ def refusal(graph: Graph, node: Node) -> str:
 
 _HIDDEN = -1e30
 """What a mask adds to a score that does not count: minus infinity, or the lowest float."""
-_UNMASKED = frozenset({"MatMul", "Gemm", "Mul", "Div"})
 
 
 def _mends_softmax(graph: Graph, node: Node) -> bool:
@@ -61,17 +60,30 @@ def _mends_softmax(graph: Graph, node: Node) -> bool:
 
 
 def _leaves_scores(graph: Graph, softmax: Node) -> bool:
-    """Whether some score of each row counts: there is no mask, or a constant one with a place in each row."""
-    name = softmax.inputs[0]
-    maker, shape = graph.producer.get(name), graph.tensors[name].shape
-    if maker is None:
-        return False
-    scores = graph.nodes[maker]
-    masks = [mask for place in range(len(scores.inputs)) if (mask := constant(graph, scores, place)) is not None]
-    if scores.op_type != "Add" or not masks:
-        return scores.op_type in _UNMASKED and not masks
-    (mask,), last = masks, softmax.attributes.get("axis", -1) in (-1, len(shape) - 1)
-    return last and mask.ndim > 0 and bool(np.all(mask.max(axis=-1, initial=-np.inf) > _HIDDEN))
+    """Whether some score of each row counts: between the product and the Softmax is no mask, or one that is constant
+    and has a place in each row, and nothing but constant factors that do not enlarge.
+    """
+    name, masked = softmax.inputs[0], False
+    in_rows = softmax.attributes.get("axis", -1) in (-1, len(graph.tensors[name].shape) - 1)
+    while (maker := graph.producer.get(name)) is not None:
+        node = graph.nodes[maker]
+        if node.op_type == "MatMul":
+            return True
+        places = [place for place in range(len(node.inputs)) if constant(graph, node, place) is not None]
+        if len(node.inputs) != 2 or len(places) != 1:
+            return False
+        value = graph.constants[node.inputs[places[0]]]
+        if node.op_type == "Add" and in_rows and not masked and value.ndim:
+            # A second mask could hide what the first leaves.
+            masked, fits = True, bool(np.all(value.max(axis=-1, initial=-np.inf) > _HIDDEN))
+        elif node.op_type == "Mul":
+            fits = bool(np.all((value > 0) & (value <= 1)))
+        else:
+            fits = node.op_type == "Div" and places == [1] and bool(np.all((value >= 1) & np.isfinite(value)))
+        if not fits:
+            return False
+        name = node.inputs[1 - places[0]]
+    return False
 
 
 def _mixes_samples(graph: Graph, node: Node) -> bool:

@@ -36,8 +36,8 @@ class Reference:
         optimised: use all of ONNX Runtime's graph optimisations, its default. A model that loads only with them,
             because an operator has no kernel of its own, always gets them.
         timeout_s: limit of one run in seconds; None for no limit.
-        in_order: run the nodes in the model's order. By default ONNX Runtime runs last what only outputs need, and
-            holds in memory until then what that reads.
+        in_order: run the nodes in the model's order, and a Shape as soon as its input is there. By default ONNX
+            Runtime runs last what only outputs need, and holds in memory until then what that reads.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.

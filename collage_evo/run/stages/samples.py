@@ -41,7 +41,7 @@ SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS = 2.0, 0.25, 20.0
 """Seconds of the reference over each part, so that judging takes no longer than timing, and over the search's beyond
 :data:`SEARCH_BY_ERROR`."""
 LEAST_SAMPLES, FEWEST_SAMPLES, OVERTIME = 4, 2, 4.0
-"""The minimum of samples, unless they take so many times as long as these seconds; and the minimum then."""
+"""The minimum of samples, unless they take so many times as long as these seconds; and the minimum then. Chosen."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
