@@ -107,7 +107,8 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
 
 def test_a_part_on_a_device_is_what_the_backend_takes_there_in_variants_that_it_profiles() -> None:
     matches = [Match(1 << node, "torch", "eager") for node in range(6)]
-    matches += [Match(1 << node, "torch", variant) for node in range(4) for variant in ("cuda-eager-f16", "cuda-aoti")]
+    for variant in ("cuda-eager-f16", "cuda-aoti"):
+        matches += [Match(1 << node, "torch", variant) for node in range(4)]
     asked = to_profile(GRAPH, matches, {"torch": get_backend("torch")})
     assert {one.engine[1]: one.region.nodes for one in asked} == {"eager": GRAPH.all_nodes, "cuda-eager-f16": 0b1111}
 
