@@ -84,10 +84,15 @@ class Course:
     _spent: float = 0.0
     _guessed: float = 0.0
     _reached: float = 0.0
+    _end: float = math.inf
 
     def expect(self, seconds: Mapping[str, float]) -> None:
         """A run begins, with the expected durations of some stages."""
         self.expected, self.name, self._spent, self._guessed = seconds, "", 0.0, 0.0
+
+    def ends_in(self, seconds: float) -> None:
+        """All the work ends in so many seconds."""
+        self._end = self.clock() + seconds
 
     def within(self, low: float, high: float) -> None:
         """The following is this share of the whole."""
@@ -118,7 +123,8 @@ class Course:
     def seconds_left(self) -> float:
         """Remaining seconds of all the work, scaled by the durations of earlier stages over their usual ones."""
         later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
-        return self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
+        work_s = self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
+        return min(work_s, max(0.0, self._end - self.clock()))
 
     def _of(self, names: Sequence[str]) -> float:
         """Expected seconds of stages."""
@@ -165,6 +171,9 @@ class Reporter(Protocol):
     def expect(self, seconds: Mapping[str, float]) -> None:
         """A run begins; ``seconds`` are expected durations of some of its stages, by name."""
 
+    def ends_in(self, seconds: float) -> None:
+        """All the work ends in so many seconds, finished or not."""
+
     def within(self, low: float, high: float) -> None:
         """With several runs: the following is the share of all the work from ``low`` to ``high``."""
 
@@ -187,6 +196,9 @@ class _CourseReporter:
 
     def expect(self, seconds: Mapping[str, float]) -> None:
         self._course.expect(seconds)
+
+    def ends_in(self, seconds: float) -> None:
+        self._course.ends_in(seconds)
 
     def within(self, low: float, high: float) -> None:
         self._course.within(low, high)

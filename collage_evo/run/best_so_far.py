@@ -35,10 +35,11 @@ as copying the model."""
 class BestSoFar:
     """Publishes answers of a run as they are found. Thread-safe.
 
-    The answer of an earlier final comparison stays until the next one.
+    The answer of an earlier final comparison stays until the next one. ``on_published`` is called after each answer.
     """
 
     def __init__(self, run: RunContext, delivery: Delivery) -> None:
+        self.on_published: Callable[[], object] = lambda: None
         self._run, self._delivery = run, delivery
         self._changing = threading.Lock()
         self._numbers = itertools.count(1)
@@ -127,6 +128,7 @@ class BestSoFar:
     def _publish(self, artifact: Path, so_far: SoFar) -> None:
         self._delivery.put(artifact, info=so_far.info)
         self._known = so_far
+        self.on_published()
 
     def _log(self, name: str = "") -> None:
         if self._known is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from collage_evo.config import Config, SearchConfig
+from collage_evo.run.deadline import seconds_left
 from collage_evo.run.store import Store
 from collage_evo.search.evolution.settings import Budget
 
@@ -16,17 +17,15 @@ USUAL_S, LEAST_S = 90.0, 30.0
 SEARCHED_BY_S = 180.0
 """Seconds from the beginning of a run after which such a search is over."""
 FINAL_ROOM = 0.8
-"""Share of what is left of a run's ``time`` that the search and the rounds of the final comparison may take: the
+"""Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
 rest is for compiling, held-out samples and the last check."""
 TUNING = "tuning"
 """Part of the names of all stages that tune, or measure for tuning only."""
 
 
-def most_seconds(config: Config, spent_s: float) -> float:
-    """Seconds of a search after which the final comparison fits into the run's ``time``; one at least."""
-    if config.time is None:
-        return math.inf
-    return max(1.0, FINAL_ROOM * (config.time - spent_s) - config.final.seconds)
+def most_seconds(config: Config) -> float:
+    """Seconds of a search after which the final comparison ends before the deadline; one at least."""
+    return max(1.0, FINAL_ROOM * seconds_left() - config.final.seconds)
 
 
 def search_budget(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 LEAD_S = 2.0
 """Seconds before the end at which a run is stopped: what started it, and what ends its processes, take as long."""
+_END: ContextVar[float] = ContextVar("end", default=math.inf)
+"""``time.monotonic()`` at which the work of this thread is to end."""
 
 
 class TimeIsOver(BaseException):
@@ -23,6 +27,21 @@ class TimeIsOver(BaseException):
 def raise_time_is_over() -> NoReturn:
     """Raise ``TimeIsOver``."""
     raise TimeIsOver
+
+
+def seconds_left() -> float:
+    """Seconds until the deadline; infinite without one."""
+    return _END.get() - time.monotonic()
+
+
+@contextlib.contextmanager
+def part_of_time(share: float) -> Iterator[None]:
+    """Context whose :func:`seconds_left` are this share of those outside. Nothing ends it."""
+    token = _END.set(time.monotonic() + share * seconds_left())
+    try:
+        yield
+    finally:
+        _END.reset(token)
 
 
 def process_age_s() -> float:
@@ -42,7 +61,21 @@ def deadline(
 
     Other threads, and systems without ``SIGALRM``, only have the plan that a run makes of its time.
     """
-    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+    if seconds is None:
+        yield
+        return
+    left_s = max(0.1, seconds - LEAD_S - spent_s)
+    token = _END.set(time.monotonic() + left_s)
+    try:
+        with _alarm(left_s, end):
+            yield
+    finally:
+        _END.reset(token)
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float, end: Callable[[], NoReturn]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield
         return
 
@@ -50,7 +83,7 @@ def deadline(
         end()
 
     before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - LEAD_S - spent_s))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:

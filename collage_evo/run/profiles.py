@@ -3,21 +3,25 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from collage_evo.answer.baselines import best_fallback, read_baselines
 from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
+from collage_evo.effort import TIMED
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
+from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.samples import describe_batch, model_file, saved_profiles
@@ -26,6 +30,7 @@ from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
 FOLDER = "profiles"
+T = TypeVar("T")
 
 
 def run_profiles(
@@ -33,9 +38,9 @@ def run_profiles(
 ) -> tuple[Finished, ...]:
     """Search each requested profile of input shapes; a single one is searched in ``directory`` itself.
 
-    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all, on
-    as many threads as the configuration sets; a single one may use fewer. ``parsed``: the user's model, if the caller
-    has parsed it already.
+    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all so
+    far, from the first one on, on as many threads as the configuration sets; a single one may use fewer. ``parsed``:
+    the user's model, if the caller has parsed it already.
 
     Raises:
         CollageError: bad input or a missing backend; the message explains what to do.
@@ -50,6 +55,7 @@ def _searched(
     saved = model_file(config)
     file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
     profiles = saved_profiles(config, directory, file)
+    reporter.ends_in(seconds_left())
     for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")
     if note := describe_batch(config, profiles, file):
@@ -60,24 +66,41 @@ def _searched(
         if note:
             reporter.log(note)  # again: the first one is far above by now
         return (Finished(profiles[0], result, directory),)
+    config = _in_part_of_time(config, len(profiles))
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
-    places = [run.directory for run in runs]
+    join = partial(_join, [run.directory for run in runs], directory)
+
+    def joining(end: Callable[[Flow], T], flow: Flow) -> T:
+        flow.best_so_far.on_published = join
+        return end(flow)
+
     for number, run in enumerate(runs):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
         reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
-        evaluate(run.config, run.directory, reporter, lambda flow: flow.baselines, file)
-    reporter.log(f"first answers of all profiles in {_join(places, directory)}")
+        evaluate(run.config, run.directory, reporter, partial(joining, lambda flow: flow.baselines), file)
+    reporter.log(f"first answers of all profiles in {join()}")
     finished: list[Finished] = []
-    for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
-        reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
+    for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True)):
+        reporter.within((len(runs) + number) / (2 * len(runs)), (len(runs) + number + 1) / (2 * len(runs)))
         reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
-        result = evaluate(run.config, run.directory, reporter, Flow.result, file)
+        with part_of_time(1 / (len(runs) - number)):
+            result = evaluate(run.config, run.directory, reporter, partial(joining, Flow.result), file)
         finished.append(Finished(shapes, result, run.directory))
-        _join(places, directory)
+        join()
     _write(directory, finished)
     return tuple(finished)
+
+
+def _in_part_of_time(config: Config, profiles: int) -> Config:
+    """``config`` for one of so many profiles: shares of a run's ``time`` for stages are those of its part of it."""
+    for key, share in TIMED.items() if config.time is not None else ():
+        section, name = key.split(".")
+        seconds, most_s = getattr(getattr(config, section), name), share * (config.time or 0.0)
+        if seconds <= most_s:  # more is what the user asked for
+            config = config.replacing(section, **{name: min(seconds, most_s / profiles)})
+    return config
 
 
 @dataclass(frozen=True)
@@ -96,7 +119,8 @@ def with_shapes(config: Config, shapes: Shapes) -> Config:
 
 
 def _join(places: Sequence[Path], directory: Path) -> Path:
-    """One artifact of the profiles' answers, unchanged, with the fallback that is the best over all of them."""
+    """One artifact of the profiles' answers so far, unchanged, with the fallback that is the best over all."""
+    places = [place for place in places if (place / BEST).exists()]
     artifacts = [place / BEST for place in places]
     first = read_artifact(artifacts[0])
     best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])

@@ -81,6 +81,18 @@ def test_the_time_left_counts_what_the_search_may_take_and_how_slow_stages_were(
     assert slow - 100.0 == pytest.approx(3.0 * (usual - 100.0), rel=0.1)
 
 
+def test_the_time_left_ends_at_the_deadline() -> None:
+    clock, lines = Clock(), list[str]()
+    reporter = LineReporter(lines.append, clock=clock)
+    reporter.ends_in(40.0)
+    clock.now += 10.0
+    reporter.stage("baselines: single backends")
+    clock.now += 50.0
+    reporter.stage("search")
+    assert "30 s left" in lines[0]
+    assert "left" not in lines[1]
+
+
 def test_with_several_runs_each_is_a_share_of_the_whole() -> None:
     clock, seen = Clock(), list[float]()
 

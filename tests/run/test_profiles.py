@@ -18,6 +18,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
+from collage_evo.run.deadline import deadline, seconds_left
 from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
@@ -43,13 +44,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
     profiles = []
 
     def told(stage: str, done: float, total: float | None, note: str) -> None:
-        if note.startswith("first answers of all"):
+        if note.startswith("first answer"):
             profiles.append(len(read_artifact(run / "best.collage").profiles))
 
     with files_parsed(run / "given" / "model.onnx") as parsed:
         result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
     assert len(parsed) == 1, "each profile is opened twice, and before that their shapes are looked for"
-    assert profiles == [2], "both have an answer before either is searched"
+    assert profiles == [1, 2, 2], "each answer is there at once, and both before either is searched"
     return result
 
 
@@ -162,6 +163,26 @@ def test_it_is_said_before_and_after_the_run(tmp_path: Path, monkeypatch: pytest
     said = ["this run optimises for a batch of 64" in line for line in lines]
     before, after = said[: lines.index("it runs")], said[lines.index("it runs") :]
     assert (sum(before), sum(after)) == (1, 1)
+
+
+def test_profiles_share_a_run_s_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = changed(config(tmp_path), {"time": 1000.0, "costs.seconds": 500.0}, "test")
+    asked = changed(asked, {"final.seconds": 3.0, "backends.seconds": 150.0}, "test")
+    configs, left_s, lines = list[Config](), list[float](), list[str]()
+
+    def evaluate(shaped: Config, *others: object) -> None:
+        configs.append(shaped)
+        left_s.append(seconds_left())
+
+    monkeypatch.setattr(run_module, "evaluate", evaluate)
+    for step in ("_join", "_write"):
+        monkeypatch.setattr(run_module, step, lambda *given: None)
+    (tmp_path / "run").mkdir()
+    with deadline(1000.0, spent_s=98.0):
+        run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
+    assert left_s == pytest.approx([900, 900, 450, 900], abs=1), "the second has what the first left"
+    shares = {(c.backends.seconds, c.costs.seconds, c.final.seconds) for c in configs}
+    assert shares == {(75.0, 500.0, 3.0)}, "more than the share of the whole is what the user asked for"
 
 
 @pytest.mark.parametrize(("use", "said"), [([], True), (["onnxruntime"], False)])

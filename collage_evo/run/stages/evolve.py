@@ -53,7 +53,7 @@ def evolve(
     """
     search = run.config.search
     spent_s = time.monotonic() - run.begin
-    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config, spent_s))
+    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config))
     start = new_state(search.ga.seed)
     if space.terms:
         corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
