@@ -121,8 +121,7 @@ def prepare_model(
     """
     sizes = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = file.load(sizes, any_shapes)
-    model, unfixed = _loaded(loaded, threads)
-    reference = Reference(model, threads, timeout_s=timeout_s)  # first: its errors explain what is wrong with a file
+    model, reference, unfixed = _loaded(loaded, threads, timeout_s)  # first: its errors explain what is wrong
     samples, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
     more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
     samples += more
@@ -206,21 +205,26 @@ def _fixed(model: onnx.ModelProto, drawn: Sequence[Values], reference: Reference
     return {}
 
 
-def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:
-    """The model that loads, and a note if that is the one with open shapes.
+def _loaded(
+    loaded: LoadedModel, threads: int, timeout_s: float | None
+) -> tuple[onnx.ModelProto, Reference, list[str]]:
+    """The model that loads, its reference, and a note if that is the one with open shapes.
 
     A body for other shapes, such as the branch for another sampling rate, may contradict the given ones.
+
+    Raises:
+        InputError: it does not load.
     """
-    if loaded.dynamic is None:
-        return loaded.original, []
-    try:
-        for optimised in (False, True):
-            Reference(loaded.original, threads, optimised)
-    except InputError:
-        model = onnx.ModelProto()
-        model.CopyFrom(loaded.dynamic)  # stays open: types in the other hold for its fixed shapes
-        return model, ["with these shapes written into it the model does not load: its shapes stay open"]
-    return loaded.original, []
+    model, notes = loaded.original, list[str]()
+    if loaded.dynamic is not None:
+        try:
+            Reference(model, threads, optimised=True)
+            return model, Reference(model, threads, timeout_s=timeout_s), notes
+        except InputError:
+            model = onnx.ModelProto()
+            model.CopyFrom(loaded.dynamic)  # stays open: types in the other hold for its fixed shapes
+            notes = ["with these shapes written into it the model does not load: its shapes stay open"]
+    return model, Reference(model, threads, timeout_s=timeout_s), notes
 
 
 def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:

@@ -70,14 +70,14 @@ class ModelFile:
         """
         name, declared = self._parsed
         check_shapes(declared, shapes or {})
+        whole = _with_weights(declared, self._path)
         if not dynamic_inputs(declared):
-            return LoadedModel(name, self.source, _with_weights(declared, self._path))
+            return LoadedModel(name, self.source, whole)
         model = onnx.ModelProto()
-        model.CopyFrom(declared)
-        model = _with_weights(model, self._path)
+        model.CopyFrom(whole)
         chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
         fix_shapes(model, chosen)
-        return LoadedModel(name, self.source, model, _with_weights(declared, self._path), notes)
+        return LoadedModel(name, self.source, model, whole, notes)
 
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto]:

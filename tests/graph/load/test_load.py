@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load import load
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.normalise.normalise import normalise
@@ -116,6 +117,24 @@ def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
 def save_with_external_weights(path: Path) -> Path:
     onnx.save(tiny_convnet(), path, save_as_external_data=True, location="net.weights", size_threshold=0)
     return path.parent / "net.weights"
+
+
+def test_external_weights_are_read_once_where_sizes_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read, reads = tmp_path / "net.onnx", list[str](), load._read_outside
+    model = tiny_convnet()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, path, save_as_external_data=True, location="net.weights", size_threshold=0)
+
+    def read_outside(tensor: onnx.TensorProto, file: Path) -> None:
+        read.append(tensor.name)
+        reads(tensor, file)
+
+    monkeypatch.setattr(load, "_read_outside", read_outside)
+    loaded = load.load_model(str(path))
+    assert loaded.dynamic is not None
+    assert sorted(read) == sorted(weight.name for weight in model.graph.initializer)
 
 
 def test_external_weights_are_read_in(tmp_path: Path) -> None:
