@@ -82,7 +82,7 @@ class MeasuredEvaluator:
                 for one, reply in zip(able, replies, strict=True):
                     if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
                         outcomes[one.number] = outcome = outcome_of(reply.answer, reply.worker)
-                        self._race(outcome)
+                        self.race_against(outcome)
                         self.on_measured(one.placement, outcome)
 
     @contextmanager
@@ -105,7 +105,7 @@ class MeasuredEvaluator:
             return job
         return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)
 
-    def _race(self, outcome: Outcome) -> None:
+    def race_against(self, outcome: Outcome) -> None:
         """Let all others race against ``outcome`` if it is the fastest that may be the answer."""
         if outcome.latency_ms is not None and outcome.keeps(self.bounds):
             with self._comparing:

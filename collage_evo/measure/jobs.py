@@ -378,9 +378,13 @@ class SampleBatchesJob(Asks[SampleBatches]):
 
 @dataclass(frozen=True)
 class ProfileJob(Asks[Profiled]):
-    """Time each region of the artifact that was opened last, one median a region, and what a call adds to them."""
+    """Time each region of the artifact that was opened last, one median a region, and what a call adds to them.
+
+    After ``seconds`` fewer than ``runs`` suffice, three at least.
+    """
 
     runs: int
+    seconds: float = 2.0
 
 
 RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob

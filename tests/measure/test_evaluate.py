@@ -19,6 +19,7 @@ from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
 from collage_evo.measure.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
 
 NO = Failure(Fault.BUILD, "no")
@@ -281,6 +282,15 @@ def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
     wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW], until=-math.inf)
     assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
     assert late is None
+
+
+def test_an_earlier_measurement_is_the_bar_and_lets_the_time_limit_end_a_search() -> None:
+    pool = Pool()
+    measured = evaluator(pool)
+    measured.race_against(Outcome(5.0))
+    assert measured.evaluate([FAST], until=-math.inf) == [None]
+    measured.evaluate([FAST])
+    assert [job.best_ms for job in pool.jobs] == [5.0]
 
 
 def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_always_has_one() -> None:

@@ -66,6 +66,8 @@ def evolve(
         measuring(run, reference, baselines) as evaluator,
         run.stage("search", budget.seconds or budget.evaluations),
     ):
+        for earlier in evaluated.values():
+            evaluator.race_against(earlier.outcome)
         evaluator.on_measured = best.offers(evaluator.builders, space)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
