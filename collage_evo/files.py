@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -87,6 +88,17 @@ def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> N
         fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a write error names no file
     _sync(path.parent)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make ``target``, which does not exist, the same file as ``source``; where links fail, a copy of it.
+
+    Whoever changes one changes the other: replace such a file, and never write into it.
+    """
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sync(directory: Path) -> None:

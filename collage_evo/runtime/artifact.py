@@ -15,6 +15,7 @@ from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
+from collage_evo.files import link_or_copy
 from collage_evo.modules import shell_command
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
@@ -43,6 +44,8 @@ from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import describe_quota, usable_cores
 from collage_evo.target.target import CPU, Target
 
+LINKED_BYTES = 2**20
+"""Bytes of a file that an artifact shares with the one that it is written from, where the file system has links."""
 _CHECK = f"{shell_command()} compare tells what is true here"
 __all__ = ["MANIFEST", "Artifact", "Profile", "load_artifact", "read_artifact", "write_artifact"]
 
@@ -56,8 +59,8 @@ def write_artifact(
 ) -> None:
     """Copy the programs' pieces into ``directory`` and describe them in its manifest.
 
-    Files of equal content are one file on disk, under several names. The directory appears whole or not at all, and
-    replaces an existing one.
+    Files of equal content are one file on disk, under several names; a large file is one with the piece's own. The
+    directory appears whole or not at all, and replaces an existing one.
 
     Args:
         directory: the artifact's.
@@ -126,10 +129,13 @@ class Store:
         return WrittenProgram(program.inputs, program.outputs, tensors, tuple(regions), program.limits)
 
     def put(self, source: Path, name: str) -> None:
-        """Add a file under ``name``: a copy, or a link to one of the same content."""
+        """Add a file under ``name``: a link to it if it is large, or to one of the same content, or a copy."""
         digest = check_file(source).digest
         if not self._linked(name, digest):
-            shutil.copyfile(source, self._root / name)
+            status = source.stat()
+            # A file of another user may change after that user's wishes, so the artifact has a copy.
+            share = status.st_size >= LINKED_BYTES and status.st_uid == os.geteuid()
+            (link_or_copy if share else shutil.copyfile)(source, self._root / name)
 
     def _write(self, name: str, text: str) -> None:
         if not self._linked(name, hashlib.sha256(text.encode()).hexdigest()):

@@ -1,4 +1,8 @@
-"""Verified files of an artifact: their digests, and detection of any change since the check."""
+"""Verified files of an artifact: their digests, and detection of any change since the check.
+
+Files may have links in other artifacts. Making or removing a link changes the time of the inode, as a change of its
+content does: the file is then hashed again, once in a process, and a library that was loading it loads it again.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from collage_evo.errors import InputError
 
+T = TypeVar("T")
+LOADS = 3
+"""Times that a library loads files at most while links to them are made or removed. Chosen."""
 Stamp = tuple[int, int, int, int, int]
 """Device, inode, bytes, and times of the last change of content and inode: differs after a write or replacement."""
 
@@ -47,8 +56,27 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
         return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(status))
 
 
+class _Linked(InputError):
+    """A file whose content may be the same as before has another time of its inode."""
+
+
+def load_unchanged(files: Sequence[CheckedFile], load: Callable[[], T]) -> T:
+    """The result of ``load``, which loads the checked content of ``files``.
+
+    It is called again if a link to one of them was made or removed meanwhile.
+
+    Raises:
+        InputError: one of them has changed since the check, or meanwhile.
+    """
+    for _ in range(LOADS - 1):
+        with contextlib.suppress(_Linked), _unchanged(files):
+            return load()
+    with _unchanged(files):
+        return load()
+
+
 @contextlib.contextmanager
-def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
+def _unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
     """Make sure that the content loaded from ``files`` within the context is the checked one.
 
     Directories are verified too: one that was exchanged for another and put back has been renamed.
@@ -61,9 +89,14 @@ def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
     try:
         yield
     finally:
+        linked: list[CheckedFile] = []
         for file, stamp in zip(files, before, strict=True):
-            if _stamp_of(file.path) != stamp or [_stamp_of(place) for place in _directories(file)] != around[file]:
+            now = _stamp_of(file.path)
+            if now is None or now[:4] != stamp[:4] or around[file] != [_stamp_of(d) for d in _directories(file)]:
                 raise _changed(file)
+            linked += [file] if now != stamp else []
+        for file in linked:
+            raise _Linked(str(_changed(file)))
 
 
 def _directories(file: CheckedFile) -> list[Path]:
@@ -75,15 +108,24 @@ def _directories(file: CheckedFile) -> list[Path]:
 
 def _held(file: CheckedFile) -> Stamp:
     """The present stamp of a file with unchanged content, which may have been copied or linked since."""
-    if _stamp_of(file.path) == file.stamp:
+    stamp = _stamp_of(file.path)
+    if stamp == file.stamp:
         return file.stamp
     try:
-        again = check_file(file.path, file.stamp[2])
-    except (InputError, OSError):
+        if stamp is None or _digest_at(file.path, file.stamp[2], stamp) != file.digest:
+            raise _changed(file)
+    except OSError:
         raise _changed(file) from None
-    if again.digest != file.digest:
-        raise _changed(file)
-    return again.stamp
+    return stamp
+
+
+@lru_cache(maxsize=1024)
+def _digest_at(path: Path, nbytes: int, stamp: Stamp) -> str:
+    """The digest of a file of so many bytes while it has this stamp; empty if it has another."""
+    with contextlib.suppress(InputError):
+        again = check_file(path, nbytes)
+        return again.digest if again.stamp == stamp else ""
+    return ""
 
 
 def _stamp_of(path: Path) -> Stamp | None:

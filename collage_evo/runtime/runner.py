@@ -22,7 +22,7 @@ from collage_evo.errors import CannotLoad, CollageError, InputError, named_line,
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.graph.ir.memory import allocate
 from collage_evo.graph.reference.ort_values import from_ort_value
-from collage_evo.runtime.checked import unchanged
+from collage_evo.runtime.checked import load_unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
@@ -278,10 +278,13 @@ class Runner:
 
     def _loaded(self, piece: Piece, target: Target, on_device: bool) -> BoundPiece:
         try:
-            with unchanged(piece.files):
+            def load() -> tuple[Executable | DeviceExecutable, BoundPiece]:
                 executable = self._load(piece, self.program, target)
-                self._executables.append(executable)
-                return self._bound(piece, executable, on_device)
+                return executable, self._bound(piece, executable, on_device)
+
+            executable, bound = load_unchanged(piece.files, load)
+            self._executables.append(executable)
+            return bound
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything for a corrupt file

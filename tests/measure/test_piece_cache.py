@@ -143,19 +143,58 @@ def test_what_fails_when_built_again_too_is_the_backends(
     assert only_piece(tmp_path) == second
 
 
-def put(cache: PieceCache, key: str, size: int) -> None:
+def put(cache: PieceCache, key: str, size: int, content: bytes = b"\0") -> Path:
     work = cache.workdir()
-    (work / "code").write_bytes(bytes(size))
-    cache.put(key, work)
+    (work / "code").write_bytes(content * size)
+    return cache.put(key, work) / "code"
+
+
+def test_a_piece_that_was_written_to_through_a_link_is_built_again_by_its_own_run_too(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path / "cache", 10**6, run="this")
+    os.link(put(cache, "a", 8), tmp_path / "link")
+    assert cache.get("a")  # a link alone changes nothing
+    (tmp_path / "link").write_bytes(b"1" * 8)
+    assert cache.get("a") is None
+
+
+def test_large_files_of_the_same_content_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
+    cache = PieceCache(tmp_path, 10**6)
+    first, same = put(cache, "a", 1000), put(cache, "b", 1000)
+    other, small = put(cache, "c", 1000, b"1"), put(cache, "d", 9)
+    assert first.samefile(same)
+    assert len({path.stat().st_ino for path in (first, other, small, put(cache, "e", 9))}) == 4
+    cache.discard("a")
+    assert cache.get("b") == same.parent
+    assert same.read_bytes() == bytes(1000)
+
+
+def test_no_piece_shares_a_file_that_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
+    cache = PieceCache(tmp_path, 10**6)
+    put(cache, "a", 1000).write_bytes(b"1" * 1000)
+    assert put(cache, "b", 1000).read_bytes() == bytes(1000)
+
+
+def test_a_file_of_several_pieces_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
+    cache = PieceCache(tmp_path, 100_000)
+    for second, (key, size) in enumerate({"a": 30_000, "b": 30_001, "c": 30_000, "d": 30_000, "e": 30_000}.items()):
+        put(cache, key, size)
+        os.utime(tmp_path / key, (second, second))
+    put(cache, "f", 30_002)
+    assert len(list(tmp_path.iterdir())) == 6
+    put(cache, "g", 30_003)  # without "a" as much is in use as before
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "d", "e", "f", "g"}
 
 
 def test_the_longest_unused_make_room(tmp_path: Path) -> None:
     cache = PieceCache(tmp_path, 10_000)
     for second, key in enumerate("abc"):
-        put(cache, key, 3_000)
+        put(cache, key, 2_900)
         os.utime(tmp_path / key, (second, second))
     assert cache.get("a")
-    put(cache, "d", 3_000)
+    put(cache, "d", 2_900)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "d"}
 
 

@@ -15,6 +15,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import CollageError, InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
+from collage_evo.runtime.manifest import BORDER
 from collage_evo.target import slots
 from collage_evo.target.cgroup import Limit
 from collage_evo.target.processor import Machine, this_machine
@@ -49,6 +50,37 @@ def test_what_was_written_comes_back(artifact: Path) -> None:
     moved = shutil.copytree(artifact, artifact.parent / "elsewhere.collage")
     with collage_evo.load(artifact) as once, collage_evo.load(moved) as twice:
         np.testing.assert_array_equal(once.run(None, {"x": X})[0], twice.run(None, {"x": X})[0])
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_large_files_are_those_of_the_pieces_where_links_can_be_made(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    monkeypatch.setattr("collage_evo.runtime.artifact.LINKED_BYTES", 1)
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *names: (_ for _ in ()).throw(OSError("no links here")))
+    copy = tmp_path / "copy.collage"
+    write_artifact(copy, read_artifact(artifact).profiles, TARGET)
+    large = [path for path in region_files(copy) if path.name != BORDER]
+    shared = [path.samefile(artifact / path.relative_to(copy)) for path in large]
+    assert shared == [links] * len(shared)
+    shutil.rmtree(artifact)
+    with collage_evo.load(copy) as session:
+        assert session.run(None, {"x": X})
+
+
+def test_who_writes_into_a_shared_file_is_refused_everywhere(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage_evo.runtime.artifact.LINKED_BYTES", 1)
+    write_artifact(tmp_path / "copy.collage", read_artifact(artifact).profiles, TARGET)
+    with next((tmp_path / "copy.collage").rglob("*.onnx")).open("r+b") as file:
+        file.write(b"edited")
+    for directory in (artifact, tmp_path / "copy.collage"):
+        with pytest.raises(InputError, match="was changed"):
+            read_artifact(directory)
+    write_artifact(artifact, [Profile(alternating(chain(2), tmp_path / "more", ("onnxruntime",)))], TARGET)
+    assert read_artifact(artifact)
 
 
 def test_writing_over_one_replaces_it_and_nothing_beside_it(artifact: Path, tmp_path: Path) -> None:

@@ -156,6 +156,58 @@ def test_files_of_the_same_content_may_be_touched_and_linked(artifact: Path) -> 
         assert rows_of(session, 5).shape == (5, 4)
 
 
+def link(path: Path) -> None:
+    os.link(path, path.with_name(os.urandom(4).hex()))
+
+
+def changed_unseen(path: Path) -> None:
+    status = path.stat()
+    rewrite(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("happens", "times", "refused"),
+    [(link, 1, False), (link, 2, False), (link, 3, True), (changed_unseen, 1, True)],
+)
+def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int, refused: bool
+) -> None:
+    load, loads = OnnxRuntimeBackend.load, list[Path]()
+    monkeypatch.setattr("collage_evo.runtime.checked._directories", lambda file: [])  # the links lie in them
+
+    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
+        loads.append(workdir)
+        made = load(self, workdir, *rest)
+        if len(loads) <= times:
+            happens(workdir / "model.onnx")
+        return made  # type: ignore[return-value]
+
+    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    if refused:
+        with pytest.raises(InputError, match="was changed since its artifact was opened"):
+            collage_evo.load(artifact)
+    else:
+        with collage_evo.load(artifact) as session:
+            np.testing.assert_array_equal(rows_of(session, 2), 3)
+        assert len(loads) == times + 1
+
+
+def test_a_file_is_read_again_once_for_a_new_link(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest, reads = hashlib.file_digest, list[Any]()
+
+    def counted(file: Any, *rest: Any) -> Any:
+        reads.append(file.name)
+        return digest(file, *rest)
+
+    with collage_evo.load(artifact) as session:
+        os.link(fall_back_file(artifact), artifact.parent / "another artifact's")
+        monkeypatch.setattr(hashlib, "file_digest", counted)
+        for rows in (5, 6, 7):
+            rows_of(session, rows)
+    assert len(reads) == 1
+
+
 def test_a_file_of_another_size_is_refused_before_it_is_read(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.truncate(fall_back_file(artifact), 2**33)  # it has no content, but takes minutes to read
     digest = hashlib.file_digest

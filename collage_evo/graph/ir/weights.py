@@ -25,6 +25,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
+from collage_evo.files import link_or_copy
 from collage_evo.target.private import own_temporary
 
 MESSAGE_BYTES = 2**31 - 2**24
@@ -213,14 +214,6 @@ class WeightFiles:
             self._count += 1
         link_or_copy(path, self.directory / name)  # ONNX Runtime follows no symbolic link that leads outside
         return name
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make ``target`` the same file as ``source``; a copy of it on another file system."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def weight_files() -> WeightFiles:

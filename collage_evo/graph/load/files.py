@@ -13,14 +13,13 @@ import onnx
 from onnx import TensorProto
 from onnx.external_data_helper import uses_external_data
 
-from collage_evo.files import reading
+from collage_evo.files import link_or_copy, reading
 from collage_evo.graph.ir.weights import (
     content,
     fits_in_a_message,
     inlined,
     is_heavy,
     light_copy,
-    link_or_copy,
     weight_bytes,
     weight_files,
 )

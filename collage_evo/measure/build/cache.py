@@ -9,24 +9,30 @@ import math
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from collage_evo.errors import DamagedFile
 from collage_evo.files import reading
 
 SLACK = 1 / 16
 """Share of the cache's bound that a process adds before it walks the whole cache again, which takes long."""
+SAME_BYTES = 2**26
+"""Bytes of a file that a piece shares with another that has the same content. Smaller ones are not looked for: the
+records of all pieces are read for it. Chosen."""
 FILES, RECORD = "files", "piece.json"
-"""Content of a piece's directory: the files that its backend wrote, and a record of the run and the digests."""
+"""Content of a piece's directory: the files that its backend wrote, and a record of the run and of these files."""
 
 
 @dataclass
 class PieceCache:
     """Directory of compiled pieces that runs share, bounded in size; it evicts the least recently used.
 
-    A piece of another run is verified before its first use, and discarded if its files changed. That finds damage;
+    A piece of another run is verified before its first use, and any piece after its files were written to: artifacts
+    have links to them. It is discarded if its files changed. That finds damage;
     anyone who may write into the directory can run code, so it has to belong to the user exclusively
     (:func:`collage_evo.target.private.own_directory`).
 
@@ -71,19 +77,26 @@ class PieceCache:
         with reading(path / RECORD, "build the piece again"):
             record = json.loads((path / RECORD).read_bytes())
             built_here = bool(self.run) and record["run"] == self.run
-            files = _describe(path / FILES, built_here or path.name in self._read)
+            files, trusted = _files(path / FILES), built_here or path.name in self._read
             if files.keys() != record["files"].keys():
                 raise ValueError("there are other files")
-            for name, (size, digest) in files.items():
-                if size != record["files"][name]["bytes"] or digest not in ("", record["files"][name]["sha256"]):
+            for name, file in files.items():
+                was, status = record["files"][name], file.stat()
+                if status.st_size != was["bytes"]:
+                    raise ValueError(f"{name} has another size")
+                if not (trusted and status.st_mtime_ns == was["mtime_ns"]) and _digest(file) != was["sha256"]:
                     raise ValueError(f"{name} was changed")
         return built_here
 
     def put(self, key: str, built: Path) -> Path:
         """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
         path = self.directory / key
-        described = _describe(built)
-        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in described.items()}
+        files, added = dict[str, dict[str, Any]](), 0
+        for name, file in _files(built).items():
+            digest, size = _digest(file), file.stat().st_size
+            if size < SAME_BYTES or not self._shares(file, size, digest):
+                added += size
+            files[name] = {"bytes": size, "sha256": digest, "mtime_ns": file.stat().st_mtime_ns}
         # A record for each piece and not one database, because the machines of a cluster write here over NFS.
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
         try:
@@ -91,12 +104,25 @@ class PieceCache:
         except OSError:
             self.abandon(built)
         os.utime(path)
-        self._added += sum(size for size, _ in described.values())
+        self._added += added
         # A walk takes long: only after a sixteenth of the bound was added.
         if self._added > SLACK * self.max_bytes:
             self._trim(keep=key)
             self._added = 0
         return path / FILES
+
+    def _shares(self, file: Path, size: int, digest: str) -> bool:
+        """Whether ``file`` is now a link to an equal file of another piece."""
+        for record in self.directory.glob(f"*/{RECORD}"):
+            with contextlib.suppress(Exception):  # a piece that is damaged, or being removed
+                for name, was in json.loads(record.read_bytes())["files"].items():
+                    other = record.parent / FILES / name
+                    if (was["bytes"], was["sha256"]) == (size, digest) == (other.stat().st_size, _digest(other)):
+                        link = file.with_name(f"{file.name}.link")
+                        os.link(other, link)
+                        os.replace(link, file)
+                        return True
+        return False
 
     def workdir(self) -> Path:
         """A fresh directory on the same file system to build in, for :meth:`put` or :meth:`abandon`."""
@@ -119,29 +145,29 @@ class PieceCache:
 
     def _trim(self, keep: str) -> None:
         """Make room for what this process adds until its next walk."""
-        entries = []
+        entries, pieces_with = [], Counter[tuple[int, int]]()  # by inode and size: pieces may share a file
         for path in self.directory.iterdir():
             try:
-                size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-                entries.append((path.stat().st_mtime, size, path))
+                inodes = {(s.st_ino, s.st_size) for s in (f.stat() for f in path.rglob("*") if f.is_file())}
+                entries.append((path.stat().st_mtime, path, inodes))
+                pieces_with.update(inodes)
             except FileNotFoundError:
                 continue
-        total = sum(size for _, size, _ in entries)
-        for _, size, path in sorted(entries):
+        total = sum(size for _, size in pieces_with)
+        for _, path, inodes in sorted(entries):
             if total <= (1 - SLACK) * self.max_bytes:
                 break
             if path.name != keep:
                 shutil.rmtree(path, ignore_errors=True)
-                total -= size
+                pieces_with.subtract(inodes)
+                total -= sum(size for inode, size in inodes if not pieces_with[inode, size])
 
 
-def _describe(directory: Path, sizes_only: bool = False) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 (empty if not requested) of each file, by its name."""
-    files: dict[str, tuple[int, str]] = {}
-    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        digest = ""
-        if not sizes_only:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        files[path.relative_to(directory).as_posix()] = (path.stat().st_size, digest)
-    return files
+def _files(directory: Path) -> dict[str, Path]:
+    """Every file below ``directory``, by its name there."""
+    return {p.relative_to(directory).as_posix(): p for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
