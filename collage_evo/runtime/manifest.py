@@ -311,6 +311,20 @@ def _require_known(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"no tensor {unknown[0]}")
 
 
+def is_sound(directory: Path) -> bool:
+    """Whether the artifact in ``directory`` has its files, unchanged; they are read if one is newer than the
+    manifest."""
+    try:
+        with reading(directory / MANIFEST, _MEND):
+            written, files = read_manifest(directory)
+            newest_ns = max((directory / name).stat().st_mtime_ns for name in files)
+            if newest_ns > (directory / MANIFEST).stat().st_mtime_ns:
+                read_checked(directory)
+            return files == written.files.keys() | {MANIFEST}
+    except CollageError:
+        return False
+
+
 def read_manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
     """The manifest of an artifact, and the names of all files in ``directory``. Raises as :func:`read_checked`, and
     anything that a library raises over a damaged file."""

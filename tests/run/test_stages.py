@@ -34,7 +34,7 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs
-from collage_evo.run.stages.baselines import fall_back
+from collage_evo.run.stages.baselines import fall_back, measure_baselines
 from collage_evo.run.stages.compile import write_placements
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
@@ -191,6 +191,35 @@ def test_outputs_are_described_as_the_file_declares_them_where_one_depends_on_da
         signature = fall_back(run, prepared, []).signature
     assert [(one.name, one.shape) for one in signature.outputs] == [("z", [3, 4]), ("y", [2, "found"])]
     assert signature == signature_of(onnx.load(tmp_path / "m.onnx"))
+
+
+@pytest.mark.parametrize("damage", ["edit", "lose"])
+def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_path: Path, damage: str) -> None:
+    onnx.save(declares("float[rows, 4] z", "z = Neg(r)", "rows"), tmp_path / "m.onnx")
+    given = nested({**QUICK, "cache.dir": str(tmp_path / "cache"), "model.shapes": {"x": [3, 4]}})
+    given["model"] |= {"source": str(tmp_path / "m.onnx")}
+    reporter: Any = SimpleNamespace(**dict.fromkeys(("stage", "advance", "expect"), lambda *given: None), lines=[])
+    reporter.log = reporter.lines.append
+    backends = [get_backend("onnxruntime")]
+    with open_run(parse_config(given, (), "test"), tmp_path / "run", reporter) as (run, model):
+        first = measure_baselines(run, backends)
+        artifacts = [path for path in (fall_back(run, model, backends).fallback, first[0].artifact) if path]
+        for artifact in artifacts:
+            file = next(artifact.rglob("*.onnx"))
+            if damage == "edit":
+                content = file.read_bytes()
+                file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+            else:
+                file.unlink()
+            with pytest.raises(InputError):
+                read_artifact(artifact)
+        assert measure_baselines(run, backends) == first
+        assert fall_back(run, model, backends).fallback == artifacts[0]
+        assert all(map(read_artifact, artifacts))
+        assert sum("was changed or removed, so it is written again" in line for line in reporter.lines) == 1
+        lines = len(reporter.lines)
+        assert measure_baselines(run, backends) == first
+        assert len(reporter.lines) == lines
 
 
 def test_an_output_that_is_declared_wrongly_takes_other_shapes_too(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from collage_evo.placement.failure import Fault
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number, raw_words
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING
+from collage_evo.runtime.manifest import is_sound
 from collage_evo.runtime.signature import signature_of
 
 FALLBACKS = "fallbacks.json"
@@ -56,6 +57,7 @@ def measure_baselines(
         for backend in backends
     }
     if recorded and {b.backend for b in recorded} == {name for name, count in variants.items() if count}:
+        _mend(run, recorded)
         return recorded
     with run.stage("baselines: single backends", sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
@@ -68,6 +70,15 @@ def measure_baselines(
         measured = baselines.measure_baselines(backends, directory, run.whole, timing, on_done, seconds, far)
     write_baselines(saved, measured)
     return measured
+
+
+def _mend(run: RunContext, recorded: Sequence[Baseline]) -> None:
+    """Write artifacts again that were changed: one that lost a file, or whose file another artifact shares."""
+    for one in recorded:
+        if one.outcome.latency_ms is not None and not is_sound(one.artifact):
+            run.reporter.log(f"{one.artifact} was changed or removed, so it is written again")
+            backend = get_backend(one.backend)
+            baselines.measure_one(backend, backend.variant(one.variant), one.artifact, run.whole)
 
 
 def _report_baseline(run: RunContext, baseline: Baseline) -> None:
@@ -94,7 +105,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
     fallbacks = read_baselines(saved, directory, run.setting.target)
-    if not fallbacks:
+    if not fallbacks or not all(is_sound(one.artifact) for one in fallbacks if one.outcome.ok):
         with run.stage("any other shapes"):
             fallbacks = measure_fallbacks(backends, directory, run.pool)
         write_baselines(saved, fallbacks)
