@@ -1,7 +1,8 @@
 """Verified files of an artifact: their digests, and detection of any change since the check.
 
 Files may have links in other artifacts. Making or removing a link changes the time of the inode, as a change of its
-content does: the file is then hashed again, once in a process, and a library that was loading it loads it again.
+content does: the file is then hashed again, once in a process if it is large, and a library that was loading it
+loads it again.
 """
 
 from __future__ import annotations
@@ -10,19 +11,28 @@ import contextlib
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from collage_evo.errors import InputError
 
 T = TypeVar("T")
+REMEMBERED_BYTES = 2**20
+"""Bytes of a file that a process hashes once for each stamp that it has."""
+SETTLED_NS = 10**9
+"""Age of a stamp from which another change has another stamp: times of files advance in steps of milliseconds, on
+some file systems of a second."""
 LOADS = 3
 """Times that a library loads files at most while links to them are made or removed. Chosen."""
 Stamp = tuple[int, int, int, int, int]
 """Device, inode, bytes, and times of the last change of content and inode: differs after a write or replacement."""
+
+
+_digests: dict[Stamp, str] = {}
+"""Of the large files that this process has hashed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class CheckedFile:
 
 
 def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
-    """Read a plain file, once.
+    """The digest of a plain file, which is read unless this process read it and nothing changed since.
 
     Args:
         path: of the file; links are not followed.
@@ -53,7 +63,12 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
         if nbytes is not None and status.st_size != nbytes:
             text = f"{path} was changed, it has {status.st_size} bytes in place of {nbytes}"
             raise InputError(f"{text}: copy the artifact again, or run the search again")
-        return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(status))
+        stamp = _stamp(status)
+        settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
+        digest = _digests.get(stamp) or hashlib.file_digest(file, "sha256").hexdigest()
+        if status.st_size >= REMEMBERED_BYTES and settled:
+            _digests[stamp] = digest
+        return CheckedFile(path, digest, stamp)
 
 
 class _Linked(InputError):
@@ -108,24 +123,15 @@ def _directories(file: CheckedFile) -> list[Path]:
 
 def _held(file: CheckedFile) -> Stamp:
     """The present stamp of a file with unchanged content, which may have been copied or linked since."""
-    stamp = _stamp_of(file.path)
-    if stamp == file.stamp:
+    if _stamp_of(file.path) == file.stamp:
         return file.stamp
     try:
-        if stamp is None or _digest_at(file.path, file.stamp[2], stamp) != file.digest:
-            raise _changed(file)
-    except OSError:
+        again = check_file(file.path, file.stamp[2])
+    except (InputError, OSError):
         raise _changed(file) from None
-    return stamp
-
-
-@lru_cache(maxsize=1024)
-def _digest_at(path: Path, nbytes: int, stamp: Stamp) -> str:
-    """The digest of a file of so many bytes while it has this stamp; empty if it has another."""
-    with contextlib.suppress(InputError):
-        again = check_file(path, nbytes)
-        return again.digest if again.stamp == stamp else ""
-    return ""
+    if again.digest != file.digest:
+        raise _changed(file)
+    return again.stamp
 
 
 def _stamp_of(path: Path) -> Stamp | None:

@@ -17,6 +17,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, sums, whole
 
@@ -193,19 +194,49 @@ def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
         assert len(loads) == times + 1
 
 
-def test_a_file_is_read_again_once_for_a_new_link(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest, reads = hashlib.file_digest, list[Any]()
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files whose content is read for a digest; here a small one is as a large one."""
+    digest, names = hashlib.file_digest, list[str]()
 
     def counted(file: Any, *rest: Any) -> Any:
-        reads.append(file.name)
+        names.append(file.name)
         return digest(file, *rest)
 
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    monkeypatch.setattr("collage_evo.runtime.checked.REMEMBERED_BYTES", 1)
+    return names
+
+
+def test_a_large_file_is_read_again_once_for_a_new_link(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
+    monkeypatch.setattr("collage_evo.runtime.checked.SETTLED_NS", -(10**12))
     with collage_evo.load(artifact) as session:
         os.link(fall_back_file(artifact), artifact.parent / "another artifact's")
-        monkeypatch.setattr(hashlib, "file_digest", counted)
+        reads.clear()
         for rows in (5, 6, 7):
             rows_of(session, rows)
-    assert len(reads) == 1
+        assert len(reads) == 1
+    reads.clear()
+    collage_evo.load(artifact).close()
+    assert not reads
+
+
+def test_a_file_that_just_changed_is_read_each_time(artifact: Path, reads: list[str]) -> None:
+    for _ in range(2):
+        check_file(fall_back_file(artifact))
+    assert len(reads) == 2
+
+
+def test_a_large_file_that_was_written_to_is_read_again(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
+    monkeypatch.setattr("collage_evo.runtime.checked.SETTLED_NS", -(10**12))
+    before = check_file(fall_back_file(artifact))
+    changed_unseen(fall_back_file(artifact))
+    assert check_file(fall_back_file(artifact)).digest != before.digest
+    assert len(reads) == 2
 
 
 def test_a_file_of_another_size_is_refused_before_it_is_read(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
