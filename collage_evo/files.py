@@ -90,7 +90,7 @@ def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> N
     _sync(path.parent)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: Path | str, target: Path | str) -> None:
     """Make ``target``, which does not exist, the same file as ``source``; where links fail, a copy of it.
 
     Whoever changes one changes the other: replace such a file, and never write into it.

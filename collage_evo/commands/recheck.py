@@ -21,7 +21,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.codec import to_json
 from collage_evo.commands.compare import limits_of, opened
 from collage_evo.commands.compared import ComparedArtifact
-from collage_evo.files import write_whole
+from collage_evo.files import link_or_copy, write_whole
 from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import Again, Rechecked
 from collage_evo.report.progress import Reporter
@@ -38,7 +38,8 @@ from collage_evo.target.processor import this_machine
 
 FOLDER = "rechecked"
 """Name in a run directory, or next to an artifact."""
-COPIED = ("normalised.onnx", "ranges.json", "records")
+WEIGHTS = "normalised.onnx.data"
+COPIED = ("normalised.onnx", WEIGHTS, "ranges.json", "records")
 """Files of a run's work directory that recompiling its placements needs."""
 MOST = 8
 """Points of the front that are measured again, the answer among them."""
@@ -138,8 +139,8 @@ def _compiled(
 def _take(recorded: RecordedRun, work: Path) -> None:
     for name in COPIED:
         source = recorded.directory / "work" / name
-        if source.is_dir():
-            shutil.copytree(source, work / name)
+        if source.is_dir():  # tuning goes on in its records, so they are copied
+            shutil.copytree(source, work / name, copy_function=link_or_copy if name == WEIGHTS else shutil.copy2)
         elif source.exists():
             shutil.copyfile(source, work / name)
 
