@@ -82,7 +82,7 @@ def pack_artifacts(places: Sequence[Path], to: Path, overwrite: bool = False) ->
     sources = [_source(place) for place in places]
     for one, other in itertools.combinations(sources, 2):
         _require_fit(one, other)
-    with whole_or_nothing(to) as work, tempfile.TemporaryDirectory() as scratch:
+    with whole_or_nothing(to) as work, tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as scratch:
         store, variants = Store(work), dict[str, WrittenVariant]()
         fallback = _write_fallback(sources, Path(scratch) / FLOAT32)
         for one in sources:
