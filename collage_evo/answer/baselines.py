@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,6 +111,8 @@ def measure_baselines(
                 outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms, left_s)
                 if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OVER)
+            if outcome.latency_ms is None:  # as large as the model, and never the answer
+                shutil.rmtree(artifact, ignore_errors=True)
             measured.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(measured)
     return tuple(measured)

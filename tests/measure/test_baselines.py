@@ -117,6 +117,15 @@ def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_
     assert best_single(found).name == "a"
 
 
+def test_who_has_no_time_has_no_artifact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = ("general.collage", "none.collage")
+    for name in names:  # written before it is checked
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(module, "Sandbox", Processes({"general": 1.0}))
+    measure_baselines([backend("none"), backend("general", True)], tmp_path, POOL, TIMING, lambda baseline: None)
+    assert [(tmp_path / name).exists() for name in names] == [True, False]
+
+
 def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
     monkeypatch.setattr(module, "Sandbox", processes)
