@@ -20,6 +20,7 @@ import collage_evo
 from collage_evo.commands.pack import FLOAT32
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, read_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import PACKAGE, read_package
 from collage_evo.runtime.program import Program
 from collage_evo.target.levels import LEVELS, SWITCH
@@ -203,6 +204,17 @@ def test_a_damaged_list_is_one_line(both: Path, edit: Callable[[dict[str, Any]],
     with pytest.raises(InputError) as refused:
         collage_evo.load(both)
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_package_shares_large_files_with_its_runs(
+    tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage_evo.runtime.artifact.LINKED_BYTES", 1)
+    packed = package(tmp_path, run := ended(tmp_path / "here", HERE, *programs))
+    for name, directory in ((HERE.kind, run / BEST), (FLOAT32, run / "baselines" / "onnxruntime.collage")):
+        (file,) = (path for path in directory.rglob("model.*") if path.is_file())
+        assert file.samefile(packed / name / file.relative_to(directory))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_file_that_variants_share_is_stored_once(both: Path) -> None:
