@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from collage_evo import cli
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.search import NotSearched
+from collage_evo.runtime.artifact import load_artifact, read_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.testing.models import tiny_convnet
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed
@@ -90,3 +94,29 @@ def test_a_search_whose_graph_and_matches_were_not_kept_is_refused_before_anythi
     with pytest.raises(InputError, match=r"work, from which .*, is missing or incomplete: search again with"):
         evaluate(config_of(tmp_path), run, LineReporter(), Flow.result)
     assert sorted(path.name for path in run.rglob("*")) == ["checkpoint.json", "work"]
+
+
+def test_a_run_whose_answer_was_written_into_goes_on_once_that_is_deleted(tmp_path: Path) -> None:
+    net, run = Builder("large"), tmp_path / "run"
+    weights = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
+    product = net.op("MatMul", net.input("x", (1, 600)), net.const(weights))
+    onnx.save(net.model(net.op("Relu", product, output="y")), tmp_path / "m.onnx")
+    given = {**QUICK, "model.source": str(tmp_path / "m.onnx"), "cache.dir": str(tmp_path / "cache")}
+    config = parse_config(nested(given), (), "test")
+    evaluate(config, run, LineReporter(), Flow.result)
+    (baseline,) = (run / "baselines" / "onnxruntime.collage").rglob("*.onnx")
+    (answer,) = (path for path in (run / BEST).rglob("*.onnx") if path.stat().st_size > weights.nbytes)
+    assert answer.samefile(baseline)
+    assert baseline.stat().st_nlink == 3  # and the piece in the cache
+    with answer.open("r+b") as file:
+        file.seek(weights.nbytes // 2)
+        file.write(b"edited")
+    with pytest.raises(InputError, match="was changed"):
+        evaluate(config, run, LineReporter(), Flow.result)
+    shutil.rmtree(run / BEST)
+    evaluate(config, run, LineReporter(), Flow.result)
+    assert read_artifact(run / BEST)
+    assert read_artifact(run / "baselines" / "onnxruntime.collage")
+    with load_artifact(run / BEST) as session:
+        x = np.ones((1, 600), np.float32)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], np.maximum(x @ weights, 0), rtol=1e-3, atol=1e-3)
