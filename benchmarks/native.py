@@ -71,7 +71,8 @@ def openvino_model(path: Path, threads: int, precision: str = "f32") -> Any:
         config["INFERENCE_PRECISION_HINT"] = precision
     if path.is_file():
         return core.compile_model(str(path), "CPU", config)
-    return core.import_model(_one(path, ".blob").read_bytes(), "CPU", config)
+    parts = sorted(path.glob("*.blob*"))
+    return core.import_model(b"".join(part.read_bytes() for part in parts), "CPU", config)
 
 
 def _openvino(path: Path, threads: int) -> Native:

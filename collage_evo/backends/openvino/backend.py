@@ -34,6 +34,7 @@ from collage_evo.backends.checks import (
     returns_failures,
     written_variants,
 )
+from collage_evo.backends.openvino.blob import blob_files, write_blob
 from collage_evo.backends.openvino.int8 import INT8
 from collage_evo.backends.openvino.masks import spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
@@ -156,8 +157,7 @@ class OpenVinoBackend(Backend):
             return BuildFailure(f"openvino: {problem}")
         # Importing is quicker than compiling again: an operator 3 ms against 12, MobileNet v2 32 against 150,
         # ResNet-50 130 against 190.
-        (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getbuffer())
-        return Built((_FILES[variant.name],))
+        return Built(write_blob(workdir / _FILES[variant.name], compiled.export_model().getbuffer()))
 
     def load(self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors) -> Executable:
         compiled, shared = _imported(workdir / _FILES[variant.name], _config(target, variant))
@@ -177,16 +177,21 @@ class OpenVinoBackend(Backend):
 
 
 def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | None]:
-    """The compiled model of the file at ``path``, and the memory that it shares and that has to outlive it."""
-    if path.stat().st_size < SHARED_BYTES:
-        return _core().import_model(path.read_bytes(), "CPU", config), None
+    """The compiled model of the files at ``path``, and the memory that it shares and that has to outlive it."""
+    files = blob_files(path)
+    sizes = [file.stat().st_size for file in files]
+    if sum(sizes) < SHARED_BYTES:
+        return _core().import_model(b"".join(file.read_bytes() for file in files), "CPU", config), None
     from openvino import Tensor as SharedTensor
 
-    # From bytes the library copies all weights once more (docs/results.md has times and memory). The file is not
+    # From bytes the library copies all weights once more (docs/results.md has times and memory). The files are not
     # mapped, because the library goes on reading: one that is overwritten meanwhile would change the results.
-    with path.open("rb") as file:
-        memory = mmap.mmap(-1, path.stat().st_size)  # aligned to pages, unlike an array
-        file.readinto(memory)
+    memory = mmap.mmap(-1, sum(sizes))  # aligned to pages, unlike an array
+    end = 0
+    for file, size in zip(files, sizes, strict=True):
+        with file.open("rb") as part:
+            part.readinto(memoryview(memory)[end : end + size])
+        end += size
     shared = np.frombuffer(memory, np.uint8)
     return _core().import_model(SharedTensor(shared, shape=[shared.size]), "CPU", config), shared
 

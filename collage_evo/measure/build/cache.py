@@ -20,7 +20,7 @@ from collage_evo.files import reading
 
 SLACK = 1 / 16
 """Share of the cache's bound that a process adds before it walks the whole cache again, which takes long."""
-SAME_BYTES = 2**26
+SAME_BYTES = 2**22
 """Bytes of a file that a piece shares with another that has the same content. Smaller ones are not looked for: the
 records of all pieces are read for it. Chosen."""
 FILES, RECORD = "files", "piece.json"
@@ -91,10 +91,12 @@ class PieceCache:
     def put(self, key: str, built: Path) -> Path:
         """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
         path = self.directory / key
-        files, added = dict[str, dict[str, Any]](), 0
+        files, added, present = dict[str, dict[str, Any]](), 0, dict[tuple[int, str], Path]()
         for name, file in _files(built).items():
             digest, size = _digest(file), file.stat().st_size
-            if size < SAME_BYTES or not self._shares(file, size, digest):
+            if size >= SAME_BYTES:
+                present = present or self._present()
+            if size < SAME_BYTES or not _shares(file, digest, present.get((size, digest))):
                 added += size
             files[name] = {"bytes": size, "sha256": digest, "mtime_ns": file.stat().st_mtime_ns}
         # A record for each piece and not one database, because the machines of a cluster write here over NFS.
@@ -111,18 +113,15 @@ class PieceCache:
             self._added = 0
         return path / FILES
 
-    def _shares(self, file: Path, size: int, digest: str) -> bool:
-        """Whether ``file`` is now a link to an equal file of another piece."""
+    def _present(self) -> dict[tuple[int, str], Path]:
+        """The large files of all pieces, by the size and digest of their records."""
+        present = dict[tuple[int, str], Path]()
         for record in self.directory.glob(f"*/{RECORD}"):
             with contextlib.suppress(Exception):  # a piece that is damaged, or being removed
                 for name, was in json.loads(record.read_bytes())["files"].items():
-                    other = record.parent / FILES / name
-                    if (was["bytes"], was["sha256"]) == (size, digest) == (other.stat().st_size, _digest(other)):
-                        link = file.with_name(f"{file.name}.link")
-                        os.link(other, link)
-                        os.replace(link, file)
-                        return True
-        return False
+                    if was["bytes"] >= SAME_BYTES:
+                        present[was["bytes"], was["sha256"]] = record.parent / FILES / name
+        return present
 
     def workdir(self) -> Path:
         """A fresh directory on the same file system to build in, for :meth:`put` or :meth:`abandon`."""
@@ -166,6 +165,17 @@ class PieceCache:
 def _files(directory: Path) -> dict[str, Path]:
     """Every file below ``directory``, by its name there."""
     return {p.relative_to(directory).as_posix(): p for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def _shares(file: Path, digest: str, other: Path | None) -> bool:
+    """Whether ``file`` is now a link to ``other``, if that has its digest."""
+    link = file.with_name(f"{file.name}.link")
+    with contextlib.suppress(OSError):
+        if other is not None and _digest(other) == digest:
+            os.link(other, link)
+            os.replace(link, file)
+            return True
+    return False
 
 
 def _digest(path: Path) -> str:

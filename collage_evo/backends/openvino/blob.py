@@ -1,0 +1,50 @@
+"""Files of an exported model: a large one is in parts, which exports of equal weights share.
+
+The library exports a model with all of its weights. Variants, profiles of input shapes and regions of one network so
+have gigabytes in common, at other offsets. The parts end where certain bytes stand (content-defined chunking,
+Muthitacharoen et al., SOSP 2001), so that equal weights give equal parts, of which a cache needs one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+PARTS_BYTES = 2**26
+"""Bytes of an export from which on it is in parts."""
+PART_BYTES = 2**22
+"""Least bytes of a part, and what lies on average between two places where one may end."""
+_MARK = (0xA7, 0x3C)
+"""Two bytes that stand before the end of a part, and after them six bits that are 0; no likely end of a number."""
+_BLOCK = 2**26
+
+
+def write_blob(path: Path, content: memoryview) -> tuple[str, ...]:
+    """Write ``content`` to ``path``, or in parts to files next to it; returns the names of the files."""
+    data = np.frombuffer(content, np.uint8)
+    if data.size < PARTS_BYTES:
+        data.tofile(path)
+        return (path.name,)
+    ends = [0, *_ends(data), data.size]
+    names = tuple(f"{path.name}.{number:05d}" for number in range(len(ends) - 1))
+    for name, start, end in zip(names, ends, ends[1:], strict=False):
+        data[start:end].tofile(path.with_name(name))
+    return names
+
+
+def blob_files(path: Path) -> list[Path]:
+    """The files that :func:`write_blob` wrote, in order."""
+    return [path] if path.exists() else sorted(path.parent.glob(f"{path.name}.[0-9]*"))
+
+
+def _ends(data: np.ndarray) -> list[int]:
+    """Where parts end, without the last."""
+    ends = [0]
+    for start in range(0, data.size, _BLOCK):
+        block = data[start : start + _BLOCK + 2]
+        places = np.flatnonzero((block[:-2] == _MARK[0]) & (block[1:-1] == _MARK[1]))
+        for place in places[block[places + 2] < 4].tolist():
+            if start + place - ends[-1] >= PART_BYTES:
+                ends.append(start + place)
+    return ends[1:]
