@@ -4,15 +4,13 @@
     python benchmarks/ordinary.py tools FOLDER           # one with nncf
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py all FOLDER trained.json --trained [--budget 0.02]
-    COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py bits FOLDER bits.json
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
 torch. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the tools' files and the answer take
 turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
 the output that has the largest. Raw times, answers and errors go to the JSON file. ``all`` is export, tools and race;
-what is in the folder is not made again, but for an answer on another processor. ``bits``: the error of all
-convolutions and products in int8 by scales that no pair of weights saturates, by 7 bits and by 8 bits.
+what is in the folder is not made again, but for an answer on another processor.
 """
 
 from __future__ import annotations
@@ -307,53 +305,6 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
         output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": found}))
 
 
-def bits(folder: Path, names: Sequence[str], output: Path) -> None:
-    """Compile each whole network in int8 with three kinds of weight scales, and print the errors."""
-    import tempfile
-    from unittest import mock
-
-    import onnx
-
-    from collage_evo.backends.checks import numerics_in
-    from collage_evo.backends.registry import get_backend
-    from collage_evo.graph.convert.read import build_graph
-    from collage_evo.graph.normalise.normalise import normalise
-    from collage_evo.graph.reference.reference import Reference
-    from collage_evo.precision.quantise import rounded
-    from collage_evo.precision.quantise.ranges import calibrate
-    from collage_evo.precision.quantise.scales import weight_scales
-    from collage_evo.precision.transforms.piece import EditedRegion
-    from collage_evo.precision.transforms.transform import Data
-    from collage_evo.target.target import Target
-
-    ways = {
-        "pairs": rounded._fitting_scales,
-        "7 bits": lambda node, weights, axis: weight_scales(weights, axis) * np.float32(127 / 64),
-        "8 bits": lambda node, weights, axis: weight_scales(weights, axis),
-    }
-    found: dict[str, dict[str, float]] = {}
-    for name, library in ((name, library) for name in names for library in ("onnxruntime", "openvino")):
-        rows = {part: np.load(folder / name / f"{part}.npz")["input"] for part in ("data", "heldout")}
-        graph = build_graph(normalise(onnx.load(folder / name / "model.onnx")))
-        ((given,), (made,)), backend = (graph.inputs, graph.outputs), get_backend(library)
-        ranges, exact = calibrate(graph, [{given: row[None]} for row in rows["data"]], 2), Reference(graph.model, 2)
-        right = np.concatenate([exact.run({given: row[None]})[0] for row in rows["heldout"]])
-        variant, errors = backend.variant("int8"), found.setdefault(f"{name} in {library}", {})
-        for way, scales in ways.items():
-            graph.memo.pop(rounded._MEMO, None)
-            with mock.patch.object(rounded, "_fitting_scales", scales), tempfile.TemporaryDirectory() as place:
-                numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
-                model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
-                base, target = backend.variant(variant.base), Target.here("cpu", 1)
-                backend.build(model, target, base, Path(place))
-                sides = [graph.tensors[given]], [graph.tensors[made]]
-                loaded: Any = backend.load(Path(place), target, base, *sides)
-                got = np.concatenate([loaded.run([row[None]])[0] for row in rows["heldout"]])
-            errors[way] = float(np.linalg.norm(got - right) / np.linalg.norm(right))
-        print(f"{name} in {library}: {errors}", flush=True)
-        output.write_text(json.dumps(found))
-
-
 def _outputs(library: str, path: Path, data: Path, made: Path) -> list[np.ndarray]:
     command = [sys.executable, __file__, "outputs", library, str(path), str(data), str(made)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
@@ -366,7 +317,7 @@ def main() -> None:
         outputs(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("export", "tools", "race", "all", "bits"))
+    parser.add_argument("step", choices=("export", "tools", "race", "all"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path, nargs="?", default=Path("ordinary.json"))
     parser.add_argument("--networks", nargs="+", help="all of torchvision's, unless given")
@@ -386,8 +337,6 @@ def main() -> None:
         make_tools(options.folder, names)
     if options.step in ("race", "all"):
         race(options.folder, names, options.output, options.budget, options.rounds, options.seconds)
-    if options.step == "bits":
-        bits(options.folder, names, options.output)
 
 
 if __name__ == "__main__":

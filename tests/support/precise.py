@@ -21,7 +21,7 @@ from collage_evo.placement.space import SearchSpace
 from tests.support.optimum import backend_sets
 from tests.support.optimum_chain import chain_regions
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
-from tests.support.spaces import chain, connected_sets, inception_like, resnet_like
+from tests.support.spaces import chain, connected_sets
 
 BUDGET = 0.01
 STEPS = 300
@@ -148,13 +148,6 @@ CHAINS: tuple[PreciseTarget, ...] = tuple(
     for nodes, seed in ((20, 51), (40, 52), (40, 53), (60, 54))
 )
 """With known optima."""
-
-GRAPHS: tuple[PreciseTarget, ...] = (
-    PreciseTarget("residual-39", lambda: resnet_like(4), 61, FULL),
-    PreciseTarget("residual-72", lambda: resnet_like(8), 62, FULL),
-    PreciseTarget("inception-39", lambda: inception_like(4), 63, FULL),
-)
-"""Without: what searches find on them can only be compared."""
 
 
 def well_told(target: PreciseTarget) -> PreciseTarget:

@@ -36,7 +36,7 @@ up to a share of the budget, compiled as one piece. ``search/surrogate/terms.py`
 of each match by measurements of placements. A place in the batch goes to the placement that is fastest among those
 within its bounds, under the place's belief about all objectives (``search/evolution/acquisition.py``); for most these
 are the search's bounds, for the others the values of one of the parents. ``tests/support/precise.py`` has targets
-whose optimum under a budget is known, for ``benchmarks/precision_search.py``.
+whose optimum under a budget is known.
 
 A ``SearchState`` contains all inputs of the next generation. It is written after each generation as JSON with a
 checksum, atomically, and the one before is retained.
