@@ -298,9 +298,9 @@ class _NasNet(ConvNet):
         shifted = self.op("Pad", y, self.ints(0, 0, 0, 0, 0, 0, 1, 1))
         shifted = self.op("Slice", shifted, self.ints(1, 1), self.ints(x.size + 1, x.size + 1), self.ints(2, 3))
         halves = []
-        for given, part in ((y, width // 2), (shifted, width - width // 2)):
-            given = self.op("AveragePool", given, kernel_shape=[1, 1], strides=[2, 2])
-            halves.append(self.filtered(given, x.channels, part, name=self.layer(), kernel=(1, 1)))
+        for half, part in ((y, width // 2), (shifted, width - width // 2)):
+            half = self.op("AveragePool", half, kernel_shape=[1, 1], strides=[2, 2])
+            halves.append(self.filtered(half, x.channels, part, name=self.layer(), kernel=(1, 1)))
         y = self.batchnorm(self.op("Concat", *halves, axis=1), width, self.layer(), _SQUEEZED_SCALE)
         return Feature(y, width, _halved(x.size))
 

@@ -58,14 +58,14 @@ def export(folder: Path, names: Sequence[str]) -> None:
         _export_drawn(folder, drawn)
 
 
-def _write_trained(place: Path, model: Any, given: Feeds, held_out: Feeds) -> None:
+def _write_trained(place: Path, model: Any, samples: Feeds, held_out: Feeds) -> None:
     import onnx
 
     from collage_evo.graph.load.data import write_npz
 
     place.mkdir(parents=True, exist_ok=True)
     onnx.save(model, place / "model.onnx")
-    write_npz(place / "data.npz", given)
+    write_npz(place / "data.npz", samples)
     write_npz(place / "heldout.npz", held_out)
     made = _outputs("onnxruntime-exact", place / "model.onnx", place / "heldout.npz", place / "made.npz")
     spreads = ", ".join(f"{error(made_of, np.broadcast_to(made_of.mean(0), made_of.shape)):.2f}" for made_of in made)
@@ -116,9 +116,9 @@ def _export_drawn(folder: Path, names: Sequence[str]) -> None:
 def make_tools(folder: Path, names: Sequence[str]) -> None:
     """Quantise each network with each tool, unless that is done; the seconds are written down."""
     for name in names:
-        kept = folder / name / "tools" / SECONDS
-        kept.parent.mkdir(exist_ok=True)
-        took = json.loads(kept.read_text()) if kept.exists() else {}
+        record = folder / name / "tools" / SECONDS
+        record.parent.mkdir(exist_ok=True)
+        took = json.loads(record.read_text()) if record.exists() else {}
         rows = rows_of(folder / name / "data.npz")
         for tool in (*TOOLS, *(OF_TRANSFORMERS if name in TRANSFORMERS else ())):
             path = _file(folder, name, tool)
@@ -131,7 +131,7 @@ def make_tools(folder: Path, names: Sequence[str]) -> None:
                 print(name, tool, f"failed: {failed}"[:200], flush=True)
             took[tool] = time.monotonic() - began
             print(name, tool, f"{took[tool]:.0f} s", flush=True)
-            kept.write_text(json.dumps(took))
+            record.write_text(json.dumps(took))
 
 
 def rows_of(data: str | Path) -> list[Feeds]:
@@ -230,28 +230,28 @@ def error(exact: np.ndarray, made: np.ndarray) -> float:
 
 def sides_of(folder: Path, name: str, budget: float) -> dict[str, tuple[str, Path]]:
     """Library and file by the side's name."""
-    place, found = folder / name, {}
+    place, sides = folder / name, {}
     for library in ("onnxruntime", "openvino"):
-        found[f"{library} float32 file"] = library, place / "model.onnx"
+        sides[f"{library} float32 file"] = library, place / "model.onnx"
     for tool in (*TOOLS, *OF_TRANSFORMERS):
         for library in ("openvino", "onnxruntime"):
             if tool.startswith("nncf" if library == "onnxruntime" else "dynamic"):
                 continue  # neither reads what the other's tool wrote
-            found[f"{tool} in {library}"] = library, _file(folder, name, tool)
-    found["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
-    return {side: both for side, both in found.items() if both[1].exists()}
+            sides[f"{tool} in {library}"] = library, _file(folder, name, tool)
+    sides["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
+    return {side: both for side, both in sides.items() if both[1].exists()}
 
 
 def answer(folder: Path, name: str, budget: float) -> float:
     """Start a default run, unless its answer is there; seconds that it took."""
     place, run = folder / name, _run(folder, name, budget)
-    kept = run.with_name(f"{run.name}.seconds")
-    if not kept.exists():
+    record = run.with_name(f"{run.name}.seconds")
+    if not record.exists():
         began = time.monotonic()
         command = ["run", place / "model.onnx", "--data", place / "data.npz", "--budget", budget, "--out", run]
         subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command), "--overwrite"], check=True)
-        kept.write_text(str(time.monotonic() - began))
-    return float(kept.read_text())
+        record.write_text(str(time.monotonic() - began))
+    return float(record.read_text())
 
 
 def _run(folder: Path, name: str, budget: float) -> Path:
@@ -268,7 +268,7 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
     from collage_evo.target.processor import this_machine
     from collage_evo.target.slots import usable_cores
 
-    cpu, found = this_machine().cpu, {}
+    cpu, networks = this_machine().cpu, {}
     print(cpu, flush=True)
     for name in names:
         took = answer(folder, name, budget)
@@ -300,9 +300,9 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
         for rival, gain in gains.items():
             print(f"  collage_evo is {gain} times as fast as {rival}", flush=True)
         raw = {side: [turn.times_ms for turn in turns[side]] for side in sides}
-        found[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
+        networks[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
                        "gains": {rival: str(gain) for rival, gain in gains.items()}}  # fmt: skip
-        output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": found}))
+        output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": networks}))
 
 
 def _outputs(library: str, path: Path, data: Path, made: Path) -> list[np.ndarray]:

@@ -55,13 +55,13 @@ def main() -> int:
         if task is None:
             continue
         folder = task.folder.parent
-        said = list(entrants(task, folder / f"threads_{args.threads}", asking, _say))
+        answers = list(entrants(task, folder / f"threads_{args.threads}", asking, _log))
         if args.ask:
             continue
         try:
-            race = Race(task, said, _turns(task, said, asking, args))
+            race = Race(task, answers, _turns(task, answers, asking, args))
         except SideDied as died:
-            _say(f"{task.name}: left out, {died}")
+            _log(f"{task.name}: left out, {died}")
             continue
         chosen = "".join(f"_{budget:g}" for budget in args.budgets)
         write_race(folder / f"{args.threads}{chosen}.json", race, about)
@@ -78,17 +78,17 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
         task = without_metric(read_task(folder)) if args.error else read_task(folder)
         chosen = replace(task, only=tuple(args.budgets))
         for budget in sorted({*args.budgets}.difference(chosen.budgets)):
-            _say(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
+            _log(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
         return chosen
-    _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
+    _log(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
     return None
 
 
-def _turns(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
+def _turns(task: Task, answers: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
     """Turns of all answers by what they are called, but for who died; answers that are the same file run once."""
-    keys = {entrant.told: content(entrant.found.answer) for entrant in said if entrant.found.answer}
+    keys = {entrant.title: content(entrant.result.answer) for entrant in answers if entrant.result.answer}
     firsts = {key: name for name, key in reversed(keys.items())}
-    folders = {entrant.told: entrant.folder for entrant in said}
+    folders = {entrant.title: entrant.folder for entrant in answers}
     sides = {
         name: ["contestant", str(task.folder), str(folders[name]), str(asking.threads)] for name in firsts.values()
     }
@@ -102,16 +102,16 @@ def _turns(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.N
 
 
 def _versions() -> str:
-    found = [f"Python {platform.python_version()}"]
+    versions = [f"Python {platform.python_version()}"]
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
+            versions.append(f"no {name}")
+    return ", ".join(versions)
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""One side of a comparison, alone in its process: times itself when it is its turn.
+"""One side of a comparison in a process of its own.
 
     python benchmarks/side.py CORES KIND ARGUMENT...
 
@@ -82,9 +82,9 @@ def native(backend: str, path: str, threads: str, artifact: str) -> Call:
 def pytorch(way: str, exact: str, model: str, reference: str, artifact: str) -> Call:
     from pytorch import open_torch
 
-    told = read_artifact(Path(artifact))
-    run = open_torch(way, exact == "yes", Path(model), Path(reference), told.target)
-    feeds = feeds_of(told)
+    loaded = read_artifact(Path(artifact))
+    run = open_torch(way, exact == "yes", Path(model), Path(reference), loaded.target)
+    feeds = feeds_of(loaded)
     return lambda: run(feeds)
 
 

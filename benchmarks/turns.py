@@ -1,4 +1,4 @@
-"""Comparisons of whole processes that take turns: takes commands of sides, gives raw times and paired ratios."""
+"""Comparisons of whole processes in turns, as raw times and paired ratios."""
 
 from __future__ import annotations
 

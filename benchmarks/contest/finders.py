@@ -1,8 +1,7 @@
-"""The contestants: each takes a task and a budget, and gives a model that is to be served on an engine.
+"""The contestants, as functions from a task and a budget to a model and the engine that runs it.
 
-What their documentation recommends for a person with a model, data and a budget is what they do, no more: ranges from
-the first ``CALIBRATION`` of the given samples, by least and greatest value where nothing else is said, and choices by
-all of them.
+Each follows its documentation for a user with a model, data and a budget: it calibrates ranges on the first
+``CALIBRATION`` samples, by MinMax unless its name says otherwise, and chooses by all samples.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import numpy as np
 
 from contest.elsewhere import elsewhere
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
-from contest.found import Found, answer_folder, read_found
 from contest.judge import Judge, lost
 from contest.quantize_static import MIN_MAX, quantize, quantize_and_exclude
 from contest.question import Finder, Question
+from contest.result import Result, answer_folder, read_result
 from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
@@ -37,12 +36,12 @@ def _as_it_is(engine: str, hint: str = "") -> Finder:
 def _again(name: str, engine: str, hint: str) -> Finder:
     """The model that the contestant ``name`` found, on ``engine``."""
 
-    def find(question: Question) -> Found:
+    def find(question: Question) -> Result:
         budget = question.budget if name in FOR_A_BUDGET else None
-        found = read_found(answer_folder(question.folder.parent, name, budget))
-        if found is None or found.served is None:
-            raise RuntimeError(f"{name}: {found.reason if found else 'takes no part'}")
-        return Found(found.seconds, Served(engine, found.served.path, hint))
+        result = read_result(answer_folder(question.folder.parent, name, budget))
+        if result is None or result.served is None:
+            raise RuntimeError(f"{name}: {result.reason if result else 'takes no part'}")
+        return Result(result.seconds, Served(engine, result.served.path, hint))
 
     return find
 
@@ -66,7 +65,7 @@ def _nncf(question: Question, heavy: bool = False, transformer: bool = False) ->
     """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths any task's."""
     nncf, openvino = _quiet_nncf()
     task, inputs = question.task, question.task.inputs()
-    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
+    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.samples)[:CALIBRATION]])
     model = openvino.Core().read_model(str(task.model))
     others = sorted({node.get_type_name() for node in model.get_ops()} - _HEAVY) if heavy else []
     ignored = nncf.IgnoredScope(types=others, validate=False)
@@ -78,7 +77,7 @@ def _nncf(question: Question, heavy: bool = False, transformer: bool = False) ->
 def _accuracy_control(question: Question) -> Served:
     nncf, openvino = _quiet_nncf()
     task = question.task
-    judge, outputs = Judge(task, task.given), task.outputs()
+    judge, outputs = Judge(task, task.samples), task.outputs()
     right = judge.scores(named(openvino.Core().compile_model(str(task.model), "CPU", _FLOAT32), outputs))
 
     def feeds(index: int) -> dict[str, np.ndarray]:
@@ -127,7 +126,7 @@ def _ours(*settings: str) -> Callable[[Question], Served]:
             wanted.append(f"accuracy.metric={METRICS}:{task.metric}")
         run = question.folder / "run"
         _collage_evo(
-            *("run", task.model, "--data", task.given, "--budget", question.budget, "--out", run, "--overwrite"),
+            *("run", task.model, "--data", task.samples, "--budget", question.budget, "--out", run, "--overwrite"),
             *(part for setting in wanted for part in ("-s", setting)),
         )
         return Served(OURS, str(run / "best.collage"))
@@ -140,7 +139,7 @@ def _picked(question: Question) -> Served:
     largest = max(question.task.budgets)
     if question.budget == largest:
         return _ours()(question)
-    first = read_found(answer_folder(question.folder.parent, AT_ONCE, largest))
+    first = read_result(answer_folder(question.folder.parent, AT_ONCE, largest))
     if first is None or first.served is None:
         raise RuntimeError(f"the run for {largest:g} has no answer")
     run, budget = Path(first.served.path).parent, f"{question.budget:g}"

@@ -66,7 +66,7 @@ def quantize_and_exclude(task: Task, folder: Path, budget: float) -> Path:
     Raises:
         Exception: as :func:`quantize`.
     """
-    quantiser, judge = _Quantiser(task, folder), Judge(task, task.given)
+    quantiser, judge = _Quantiser(task, folder), Judge(task, task.samples)
     right = judge.scores(open_onnxruntime(task.model, 0))
 
     def good(path: Path) -> bool:
@@ -76,17 +76,17 @@ def quantize_and_exclude(task: Task, folder: Path, budget: float) -> Path:
     if good(whole):
         return whole
     worst = _worst_first(quantiser, whole)
-    broken, kept = 0, 1
-    while kept < len(worst) and not good(quantiser.quantised(worst[:kept])):
-        broken, kept = kept, 2 * kept
-    kept = min(kept, len(worst))
-    while kept - broken > 1:
-        middle = (kept + broken) // 2
+    broken, excluded = 0, 1
+    while excluded < len(worst) and not good(quantiser.quantised(worst[:excluded])):
+        broken, excluded = excluded, 2 * excluded
+    excluded = min(excluded, len(worst))
+    while excluded - broken > 1:
+        middle = (excluded + broken) // 2
         if good(quantiser.quantised(worst[:middle])):
-            kept = middle
+            excluded = middle
         else:
             broken = middle
-    return quantiser.quantised(worst[:kept])
+    return quantiser.quantised(worst[:excluded])
 
 
 class _Quantiser:
@@ -94,7 +94,7 @@ class _Quantiser:
 
     def __init__(self, task: Task, folder: Path, ranges: str = MIN_MAX) -> None:
         most = CALIBRATION if ranges == MIN_MAX else HISTOGRAMS
-        inputs, samples = task.inputs(), read_samples(task.given)[:most]
+        inputs, samples = task.inputs(), read_samples(task.samples)[:most]
         self.samples = [feeds_of(sample, inputs) for sample in samples[: len(samples) // AT_ONCE * AT_ONCE]]
         self.folder, self.prepared, self._ranges = folder, folder / "prepared.onnx", ranges
         try:
@@ -157,9 +157,8 @@ def _worst_first(quantiser: _Quantiser, whole: Path) -> list[str]:
     errors = qdq_loss_debug.compute_activation_error(pairs)
     ratios = {name: error["qdq_err"] for name, error in errors.items()}
     graph = onnx.load(quantiser.prepared, load_external_data=False).graph
-    ranked = {
-        node.name: min(own) for node in graph.node if (own := [ratios[n] for n in _tensors(node) if n in ratios])
-    }
+    by_node = {node.name: [ratios[n] for n in _tensors(node) if n in ratios] for node in graph.node}
+    ranked = {name: min(values) for name, values in by_node.items() if values}
     return sorted(ranked, key=lambda name: float(np.nan_to_num(ranked[name], nan=-np.inf)))
 
 

@@ -1,4 +1,4 @@
-"""What a contestant is asked, and what it may answer."""
+"""The question to a contestant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contest.engines import Served
-from contest.found import Found
+from contest.result import Result
 from contest.task import Task
 
 
@@ -24,5 +24,5 @@ class Question:
     settings: Sequence[str] = ()
 
 
-Finder = Callable[[Question], Served | Found]
-"""Gives what it found itself, or the answer of another with its time, served otherwise."""
+Finder = Callable[[Question], Served | Result]
+"""A contestant: returns its own model, or the result of another one for another engine."""

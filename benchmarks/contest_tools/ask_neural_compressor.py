@@ -1,4 +1,4 @@
-"""Neural Compressor for ONNX: takes a question as a file, writes the model.
+"""Neural Compressor for ONNX as a contestant.
 
 Its tuning by accuracy: its own settings for static quantisation one after the other, then SmoothQuant with each of
 its strengths, until one keeps the budget.
@@ -6,10 +6,10 @@ its strengths, until one keeps the budget.
 
 from __future__ import annotations
 
-from asked import Asked, Reader, package, read
+from request import Reader, Request, package, read
 
 
-def tune(asked: Asked) -> None:
+def tune(request: Request) -> None:
     tuning = package("onnx_neural_compressor.quantization.tuning")
     config = package("onnx_neural_compressor.quantization.config")
     quantization, onnx = package("onnxruntime.quantization"), package("onnx")
@@ -17,14 +17,14 @@ def tune(asked: Asked) -> None:
     smooth = config.SmoothQuantConfig(
         alpha=[round(0.3 + 0.05 * step, 2) for step in range(9)], quant_format=quantization.QuantFormat.QDQ
     )
-    wanted = [smooth, *static] if asked.transformer else [*static, smooth]
+    wanted = [smooth, *static] if request.transformer else [*static, smooth]
     best = tuning.autotune(
-        asked.model,
-        tuning.TuningConfig(config_set=wanted, tolerable_loss=asked.budget),  # a share of what is kept at first, 1
-        eval_fn=asked.kept,
-        calibration_data_reader=Reader(asked.samples()),
+        request.model,
+        tuning.TuningConfig(config_set=wanted, tolerable_loss=request.budget),  # a share of what is kept at first, 1
+        eval_fn=request.score,
+        calibration_data_reader=Reader(request.samples()),
     )
-    onnx.save(best, asked.made)
+    onnx.save(best, request.made)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""AMD's Quark: takes a question as a file, writes the model.
+"""AMD's Quark as a contestant.
 
 ``static``: 8 bits by its configuration for processors, activations unsigned with ranges by percentiles.
 ``search``: what loses least in the first stage of its own search for 8 bits: how ranges are taken, and whether layers
@@ -12,37 +12,37 @@ import shutil
 from copy import deepcopy
 from pathlib import Path
 
-from asked import Asked, Reader, package, read
+from request import Reader, Request, package, read
 
 
-def static(asked: Asked) -> None:
+def static(request: Request) -> None:
     onnx = package("quark.onnx")
     config = package("quark.onnx.quantization.config").get_default_config("U8S8_AAWS")
     quantizer = onnx.ModelQuantizer(onnx.Config(global_quant_config=config))
-    quantizer.quantize_model(asked.model, asked.made, Reader(asked.samples()))
+    quantizer.quantize_model(request.model, request.made, Reader(request.samples()))
 
 
-def search(asked: Asked) -> None:
+def search(request: Request) -> None:
     onnx = package("quark.onnx")
     config = deepcopy(onnx.get_auto_search_config("A8W8_SEARCH"))
     space = {name: values for name, values in config["search_space"].items() if not name.startswith("ada")}
     space["algorithms"] = None
-    kept: dict[str, float] = {}
+    scores: dict[str, float] = {}
 
     def evaluate(model: str) -> float:
-        return kept.setdefault(str(model), asked.kept(model))
+        return scores.setdefault(str(model), request.score(model))
 
     config.update(
         search_space=space,
         search_evaluator=evaluate,
-        model_input=asked.model,
-        calib_data_reader=Reader(asked.samples()),
+        model_input=request.model,
+        calib_data_reader=Reader(request.samples()),
         output_dir="searched",
         temp_dir="temporary",
     )
     onnx.AutoSearchPro(config).run()
-    del kept[asked.model]
-    shutil.copyfile(max(kept, key=kept.__getitem__), Path(asked.made))
+    del scores[request.model]
+    shutil.copyfile(max(scores, key=scores.__getitem__), Path(request.made))
 
 
 if __name__ == "__main__":

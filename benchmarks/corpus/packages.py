@@ -237,8 +237,8 @@ def _license(wheel: zipfile.ZipFile) -> str:
     member = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     fields = HeaderParser().parsestr(wheel.read(member).decode(errors="replace"))
     classified = [c.split(" :: ")[-1] for c in fields.get_all("Classifier", []) if c.startswith("License")]
-    said = fields.get("License-Expression") or fields.get("License") or ", ".join(classified)
-    return said.splitlines()[0].strip() if said else "not in the metadata"
+    terms = fields.get("License-Expression") or fields.get("License") or ", ".join(classified)
+    return terms.splitlines()[0].strip() if terms else "not in the metadata"
 
 
 def _stem(path: str) -> str:

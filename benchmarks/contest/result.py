@@ -1,4 +1,4 @@
-"""What a contestant answered, kept in a folder of its own."""
+"""A contestant's answer as a file in a folder of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contest.engines import Served
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """A contestant's answer, and seconds until it was there; with the ``reason`` if there is none that runs."""
 
     seconds: float
@@ -25,21 +25,21 @@ class Found:
 
 def answer_folder(answers: Path, name: str, budget: float | None) -> Path:
     """Where a contestant's answer lies among all ``answers`` to a task."""
-    told = name if budget is None else f"{name} {budget:g}"
-    return answers / told.replace(", ", "_").replace(" ", "_")
+    title = name if budget is None else f"{name} {budget:g}"
+    return answers / title.replace(", ", "_").replace(" ", "_")
 
 
-def read_found(folder: Path) -> Found | None:
-    """What a contestant has left in its folder."""
+def read_result(folder: Path) -> Result | None:
+    """The result in a contestant's folder, if there is one."""
     path = folder / "found.json"
     if not path.exists():
         return None
     fields = json.loads(path.read_text())
     served = fields.pop("served")
-    return Found(**fields, served=Served(**served) if served else None)
+    return Result(**fields, served=Served(**served) if served else None)
 
 
-def write_found(folder: Path, found: Found) -> None:
-    """Leave it there."""
+def write_result(folder: Path, result: Result) -> None:
+    """Write ``result`` into a contestant's folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "found.json").write_text(json.dumps(asdict(found), indent=1))
+    (folder / "found.json").write_text(json.dumps(asdict(result), indent=1))
