@@ -2,19 +2,18 @@
 
     python benchmarks/precision.py FOLDER [--tasks recogniser resnet50 ...] [--threads 1] [--without ours]
 
-Tasks are trained networks with data whose true answers are known (docs/measuring.md lists them),
-judged by the drop of their metric, and networks with random weights, judged by the relative 2-norm error of their
-worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take
-ranges, in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF (everywhere, at heavy operators
-only, with SmoothQuant, with accuracy control), Olive, Quark with and without its search, Neural Compressor with its
-tuning by accuracy, and this project on one backend and on all. They get the same data, find their answers within
-``--wall`` seconds in processes of their own that may use all cores, and are judged on other data than they got. Then
-they take turns, each in a process of its own on the same cores with the same number of threads.
+Tasks are trained networks with data whose true answers are known (docs/measuring.md lists them), judged by the drop
+of their metric, and networks with random weights, judged by the relative 2-norm error of their worst output.
+Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take ranges, in
+ONNX Runtime and in OpenVINO, NNCF (everywhere, at heavy operators only, with SmoothQuant), Olive, Quark, and this
+project on one backend and on all. They get the same data, find their answers within ``--wall`` seconds in processes
+of their own that may use all cores, and are judged on other data than they got. Then they take turns, each in a
+process of its own on the same cores with the same number of threads.
 
-Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. Olive,
-Quark and Neural Compressor want other releases of the same packages: ``--pythons`` names a folder with a virtual
-environment for each that is to take part (``PACKAGES`` in ``contest/elsewhere.py`` says what is in it). FOLDER keeps
-tasks, answers, and NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores and
+Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. Olive
+and Quark want other releases of the same packages: ``--pythons`` names a folder with a virtual environment for each
+that is to take part (``PACKAGES`` in ``contest/elsewhere.py`` says what is in it). FOLDER keeps tasks, answers, and
+NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores and
 answers, of which ``precision_table.py`` prints tables, and ``precision_runs.py`` what our own runs say of themselves.
 Answers that are there already are kept.
 """

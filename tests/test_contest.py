@@ -13,13 +13,13 @@ from collage_evo.report.result import Operator
 from collage_evo.testing.models import tiny_convnet
 from tests.report.helpers import make_result
 
-CONTROL = "nncf accuracy control"
+OURS = "ours"
 
 
-def _control(script: Any, folder: Path, wall_s: float) -> Any:
-    """NNCF with accuracy control alone, asked for at most ``wall_s``; answers lie in ``folder``."""
+def _ours(script: Any, folder: Path, wall_s: float) -> Any:
+    """This project as the only contestant, with at most ``wall_s``; answers lie in ``folder``."""
     finders, entrants = script("contest.finders"), script("contest.entrants")
-    others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {CONTROL})
+    others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {OURS})
     task, asking = script("contest.task").Task("lines", folder, "top1"), entrants.Asking(1, (), wall_s, others)
     return entrants.entrants(task, folder, asking, print)
 
@@ -118,22 +118,22 @@ def test_where_no_sample_is_judged_otherwise_few_do_not_tell(script: Any) -> Non
 def test_who_was_too_late_is_not_asked_for_a_smaller_budget(script: Any, tmp_path: Path) -> None:
     result = script("contest.result")
     late = result.Result(60.2, reason="no answer within 60 s")
-    result.write_result(result.answer_folder(tmp_path, CONTROL, 0.01), late)
-    entrants = list(_control(script, tmp_path, 60.0))
+    result.write_result(result.answer_folder(tmp_path, OURS, 0.01), late)
+    entrants = list(_ours(script, tmp_path, 60.0))
     assert [(one.budget, one.result.reason) for one in entrants] == [
         (0.01, "no answer within 60 s"),
         (0.005, "not asked, no answer within 60 s at 0.01"),
         (0.001, "not asked, no answer within 60 s at 0.01"),
     ]
-    assert not result.answer_folder(tmp_path, CONTROL, 0.005).exists(), "a run with more time asks"
+    assert not result.answer_folder(tmp_path, OURS, 0.005).exists(), "a run with more time asks"
 
 
 def test_an_answer_that_took_longer_than_is_allowed_now_is_late(script: Any, tmp_path: Path) -> None:
     result = script("contest.result")
-    folder = result.answer_folder(tmp_path, CONTROL, 0.01)
+    folder = result.answer_folder(tmp_path, OURS, 0.01)
     result.write_result(folder, result.Result(100.0, script("contest.engines").Served("openvino", "model.xml")))
     np.save(folder / "scores.npy", np.ones(2))
-    late, in_time = (next(_control(script, tmp_path, wall_s)) for wall_s in (60.0, 900.0))
+    late, in_time = (next(_ours(script, tmp_path, wall_s)) for wall_s in (60.0, 900.0))
     assert (late.result.reason, late.scores) == ("no answer within 60 s", None)
     assert in_time.result.answer is not None
     assert in_time.scores is not None
@@ -147,7 +147,7 @@ def test_a_tool_that_is_not_installed_says_so_in_one_line(
     monkeypatch.setattr(module, "_request", lambda *_: tmp_path)
     monkeypatch.setattr(module, "_run_tool", lambda *_: module.NOT_INSTALLED)
     with pytest.raises(RuntimeError, match=r"^not installed: amd-quark=="):
-        module.elsewhere("quark", "static")(question)
+        module.elsewhere("quark")(question)
 
 
 def test_only_a_missing_tool_counts_as_not_installed(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

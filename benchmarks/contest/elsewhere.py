@@ -1,7 +1,7 @@
 """Tools whose dependencies contradict this program's or each other's, as contestants.
 
 A script in ``contest_tools/`` calls each tool, in the environment that ``--pythons`` has for it or in this one.
-Model, data and answer are files. This process computes the loss of a model.
+Model, data and answer are files.
 """
 
 from __future__ import annotations
@@ -12,33 +12,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-
-from contest.engines import ONNXRUNTIME, Served, open_onnxruntime
-from contest.judge import Judge
+from contest.engines import ONNXRUNTIME, Served
 from contest.question import Finder, Question
 from contest.task import CALIBRATION
 
 PACKAGES = {
     "olive": "olive-ai==0.13.0 onnxruntime requests",
     "quark": "amd-quark==0.13 'onnxruntime<=1.28' optuna torch==2.13.0",
-    "neural_compressor": "onnx-neural-compressor==1.0 numpy==1.26 onnx==1.16.2 onnxruntime==1.19.2 protobuf==4.25 "
-    "prettytable scipy==1.13 setuptools",
 }
-"""What to install for each, of Microsoft (MIT), AMD (MIT) and Intel (Apache-2.0). The last is from 2024, so is what
-it works with, on Python 3.12 or older; what Intel releases as ``neural-compressor`` today takes no ONNX."""
+"""What to install for each, of Microsoft (MIT) and AMD (MIT)."""
 SCRIPTS = Path(__file__).parents[1] / "contest_tools"
 NOT_INSTALLED = 3
 """A script's exit status where its tool is missing."""
 OUTPUT = "said.txt"
 
 
-def elsewhere(tool: str, way: str) -> Finder:
-    """The model that ``tool`` makes in one of its ways, for ONNX Runtime."""
+def elsewhere(tool: str) -> Finder:
+    """The model that ``tool`` makes, for ONNX Runtime."""
 
     def find(question: Question) -> Served:
         made = question.folder / "model.onnx"
-        status = _run_tool(tool, question, _request(way, made, question))
+        status = _run_tool(tool, question, _request(made, question))
         if status == NOT_INSTALLED:
             raise RuntimeError(f"not installed: {PACKAGES[tool]}")
         if not made.exists():
@@ -49,22 +43,15 @@ def elsewhere(tool: str, way: str) -> Finder:
     return find
 
 
-def _request(way: str, made: Path, question: Question) -> Path:
-    """The question as a file, and the scores of float32 on the samples as another."""
-    task, right = question.task, question.folder / "right.npy"
-    np.save(right, Judge(task, task.samples).scores(open_onnxruntime(task.model, 0)))
-    path = question.folder / "asked.json"
+def _request(made: Path, question: Question) -> Path:
+    """The question as a file."""
+    task, path = question.task, question.folder / "asked.json"
     request = {
-        "way": way,
         "model": str(task.model.resolve()),
         "data": str(task.samples.resolve()),
         "inputs": task.inputs(),
         "calibration": CALIBRATION,
-        "transformer": task.transformer,
-        "budget": question.budget,
         "made": str(made.resolve()),
-        "judge": [sys.executable, "-m", "contest.worker", "lost", str(task.folder.resolve()), str(right.resolve())],
-        "path": os.environ.get("PYTHONPATH", ""),
     }
     path.write_text(json.dumps(request, indent=1))
     return path

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from contest.elsewhere import elsewhere
-from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
-from contest.judge import Judge, lost
-from contest.quantize_static import MIN_MAX, quantize, quantize_and_exclude
+from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served
+from contest.quantize_static import MIN_MAX, quantize
 from contest.question import Finder, Question
 from contest.result import Result, answer_folder, read_result
 from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
@@ -26,7 +23,6 @@ from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
 AT_ONCE = "ours at once"
 """One run for the largest of a task's budgets, of which the answers for the others are picked."""
-_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
 def _as_it_is(engine: str, hint: str = "") -> Finder:
@@ -37,8 +33,7 @@ def _again(name: str, engine: str, hint: str) -> Finder:
     """The model that the contestant ``name`` found, on ``engine``."""
 
     def find(question: Question) -> Result:
-        budget = question.budget if name in FOR_A_BUDGET else None
-        result = read_result(answer_folder(question.folder.parent, name, budget))
+        result = read_result(answer_folder(question.folder.parent, name, None))
         if result is None or result.served is None:
             raise RuntimeError(f"{name}: {result.reason if result else 'takes no part'}")
         return Result(result.seconds, Served(engine, result.served.path, hint))
@@ -57,10 +52,6 @@ def _static(ranges: str = MIN_MAX) -> Mapping[str, Finder]:
     }
 
 
-def _excluding(question: Question) -> Served:
-    return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
-
-
 def _nncf(question: Question, heavy: bool = False, transformer: bool = False) -> Served:
     """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths any task's."""
     nncf, openvino = _quiet_nncf()
@@ -71,35 +62,6 @@ def _nncf(question: Question, heavy: bool = False, transformer: bool = False) ->
     ignored = nncf.IgnoredScope(types=others, validate=False)
     kind = nncf.ModelType.TRANSFORMER if transformer or task.transformer else None
     made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind, ignored_scope=ignored)
-    return _saved(openvino, made, question)
-
-
-def _accuracy_control(question: Question) -> Served:
-    nncf, openvino = _quiet_nncf()
-    task = question.task
-    judge, outputs = Judge(task, task.samples), task.outputs()
-    right = judge.scores(named(openvino.Core().compile_model(str(task.model), "CPU", _FLOAT32), outputs))
-
-    def feeds(index: int) -> dict[str, np.ndarray]:
-        return feeds_of(judge.samples[index], judge.inputs)
-
-    def validate(compiled: Any, indices: Iterator[int]) -> tuple[float, list[float]]:
-        chosen = list(indices)
-        scores = judge.scores(named(compiled, outputs), chosen)
-        values = [1.0 - lost(scores[k : k + 1], right[[i]]) for k, i in enumerate(chosen)]
-        return 1.0 - lost(scores, right[chosen]), values
-
-    everything = list(range(len(judge.samples)))
-    made = nncf.quantize_with_accuracy_control(
-        openvino.Core().read_model(str(task.model)),
-        nncf.Dataset(everything[:CALIBRATION], feeds),
-        nncf.Dataset(everything, feeds),
-        validate,
-        max_drop=question.budget,
-        drop_type=nncf.DropType.ABSOLUTE,
-        subset_size=CALIBRATION,
-        model_type=nncf.ModelType.TRANSFORMER if task.transformer else None,
-    )
     return _saved(openvino, made, question)
 
 
@@ -169,20 +131,13 @@ PLAIN: Mapping[str, Finder] = {
     "nncf heavy, bf16": _again("nncf heavy", OPENVINO, "bf16"),
     "nncf transformer": partial(_nncf, transformer=True),
     "nncf transformer, bf16": _again("nncf transformer", OPENVINO, "bf16"),
-    "olive": elsewhere("olive", "static"),
+    "olive": elsewhere("olive"),
     "olive, openvino": _again("olive", OPENVINO, "f32"),
-    "quark": elsewhere("quark", "static"),
+    "quark": elsewhere("quark"),
     "quark, openvino": _again("quark", OPENVINO, "f32"),
-    "quark search": elsewhere("quark", "search"),
-    "quark search, openvino": _again("quark search", OPENVINO, "f32"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {
-    "nncf accuracy control": _accuracy_control,
-    "nncf accuracy control, bf16": _again("nncf accuracy control", OPENVINO, "bf16"),
-    "qdq_loss_debug": _excluding,
-    "neural compressor": elsewhere("neural_compressor", "tune"),
-    "neural compressor, openvino": _again("neural compressor", OPENVINO, "f32"),
     "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
     "ours, openvino": _ours('backends.use=["openvino"]'),
     "ours": _ours(),

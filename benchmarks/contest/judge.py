@@ -39,13 +39,11 @@ class Judge:
         self._metric = _metric(task.metric) if task.metric else None
         self._right = self._references(part) if self._metric is None else []
 
-    def scores(self, run: Run, chosen: Sequence[int] | None = None) -> np.ndarray:
-        """Scores of ``run`` on all samples, or on the ``chosen`` ones."""
-        indices = range(len(self.samples)) if chosen is None else chosen
-        return np.array([self.score(run, index) for index in indices])
+    def scores(self, run: Run) -> np.ndarray:
+        """Scores of ``run`` on all samples."""
+        return np.array([self._score(run, index) for index in range(len(self.samples))])
 
-    def score(self, run: Run, index: int) -> float | list[tuple[float, float]]:
-        """The score of one sample."""
+    def _score(self, run: Run, index: int) -> float | list[tuple[float, float]]:
         sample = self.samples[index]
         made = run(feeds_of(sample, self.inputs))
         if self._metric is not None:

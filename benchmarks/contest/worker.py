@@ -2,10 +2,8 @@
 
     python -m contest.worker find TASK FOLDER CONTESTANT BUDGET THREADS PYTHONS [SETTING ...]
     python -m contest.worker score TASK FOLDER THREADS
-    python -m contest.worker lost TASK RIGHT MODEL
 
-``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``. The third prints what an
-ONNX file loses on the given samples, where those of float32 score as in the array ``RIGHT``.
+``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from contest.engines import Run, open_onnxruntime, open_served
+from contest.engines import Run, open_served
 from contest.finders import FOR_A_BUDGET, PLAIN
-from contest.judge import Judge, lost
+from contest.judge import Judge
 from contest.question import Question
 from contest.result import Result, read_result, write_result
 from contest.task import feeds_of, read_samples, read_task
@@ -51,12 +49,6 @@ def score(task_folder: Path, folder: Path, threads: str) -> None:
         write_result(folder, Result(result.seconds, result.served, f"does not run: {_line(error)}"))
 
 
-def loss(task_folder: Path, right: Path, model: Path) -> float:
-    """What ``model`` loses on the given samples in ONNX Runtime, which may use all cores."""
-    task = read_task(task_folder)
-    return lost(Judge(task, task.samples).scores(open_onnxruntime(model, 0)), np.load(right))
-
-
 def opened(task_folder: Path, folder: Path, threads: int) -> tuple[Run, dict[str, np.ndarray]]:
     """What was found, and inputs to time it on."""
     task, result = read_task(task_folder), read_result(folder)
@@ -74,7 +66,5 @@ if __name__ == "__main__":
     what, task_at, folder_at, *rest = sys.argv[1:]
     if what == "find":
         find(Path(task_at), Path(folder_at), *rest)
-    elif what == "lost":
-        print(loss(Path(task_at), Path(folder_at), Path(rest[0])))
     else:
         score(Path(task_at), Path(folder_at), *rest)

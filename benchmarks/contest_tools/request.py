@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,35 +18,19 @@ NOT_INSTALLED = 3
 
 @dataclass(frozen=True)
 class Request:
-    """A model and given samples; ``made`` is where the answer goes, ``judge`` a command that says what is lost."""
+    """Files of a model and its samples; ``made`` is the path of the answer."""
 
-    way: str
     model: str
     data: str
     inputs: list[str]
     calibration: int
-    transformer: bool
-    budget: float
     made: str
-    judge: list[str]
-    path: str
 
     def samples(self) -> list[Sample]:
         """The inputs of the samples for calibration."""
         with np.load(self.data) as arrays:
             data = {name: arrays[name][: self.calibration] for name in self.inputs}
         return [{name: data[name][index] for name in data} for index in range(len(data[self.inputs[0]]))]
-
-    def score(self, model: str | Path) -> float:
-        """1, less what the model in that file loses on all given samples: a drop of the metric, or an error."""
-        done = subprocess.run(
-            [*self.judge, str(Path(model).resolve())],
-            env={**os.environ, "PYTHONPATH": self.path},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return 1.0 - float(done.stdout.strip().rpartition("\n")[-1])
 
 
 class Reader:
