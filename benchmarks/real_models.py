@@ -43,8 +43,7 @@ def main() -> int:
     done = {(row.part, row.name) for row in rows}
     for part in args.parts:
         matching = [entry for entry in entries(folder / part) if args.match in entry.name]
-        share, shares = args.share
-        chosen = _spread(matching, args.limit)[share::shares]
+        chosen = _spread(matching, args.limit)
         quick = args.quick or part == "nodes"
         seconds = args.seconds or (inside.SECONDS if args.inside else 2.0 if quick else 20.0)
         config = inside.CONFIG if args.inside else QUICK if quick else {}
@@ -74,7 +73,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of search (default: 20, quick 2)")
     parser.add_argument("--quick", action="store_true", help="all parts as nodes: is there an answer, not how good")
     parser.add_argument("--inside", action="store_true", help="without measuring processes: is the answer right")
-    parser.add_argument("--share", nargs=2, type=int, default=(0, 1), metavar=("K", "N"), help="the K-th of N shares")
     parser.add_argument("--wall", type=float, default=300, help="bound on the seconds of one answer")
     parser.add_argument("--maker", action="append", help="a Python that has exporters (default: this one)")
     parser.add_argument("--rows", default="rows.jsonl", help="name of the file of rows in FOLDER")
