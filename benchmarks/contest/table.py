@@ -80,10 +80,7 @@ class Table:
                 continue
             title, ms = entrant.title, {rival: self._ms(name) for rival, name in rivals.items()}
             about = (
-                self.task.name,
-                f"{'a drop' if self.task.metric else 'an error'} of {budget:g}",
-                entrant.name,
-                best,
+                self.task.name, f"{'a drop' if self.task.metric else 'an error'} of {budget:g}", entrant.name, best
             )
             if title not in self._losses:
                 yield Standing(*about, ms, why=entrant.result.reason or "died in its turn")
