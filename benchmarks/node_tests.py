@@ -25,6 +25,7 @@ from typing import Literal
 
 import numpy as np
 import onnx
+from corpus.ask import general
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -223,7 +224,7 @@ def report(backend: str, outcomes: Sequence[Outcome]) -> None:
         f"declined {count['declined']}, refused before any backend is asked {count['unreadable']}",
         flush=True,
     )
-    reasons = Counter(_general(outcome.reason) for outcome in outcomes if outcome.status == "declined")
+    reasons = Counter(general(outcome.reason) for outcome in outcomes if outcome.status == "declined")
     for reason, number in reasons.most_common(REASONS):
         print(f"  declined {number}: {reason}")
     if len(reasons) > REASONS:
@@ -231,12 +232,6 @@ def report(backend: str, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status == "wrong":
             print(f"  WRONG {outcome.case}: {outcome.reason}")
-
-
-def _general(reason: str) -> str:
-    """The reason without the names of tensors."""
-    words = reason.split()
-    return " ".join("..." if before == "tensor" else word for before, word in zip(["", *words], words, strict=False))
 
 
 def main() -> int:

@@ -24,17 +24,9 @@ from collage_evo.run.store import Store
 
 CALIBRATING, REDUCING = "calibrating", "what each operator loses in a lower precision"
 HEADS = (
-    "task",
-    "budget",
-    "error, all in int8: expected",
-    "heavy operators in int8",
-    "all in int8",
-    "all in bfloat16",
-    "error of the answer",
-    "s: calibrating",
-    "what operators lose",
-    "whole run",
-)
+    "task", "budget", "error, all in int8: expected", "heavy operators in int8", "all in int8", "all in bfloat16",
+    "error of the answer", "s: calibrating", "what operators lose", "whole run",
+)  # fmt: skip
 
 
 def row(run: Path, result: Result) -> Sequence[str]:

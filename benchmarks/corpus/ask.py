@@ -230,12 +230,12 @@ def _single_backends(normalised: Path) -> dict[str, int]:
         takers = [name for name, reasons in refused.items() if node.index not in reasons]
         if len(takers) == 1:
             others = {name: reasons[node.index] for name, reasons in refused.items() if name not in takers}
-            described = "; ".join(f"{name}: {_general(reason)}" for name, reason in others.items())
+            described = "; ".join(f"{name}: {general(reason)}" for name, reason in others.items())
             count[f"{node.op_type} only {takers[0]} ({described})"] += 1
     return dict(count)
 
 
-def _general(reason: str) -> str:
+def general(reason: str) -> str:
     """The reason without the names of tensors, so that like reasons are counted together."""
     words = reason.split()
     return " ".join("..." if before == "tensor" else word for before, word in zip(["", *words], words, strict=False))
