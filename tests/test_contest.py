@@ -27,7 +27,7 @@ def _ours(script: Any, folder: Path, wall_s: float) -> Any:
 def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.0) -> Any:
     """Of five contestants on two samples: ours takes 1 ms, the tool that keeps a drop of 0.01 takes 2 ms."""
     candidates, race = script("contest.entrants"), script("contest.race")
-    result, served = script("contest.result").Result, script("contest.engines").Served("onnxruntime", "model.onnx")
+    result, served = script("contest.question").Result, script("contest.engines").Served("onnxruntime", "model.onnx")
     turn = script("turns").Turn
 
     def entrant(name: str, right: float | None, budget: float | None = None, reason: str = "") -> Any:
@@ -116,7 +116,7 @@ def test_where_no_sample_is_judged_otherwise_few_do_not_tell(script: Any) -> Non
 
 
 def test_who_was_too_late_is_not_asked_for_a_smaller_budget(script: Any, tmp_path: Path) -> None:
-    result = script("contest.result")
+    result = script("contest.question")
     late = result.Result(60.2, reason="no answer within 60 s")
     result.write_result(result.answer_folder(tmp_path, OURS, 0.01), late)
     entrants = list(_ours(script, tmp_path, 60.0))
@@ -129,7 +129,7 @@ def test_who_was_too_late_is_not_asked_for_a_smaller_budget(script: Any, tmp_pat
 
 
 def test_an_answer_that_took_longer_than_is_allowed_now_is_late(script: Any, tmp_path: Path) -> None:
-    result = script("contest.result")
+    result = script("contest.question")
     folder = result.answer_folder(tmp_path, OURS, 0.01)
     result.write_result(folder, result.Result(100.0, script("contest.engines").Served("openvino", "model.xml")))
     np.save(folder / "scores.npy", np.ones(2))

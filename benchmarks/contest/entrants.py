@@ -19,7 +19,7 @@ import numpy as np
 
 from contest.engines import Served
 from contest.finders import FOR_A_BUDGET, PLAIN
-from contest.result import Result, answer_folder, read_result, write_result
+from contest.question import Result, answer_folder, read_result, write_result
 from contest.task import Task
 
 BENCHMARKS = Path(__file__).resolve().parents[1]

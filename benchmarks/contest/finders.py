@@ -16,8 +16,7 @@ from typing import Any
 from contest.elsewhere import elsewhere
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served
 from contest.quantize_static import MIN_MAX, quantize
-from contest.question import Finder, Question
-from contest.result import Result, answer_folder, read_result
+from contest.question import Finder, Question, Result, answer_folder, read_result
 from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}

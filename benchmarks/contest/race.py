@@ -13,7 +13,7 @@ from turns import Rounds, Turn
 
 from contest.engines import Served
 from contest.entrants import Entrant
-from contest.result import Result
+from contest.question import Result
 from contest.task import Task
 
 

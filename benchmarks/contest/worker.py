@@ -18,8 +18,7 @@ import numpy as np
 from contest.engines import Run, open_served
 from contest.finders import FOR_A_BUDGET, PLAIN
 from contest.judge import Judge
-from contest.question import Question
-from contest.result import Result, read_result, write_result
+from contest.question import Question, Result, read_result, write_result
 from contest.task import feeds_of, read_samples, read_task
 
 
