@@ -11,11 +11,7 @@ the state (``SearchState.pending``) and come first in the next generation. So th
 that compiles for long, the next children are bred meanwhile, and they use all measurements but the last few. The
 outcomes in a state, not their times of arrival, decide the proposals of the next one.
 
-The cost of compiling a candidate does not affect proposals. Choosing by predicted gain for each second, where pieces
-that are compiled already cost nothing, was tried on three simulated targets with four seeds each, with compiling a
-whole model taken as twice everything else: as many placements in equal time, and a best within 1 % of the one found
-without it (0.991, 1.000 and 0.997 times its latency). Most candidates consist mostly of new pieces, whose prices are
-alike.
+The cost of compiling a candidate does not affect proposals (docs/studies.md, "Other questions about the search").
 
 Every genome decodes to a valid placement; equal placements are one individual and are measured once. The final's
 candidates come alternately from the order of the learned model and from that of the measured times
