@@ -128,12 +128,12 @@ def compare_all(
     context: RunContext, plain: Path, rivals: Mapping[str, Path], comparisons: int, output: Path
 ) -> None:
     """Races against each of ``rivals`` in turn."""
-    found: dict[str, list[Comparison]] = {rival: [] for rival in rivals}
+    races_of: dict[str, list[Comparison]] = {rival: [] for rival in rivals}
     for _ in range(comparisons):
         for rival, path in rivals.items():
-            found[rival].append(compare(path, plain, context))
-        output.write_text(json.dumps({k: [asdict(r) for r in v] for k, v in found.items()}))
-    for rival, races in found.items():
+            races_of[rival].append(compare(path, plain, context))
+        output.write_text(json.dumps({k: [asdict(r) for r in v] for k, v in races_of.items()}))
+    for rival, races in races_of.items():
         print(line_of(rival, races, "false wins" if rival == ITSELF else "finds"))
 
 
@@ -156,10 +156,10 @@ def compare(rival: Path, it: Path, context: RunContext) -> Comparison:
     stopping = Stopping()
 
     def still(so_far: Race) -> tuple[str, ...]:
-        found = so_far.logs("rival", "it"), so_far.expected("rival", "it")
-        won = so_far.length in stopping.looks and stopping.won(*found)
+        times = so_far.logs("rival", "it"), so_far.expected("rival", "it")
+        won = so_far.length in stopping.looks and stopping.won(*times)
         late = so_far.over(max(20.0, RUNS * 1e-3 * so_far.timing("rival").median_ms))
-        return () if won or late or stopping.given_up(*found) else ("rival", "it")
+        return () if won or late or stopping.given_up(*times) else ("rival", "it")
 
     began = time.monotonic()
     raced = race({"rival": rival, "it": it}, context.whole, stopping.rounds, still)
@@ -188,18 +188,18 @@ def record(context: RunContext, artifacts: Mapping[str, Path], rounds: int, outp
 
 def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:
     """Rounds in several processes, ``RELOADS`` in each."""
-    found: list[list[float]] = []
+    ratios: list[list[float]] = []
     with context.whole.uncontended() as cores:
         for index in range(processes):
             with RaceRunner(artifacts, context.whole, cores, random.Random(index)) as track:
                 track.start_sandboxes(artifacts)
                 rounds = [track.round(list(artifacts)) for _ in range(RELOADS)]
-            found.append([log_ratio(one["rival"], one["it"]) for one in rounds])
-            output.write_text(json.dumps(found))
-    reloads = math.sqrt(mean(map(variance, found)))
+            ratios.append([log_ratio(one["rival"], one["it"]) for one in rounds])
+            output.write_text(json.dumps(ratios))
+    reloads = math.sqrt(mean(map(variance, ratios)))
     print(
         f"rounds of one process differ by {reloads:.4f}; means over the {RELOADS} rounds of a process by "
-        f"{stdev(map(mean, found)):.4f}, where reloads alone would make {reloads / math.sqrt(RELOADS):.4f}"
+        f"{stdev(map(mean, ratios)):.4f}, where reloads alone would make {reloads / math.sqrt(RELOADS):.4f}"
     )
 
 

@@ -75,15 +75,15 @@ def export(place: Path, name: str) -> None:
     if name in TRAINED:
         import onnx
 
-        model, given, _ = TRAINED[name](SAMPLES, HELD_OUT)
+        model, samples, _ = TRAINED[name](SAMPLES, HELD_OUT)
         onnx.save(model, place / "model.onnx")
-        write_npz(place / "data.npz", given)
+        write_npz(place / "data.npz", samples)
         return
     task = Task(name, place)
     TASKS[name].maker(task, SAMPLES, HELD_OUT)
-    with np.load(task.given) as loaded:
-        given = {key: loaded[key].squeeze(1) for key in task.inputs()}
-    write_npz(place / "data.npz", given)
+    with np.load(task.samples) as loaded:
+        samples = {key: loaded[key].squeeze(1) for key in task.inputs()}
+    write_npz(place / "data.npz", samples)
 
 
 def run(place: Path, variant: str, seconds: float, budget: float) -> Path:
@@ -124,8 +124,8 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=0.1)
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
-    found: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    found["cpu"] = this_machine().cpu
+    figures: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    figures["cpu"] = this_machine().cpu
     for name in options.networks:
         export(options.folder / name, name)
         runs, took = {}, {}
@@ -135,10 +135,10 @@ def main() -> None:
             took[variant] = time.monotonic() - began
             print(f"{name}: {variant}, {took[variant]:.0f} s", flush=True)
         row = compare(runs, options.rounds, 0.5)
-        found[name] = row | {"seconds": took}
+        figures[name] = row | {"seconds": took}
         for variant, ms in row["ms"].items():
             print(f"  {variant:28} {ms:8.3f} ms  {ms / row['ms']['default']:.3f}", flush=True)
-        options.output.write_text(json.dumps(found))
+        options.output.write_text(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -180,9 +180,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 MODELS: Mapping[str, Callable[..., Example]] = {
-    "vit_l16": vit_l16,
-    "speech_encoder": speech_encoder,
-    "decoder": decoder,
+    "vit_l16": vit_l16, "speech_encoder": speech_encoder, "decoder": decoder
 }
 
 

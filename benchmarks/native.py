@@ -1,4 +1,4 @@
-"""Each backend through its own API, as its documentation shows it: takes arrays, gives fresh arrays.
+"""Each library through its own API, as its documentation shows it.
 
 What the runtime is compared with. Nothing here uses the runtime or the backends of collage_evo.
 """

@@ -12,15 +12,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-import numpy as np
 import onnx
-from onnx import TensorProto
 
 from collage_evo.errors import InputError
 from collage_evo.graph.load.files import save_model
-from collage_evo.models.builder import Builder
 from collage_evo.models.convnets import ConvNet
-from collage_evo.models.weights import generator, layer_weight, normal
 from collage_evo.models.zoo import zoo_model
 
 PREFIX = "network:"
@@ -40,11 +36,6 @@ _MULTIPLE = 96
 _BRANCH_SCALE, _SQUEEZED_SCALE = 0.6, 0.8
 """Scales of the last BatchNormalization of a separable convolution, and of one that begins a cell: so that a cell's
 sums are no larger than its inputs."""
-_IDS, _ROWS, _EMBEDDED = 32, 50_000, 64
-"""Ids of a sample, rows of a table of embeddings, and their length."""
-_FEATURES = 256
-_TOGETHER = 128
-"""Length of the vectors that two towers meet in."""
 
 
 def resnext50_32x4d(seed: int, size: int = 224) -> onnx.ModelProto:
@@ -298,9 +289,9 @@ class _NasNet(ConvNet):
         shifted = self.op("Pad", y, self.ints(0, 0, 0, 0, 0, 0, 1, 1))
         shifted = self.op("Slice", shifted, self.ints(1, 1), self.ints(x.size + 1, x.size + 1), self.ints(2, 3))
         halves = []
-        for given, part in ((y, width // 2), (shifted, width - width // 2)):
-            given = self.op("AveragePool", given, kernel_shape=[1, 1], strides=[2, 2])
-            halves.append(self.filtered(given, x.channels, part, name=self.layer(), kernel=(1, 1)))
+        for half, part in ((y, width // 2), (shifted, width - width // 2)):
+            half = self.op("AveragePool", half, kernel_shape=[1, 1], strides=[2, 2])
+            halves.append(self.filtered(half, x.channels, part, name=self.layer(), kernel=(1, 1)))
         y = self.batchnorm(self.op("Concat", *halves, axis=1), width, self.layer(), _SQUEEZED_SCALE)
         return Feature(y, width, _halved(x.size))
 
@@ -324,46 +315,6 @@ def _halved(size: int) -> int:
     return (size + 1) // 2
 
 
-def two_tower(seed: int, batch: int = 1, layers: int = 4, width: int = 1024) -> onnx.ModelProto:
-    """A recommender whose towers share nothing until their end (Yi et al., "Sampling-Bias-Corrected Neural Modeling
-    for Large Corpus Item Recommendations", RecSys 2019): float32 ``scores`` [batch, 1] of users and items.
-
-    Each tower has int64 ids [batch, 32], whose embeddings are averaged, and float32 features [batch, 256]:
-    ``user_ids``, ``user_features``, ``item_ids``, ``item_features``. ``layers`` of ``width`` follow in each.
-    """
-    net = _TwoTower("two_tower", seed)
-    user, item = (net.tower(side, batch, layers, width) for side in ("user", "item"))
-    scores = net.op("ReduceSum", net.op("Mul", user, item), net.ints(1), keepdims=1, output="scores")
-    return net.model(scores)
-
-
-class _TwoTower(Builder):
-    def __init__(self, name: str, seed: int) -> None:
-        super().__init__(name)
-        self._seed = seed
-
-    def tower(self, side: str, batch: int, layers: int, width: int) -> str:
-        """Vectors [batch, 128] of one ``side``."""
-        ids = self.input(f"{side}_ids", (batch, _IDS), TensorProto.INT64)
-        features = self.input(f"{side}_features", (batch, _FEATURES))
-        # The mean of so many embeddings is that much smaller than one of them.
-        table = normal(generator(self._seed, f"{side}.embeddings"), (_ROWS, _EMBEDDED), float(np.sqrt(_IDS)))
-        embedded = self.op("Gather", self.const(table, f"{side}.embeddings"), ids, axis=0)
-        x = self.op("Concat", self.op("ReduceMean", embedded, self.ints(1), keepdims=0), features, axis=1)
-        channels = _EMBEDDED + _FEATURES
-        for layer in range(layers):
-            x = self.op("Relu", self.dense(x, f"{side}.{layer}", channels, width, rectified=layer > 0))
-            channels = width
-        return self.dense(x, f"{side}.last", channels, _TOGETHER, rectified=True)
-
-    def dense(self, x: str, name: str, wide: int, out: int, rectified: bool) -> str:
-        """A linear layer, [batch, wide] to [batch, out]."""
-        weight = layer_weight(generator(self._seed, f"{name}.weight"), (out, wide), wide, rectified)
-        bias = normal(generator(self._seed, f"{name}.bias"), (out,), 0.05)
-        both = self.const(weight, f"{name}.weight"), self.const(bias, f"{name}.bias")
-        return self.op("Gemm", x, *both, name=name, transB=1)
-
-
 NETWORKS: Mapping[str, Callable[..., onnx.ModelProto]] = {
     "densenet121": partial(zoo_model, "densenet121"),
     "inception_v1": partial(zoo_model, "inception_v1"),
@@ -372,7 +323,6 @@ NETWORKS: Mapping[str, Callable[..., onnx.ModelProto]] = {
     "resnet3d_50": resnet3d_50,
     "nasnet_a": nasnet_a,
     "dcgan": dcgan,
-    "two_tower": two_tower,
 }
 
 

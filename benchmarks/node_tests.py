@@ -25,6 +25,7 @@ from typing import Literal
 
 import numpy as np
 import onnx
+from corpus.ask import general
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -74,7 +75,7 @@ class Outcome:
 
 def cases() -> list[Case]:
     """Every case that is taken, by name."""
-    found = []
+    taken = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cases are computed here, with divisions by zero on purpose
         tests = load_model_tests(kind="node")
@@ -84,19 +85,19 @@ def cases() -> list[Case]:
         inputs, outputs = test.data_sets[0]
         feeds = _named(test.model.graph.input, inputs)
         case = Case(test.name, test.model, feeds, _named(test.model.graph.output, outputs), test.rtol, test.atol)
-        found.append(case)
+        taken.append(case)
         if len(feeds) > 1:
-            found.append(_with_constants(case))
-    return found
+            taken.append(_with_constants(case))
+    return taken
 
 
-def _near(case: Case, name: str, found: np.ndarray, wanted: np.ndarray, roundoff: float) -> bool:
+def _near(case: Case, name: str, value: np.ndarray, wanted: np.ndarray, roundoff: float) -> bool:
     """Whether it is as near as the conformance suite asks, to what is wanted or to that of inputs rounded alike."""
-    if relative_error([found], [wanted]).relative < ROUNDOFFS * roundoff:
+    if relative_error([value], [wanted]).relative < ROUNDOFFS * roundoff:
         return True
     rounded = {key: _rounded(value, roundoff) for key, value in case.feeds.items()}
     made = dict(zip(case.wanted, Reference(case.model).run(rounded), strict=True))
-    return relative_error([found], [made[name]]).relative < ROUNDOFFS * roundoff
+    return relative_error([value], [made[name]]).relative < ROUNDOFFS * roundoff
 
 
 def _rounded(values: np.ndarray, roundoff: float) -> np.ndarray:
@@ -127,9 +128,9 @@ def _with_constants(case: Case) -> Case:
     model.CopyFrom(case.model)
     first, *others = case.feeds
     model.graph.initializer.extend(numpy_helper.from_array(case.feeds[name], name) for name in others)
-    kept = [value for value in model.graph.input if value.name == first]
+    inputs = [value for value in model.graph.input if value.name == first]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
+    model.graph.input.extend(inputs)
     name = f"{case.name}, constants"
     return Case(name, model, {first: case.feeds[first]}, case.wanted, case.rtol, case.atol)
 
@@ -167,22 +168,22 @@ def judge(case: Case, backend: str, folder: Path) -> Iterator[Outcome]:
 
 def _difference(case: Case, made: Sequence[np.ndarray], roundoff: float) -> str:
     """What is wrong with ``made``, or nothing; a variant of low precision is judged as the conformance suite does."""
-    for (name, wanted), found in zip(case.wanted.items(), made, strict=True):
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            return f"{name} is {found.dtype}{list(found.shape)}, not {wanted.dtype}{list(wanted.shape)}"
+    for (name, wanted), value in zip(case.wanted.items(), made, strict=True):
+        if value.shape != wanted.shape or value.dtype != wanted.dtype:
+            return f"{name} is {value.dtype}{list(value.shape)}, not {wanted.dtype}{list(wanted.shape)}"
         # An element that cancels to nothing carries the rounding of what it was summed from.
         largest = np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted)) if wanted.dtype.kind == "f" else 0.0
-        if np.allclose(found, wanted, case.rtol, max(case.atol, ROUNDING * largest), equal_nan=True):
+        if np.allclose(value, wanted, case.rtol, max(case.atol, ROUNDING * largest), equal_nan=True):
             continue
-        if roundoff and _near(case, name, found, wanted, roundoff):
+        if roundoff and _near(case, name, value, wanted, roundoff):
             continue
-        return f"{name} differs by up to {np.max(np.abs(found.astype(float) - wanted.astype(float))):.3g}"
+        return f"{name} differs by up to {np.max(np.abs(value.astype(float) - wanted.astype(float))):.3g}"
     return ""
 
 
 def run(backend: str, todo: Sequence[Case]) -> list[Outcome]:
     """All cases on one backend, in processes that may die: a death is the outcome of the case it happened in."""
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     context = get_context("spawn")
     position = 0
     while position < len(todo):
@@ -195,15 +196,15 @@ def run(backend: str, todo: Sequence[Case]) -> list[Outcome]:
                 # In short waits, so that a machine put to sleep is no hang.
                 if not any(ours.poll(SLICE_S) for _ in range(SLICES)):
                     raise EOFError
-                found += ours.recv()
+                outcomes += ours.recv()
                 position += 1
         except EOFError:
             process.kill()
             process.join()
-            found.append(Outcome(backend, todo[position].name, "wrong", f"crash or hang ({process.exitcode})"))
+            outcomes.append(Outcome(backend, todo[position].name, "wrong", f"crash or hang ({process.exitcode})"))
             position += 1
         process.join()
-    return found
+    return outcomes
 
 
 def _serve(backend: str, todo: Sequence[Case], answers: Connection) -> None:
@@ -223,7 +224,7 @@ def report(backend: str, outcomes: Sequence[Outcome]) -> None:
         f"declined {count['declined']}, refused before any backend is asked {count['unreadable']}",
         flush=True,
     )
-    reasons = Counter(_general(outcome.reason) for outcome in outcomes if outcome.status == "declined")
+    reasons = Counter(general(outcome.reason) for outcome in outcomes if outcome.status == "declined")
     for reason, number in reasons.most_common(REASONS):
         print(f"  declined {number}: {reason}")
     if len(reasons) > REASONS:
@@ -231,12 +232,6 @@ def report(backend: str, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status == "wrong":
             print(f"  WRONG {outcome.case}: {outcome.reason}")
-
-
-def _general(reason: str) -> str:
-    """The reason without the names of tensors."""
-    words = reason.split()
-    return " ".join("..." if before == "tensor" else word for before, word in zip(["", *words], words, strict=False))
 
 
 def main() -> int:
@@ -249,9 +244,9 @@ def main() -> int:
     print(f"{len(todo)} cases")
     outcomes: list[Outcome] = []
     for backend in args.backends:
-        found = run(backend, todo)
-        report(backend, found)
-        outcomes += found
+        judged = run(backend, todo)
+        report(backend, judged)
+        outcomes += judged
     if args.out:
         args.out.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
     return 1 if any(outcome.status == "wrong" for outcome in outcomes) else 0

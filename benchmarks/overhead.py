@@ -48,14 +48,14 @@ def main() -> None:
         artifact = Path(work) / "chain.collage"
         write_artifact(artifact, [Profile(program)], target)
         sides = {kind: [kind, str(artifact)] for kind in ("execute", "bound", "session")}
-        found = take_turns(sides, usable_cores()[:1], options.rounds, 0.3)
-    pairs = zip(found["execute"], found["bound"], strict=True)
+        turns = take_turns(sides, usable_cores()[:1], options.rounds, 0.3)
+    pairs = zip(turns["execute"], turns["bound"], strict=True)
     extra = [(a.median_ms - b.median_ms) / len(regions) * 1e3 for a, b in pairs]
     low, high = mean_interval(extra)
     for kind in sides:
-        print(f"{kind}: {median_ms(found, kind):.4f} ms, page faults a run {faults_per_run(found, kind):.2f}")
+        print(f"{kind}: {median_ms(turns, kind):.4f} ms, page faults a run {faults_per_run(turns, kind):.2f}")
     print(f"overhead: {np.mean(extra):.2f} [{low:.2f}, {high:.2f}] microseconds a region, {len(regions)} regions")
-    options.output.write_text(json.dumps({kind: [asdict(turn) for turn in found[kind]] for kind in found}))
+    options.output.write_text(json.dumps({kind: [asdict(turn) for turn in turns[kind]] for kind in turns}))
 
 
 if __name__ == "__main__":

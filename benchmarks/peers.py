@@ -34,7 +34,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from networks import model_source
-from peers_told import (
+from peers_report import (
     DP,
     GREEDY,
     ONE_THREAD,
@@ -45,9 +45,9 @@ from peers_told import (
     SEARCH,
     Row,
     Speedup,
+    print_row,
     summary,
     table,
-    tell,
 )
 from pytorch import ways
 from rows import Rows, folder_name, show
@@ -107,12 +107,12 @@ def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) 
         raise SystemExit(f"{source}: {searched.reason}")
     result = flow.answer(run, searched, flow.delivery)
     libraries = best_ways(feasible_baselines(flow.baselines, run.limits))
-    beside = placements_beside(searched, run.limits, libraries, result)
+    rivals = rival_placements(searched, run.limits, libraries, result)
     artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
-    artifacts |= compiled(run, beside, searched.costs.space)
+    artifacts |= compiled(run, rivals, searched.costs.space)
     if config.target.threads > 1:
         other = run.directory.with_name(folder_name(*key_of(source, 1, budget, options)))
-        single = best_alone(other, run.limits)
+        single = best_baselines(other, run.limits)
         artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
     turns = contest(run, artifacts, flow.delivery.best, exact=run.limits.budget == 0.0, options=options)
     others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
@@ -124,12 +124,12 @@ def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) 
         environment={**result.environment, **result.target, "torch": torch_version()},
         answer=result.answer,
         error=result.accuracy.error_search,
-        alone={b.name: b.outcome.latency_ms or b.outcome.reason for b in flow.baselines},
+        baselines={b.name: b.outcome.latency_ms or b.outcome.reason for b in flow.baselines},
         libraries={name: baseline.name for name, baseline in libraries.items()},
         reported_ms=result.best.median_ms or 0.0,
         times_ms={name: [turn.times_ms for turn in turns[name]] for name in turns},
         speedups={name: speedups(turns, name, others) for name in (OURS, SEARCH) if name in turns},
-        where={OURS: ran_where(result), **{name: placed_where(beside[name]) for name in beside if name in turns}},
+        where={OURS: ran_where(result), **{name: placed_where(rivals[name]) for name in rivals if name in turns}},
         search=search_figures(searched),
     )
 
@@ -145,8 +145,8 @@ def settings(source: str, threads: int, budget: str, options: argparse.Namespace
         **({} if cuda else {"backends.use": rivalled(threads)}),
     }
     data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": model_source(source)}}
-    said = [*(f"{key}={value}" for key, value in values.items()), *options.set]
-    return parse_config(data, said, str(CUDA) if cuda else "benchmark")
+    overrides = [*(f"{key}={value}" for key, value in values.items()), *options.set]
+    return parse_config(data, overrides, str(CUDA) if cuda else "benchmark")
 
 
 def key_of(source: str, threads: int, budget: str, options: argparse.Namespace) -> tuple[object, ...]:
@@ -161,10 +161,10 @@ def share_baselines(run: Path, other: Path) -> None:
         write_whole(other / "baselines.json", (run / "baselines.json").read_text())
 
 
-def best_alone(folder: Path, limits: Limits) -> dict[str, Baseline]:
+def best_baselines(folder: Path, limits: Limits) -> dict[str, Baseline]:
     """The best way of each library in a run that was made; none where it was not."""
-    found = read_baselines(folder / "baselines.json", folder / "baselines")
-    return best_ways(feasible_baselines(found, limits)) if found else {}
+    baselines = read_baselines(folder / "baselines.json", folder / "baselines")
+    return best_ways(feasible_baselines(baselines, limits)) if baselines else {}
 
 
 def rivalled(threads: int) -> list[str]:
@@ -175,18 +175,18 @@ def rivalled(threads: int) -> list[str]:
 def best_ways(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
     """The fastest way of each library to run the whole model, those left out that were far behind."""
     best: dict[str, Baseline] = {}
-    for baseline in sorted(baselines, key=_alone_ms):
+    for baseline in sorted(baselines, key=_latency_ms):
         best.setdefault(baseline.backend, baseline)
-    fastest = min(map(_alone_ms, best.values()))
-    return {name: baseline for name, baseline in best.items() if _alone_ms(baseline) <= FAR_BEHIND * fastest}
+    fastest = min(map(_latency_ms, best.values()))
+    return {name: baseline for name, baseline in best.items() if _latency_ms(baseline) <= FAR_BEHIND * fastest}
 
 
-def _alone_ms(baseline: Baseline) -> float:
+def _latency_ms(baseline: Baseline) -> float:
     assert baseline.outcome.latency_ms is not None
     return baseline.outcome.latency_ms
 
 
-def placements_beside(
+def rival_placements(
     searched: Searched, limits: Limits, libraries: Mapping[str, Baseline], result: Result
 ) -> dict[str, Placement]:
     """What the answer is compared with. The dynamic program's is that of its covers that keeps to ``limits`` and was
@@ -194,15 +194,15 @@ def placements_beside(
     """
     space, evaluated = searched.costs.space, searched.record.evaluated
     ran = {key: decode(one.genome, space) for key, one in evaluated.items() if one.outcome.ok}
-    kept = feasible_placements(searched.tried, ran.values(), limits)
-    covers = [placement for placement in kept if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
-    found = {GREEDY: best_greedy(space, libraries)}
+    feasible = feasible_placements(searched.tried, ran.values(), limits)
+    covers = [placement for placement in feasible if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
+    placements = {GREEDY: best_greedy(space, libraries)}
     if covers:
-        found[DP] = min(covers, key=lambda placement: evaluated[placement.key].predicted_ms)
+        placements[DP] = min(covers, key=lambda placement: evaluated[placement.key].predicted_ms)
     raced = [point for point in result.front if point.raced and point.key]
     if raced and result.answer != "placement":
-        found[SEARCH] = ran[min(raced, key=lambda point: point.latency_ms).key]
-    return found
+        placements[SEARCH] = ran[min(raced, key=lambda point: point.latency_ms).key]
+    return placements
 
 
 def best_greedy(space: SearchSpace, libraries: Mapping[str, Baseline]) -> Placement:
@@ -216,7 +216,7 @@ def best_greedy(space: SearchSpace, libraries: Mapping[str, Baseline]) -> Placem
 
 def compiled(run: RunContext, placements: Mapping[str, Placement], space: SearchSpace) -> dict[str, Path]:
     """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
-    found: dict[str, Path] = {}
+    artifacts: dict[str, Path] = {}
     for name, written in write_placements(run, placements, space).items():
         if isinstance(written, Failure):
             print(f"{name} is left out: {written}", flush=True)
@@ -226,8 +226,8 @@ def compiled(run: RunContext, placements: Mapping[str, Placement], space: Search
         if isinstance(opened, Failure):
             print(f"{name} is left out: {opened}", flush=True)
         else:
-            found[name] = written
-    return found
+            artifacts[name] = written
+    return artifacts
 
 
 def contest(
@@ -269,8 +269,8 @@ def speedups(turns: Rounds, side: str, others: Sequence[str]) -> dict[str, Speed
     """Of ``side`` over the fastest of ``others``, and over the placements made in simpler ways."""
     over = {OTHERS: min(others, key=lambda name: median_ms(turns, name))}
     over |= {name: name for name in (GREEDY, DP) if name in turns}
-    found = {what: (name, ratio(turns, name, side)) for what, name in over.items()}
-    return {what: (name, ratio.estimate, ratio.low, ratio.high) for what, (name, ratio) in found.items()}
+    ratios = {what: (name, ratio(turns, name, side)) for what, name in over.items()}
+    return {what: (name, ratio.estimate, ratio.low, ratio.high) for what, (name, ratio) in ratios.items()}
 
 
 def ran_where(result: Result) -> dict[str, int]:
@@ -291,8 +291,8 @@ def placed_where(placement: Placement) -> dict[str, int]:
 
 def search_figures(searched: Searched) -> dict[str, float]:
     """What the search took."""
-    found = searched.record
-    ran, state = sum(outcome.n > 0 for outcome in found.outcomes.values()), found.state
+    record = searched.record
+    ran, state = sum(outcome.n > 0 for outcome in record.outcomes.values()), record.state
     return {
         "seconds": state.seconds,
         "evaluations": state.evaluations,
@@ -320,14 +320,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = options.folder or Path(work)
         for threads in options.threads:
-            found: dict[str, list[Row]] = {}
+            tables: dict[str, list[Row]] = {}
             for source, budget in itertools.product(options.models, options.budgets):
                 key = key_of(source, threads, budget, options)
                 row = rows.get(key, folder, partial(measure, source, threads, budget, options))
                 if row is not None:
-                    tell(row)
-                    found.setdefault(budget, []).append(row)
-            for mine in found.values():
+                    print_row(row)
+                    tables.setdefault(budget, []).append(row)
+            for mine in tables.values():
                 print(f"\n{options.device}, threads {threads}, budget {mine[0].budget}")
                 show(table(mine))
                 print(summary(mine), flush=True)

@@ -2,19 +2,18 @@
 
     python benchmarks/precision.py FOLDER [--tasks recogniser resnet50 ...] [--threads 1] [--without ours]
 
-Tasks are trained networks with data whose true answers are known (docs/measuring.md lists them),
-judged by the drop of their metric, and networks with random weights, judged by the relative 2-norm error of their
-worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take
-ranges, in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF (everywhere, at heavy operators
-only, with SmoothQuant, with accuracy control), Olive, Quark with and without its search, Neural Compressor with its
-tuning by accuracy, and this project on one backend and on all. They get the same data, find their answers within
-``--wall`` seconds in processes of their own that may use all cores, and are judged on other data than they got. Then
-they take turns, each in a process of its own on the same cores with the same number of threads.
+Tasks are trained networks with data whose true answers are known (docs/measuring.md lists them), judged by the drop
+of their metric, and networks with random weights, judged by the relative 2-norm error of their worst output.
+Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take ranges, in
+ONNX Runtime and in OpenVINO, NNCF (everywhere, at heavy operators only, with SmoothQuant), Olive, Quark, and this
+project on one backend and on all. They get the same data, find their answers within ``--wall`` seconds in processes
+of their own that may use all cores, and are judged on other data than they got. Then they take turns, each in a
+process of its own on the same cores with the same number of threads.
 
-Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. Olive,
-Quark and Neural Compressor want other releases of the same packages: ``--pythons`` names a folder with a virtual
-environment for each that is to take part (``PACKAGES`` in ``contest/elsewhere.py`` says what is in it). FOLDER keeps
-tasks, answers, and NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores and
+Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. Olive
+and Quark want other releases of the same packages: ``--pythons`` names a folder with a virtual environment for each
+that is to take part (``PACKAGES`` in ``contest/elsewhere.py`` says what is in it). FOLDER keeps tasks, answers, and
+NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores and
 answers, of which ``precision_table.py`` prints tables, and ``precision_runs.py`` what our own runs say of themselves.
 Answers that are there already are kept.
 """
@@ -55,13 +54,13 @@ def main() -> int:
         if task is None:
             continue
         folder = task.folder.parent
-        said = list(entrants(task, folder / f"threads_{args.threads}", asking, _say))
+        answers = list(entrants(task, folder / f"threads_{args.threads}", asking, _log))
         if args.ask:
             continue
         try:
-            race = Race(task, said, _turns(task, said, asking, args))
+            race = Race(task, answers, _turns(task, answers, asking, args))
         except SideDied as died:
-            _say(f"{task.name}: left out, {died}")
+            _log(f"{task.name}: left out, {died}")
             continue
         chosen = "".join(f"_{budget:g}" for budget in args.budgets)
         write_race(folder / f"{args.threads}{chosen}.json", race, about)
@@ -78,17 +77,17 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
         task = without_metric(read_task(folder)) if args.error else read_task(folder)
         chosen = replace(task, only=tuple(args.budgets))
         for budget in sorted({*args.budgets}.difference(chosen.budgets)):
-            _say(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
+            _log(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
         return chosen
-    _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
+    _log(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
     return None
 
 
-def _turns(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
+def _turns(task: Task, answers: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
     """Turns of all answers by what they are called, but for who died; answers that are the same file run once."""
-    keys = {entrant.told: content(entrant.found.answer) for entrant in said if entrant.found.answer}
+    keys = {entrant.title: content(entrant.result.answer) for entrant in answers if entrant.result.answer}
     firsts = {key: name for name, key in reversed(keys.items())}
-    folders = {entrant.told: entrant.folder for entrant in said}
+    folders = {entrant.title: entrant.folder for entrant in answers}
     sides = {
         name: ["contestant", str(task.folder), str(folders[name]), str(asking.threads)] for name in firsts.values()
     }
@@ -102,16 +101,16 @@ def _turns(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.N
 
 
 def _versions() -> str:
-    found = [f"Python {platform.python_version()}"]
+    versions = [f"Python {platform.python_version()}"]
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
+            versions.append(f"no {name}")
+    return ", ".join(versions)
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 

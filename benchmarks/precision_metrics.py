@@ -1,4 +1,4 @@
-"""Metrics of the contest's tasks: take outputs and samples, give the mean of a figure by sample, higher is better.
+"""Metrics of the contest's tasks: means over samples, of which higher values are better.
 
 Each function is called with ``outputs``, for each sample a mapping from output name to array, and ``items``, for each
 sample its inputs and labels by name, and can be named to the tool as ``accuracy.metric=precision_metrics.py:NAME``.
@@ -72,42 +72,29 @@ def box_iou(outputs: Outputs, items: Items) -> float:
     The mean over an image's true boxes of the overlap with the best of the boxes found; boxes that were found beyond
     the number of true ones count as misses.
     """
-    found = [_boxes(_only(made)[0, 0] > THRESHOLD) for made in outputs]
-    return _mean([_matched(boxes, item) for boxes, item in zip(found, items, strict=True)])
+    made = [_boxes(_only(made)[0, 0] > THRESHOLD) for made in outputs]
+    return _mean([_matched(boxes, item) for boxes, item in zip(made, items, strict=True)])
 
 
 def windows(outputs: Outputs, items: Items) -> float:
     """Share of windows of sound in which speech is told from none; label ``speech``, 0 or 1 for each."""
     made = [_first(output).ravel() > SPEECH for output in outputs]
-    return _mean([float((told == item["speech"]).mean()) for told, item in zip(made, items, strict=True)])
+    return _mean([float((speech == item["speech"]).mean()) for speech, item in zip(made, items, strict=True)])
 
 
 def quarter_tone(outputs: Outputs, items: Items) -> float:
     """Share of sounds whose likeliest pitch is within 50 cents; label ``cents`` above 10 Hz."""
     made = [LOWEST_CENTS + CENTS * int(_only(output).argmax()) for output in outputs]
-    return _mean([float(abs(told - float(item["cents"])) <= 50.0) for told, item in zip(made, items, strict=True)])
+    return _mean([float(abs(cents - float(item["cents"])) <= 50.0) for cents, item in zip(made, items, strict=True)])
 
 
 def notes_f1(outputs: Outputs, items: Items) -> float:
     """F1 of what sounds in each frame; label ``notes`` [frames, keys], 0 or 1."""
     scores = []
     for made, item in zip(outputs, items, strict=True):
-        told, true = made[NOTES][0] > SOUNDS, item["notes"] > 0
-        scores.append(2.0 * float((told & true).sum()) / max(1, int(told.sum() + true.sum())))
+        sounding, true = made[NOTES][0] > SOUNDS, item["notes"] > 0
+        scores.append(2.0 * float((sounding & true).sum()) / max(1, int(sounding.sum() + true.sum())))
     return _mean(scores)
-
-
-def nearest(outputs: Outputs, items: Items) -> float:
-    """Share of texts whose embedding is nearest to that of the first of ``candidates`` [count, width], by cosine.
-
-    An embedding is the mean over tokens that ``attention_mask`` marks.
-    """
-    hits = []
-    for made, item in zip(outputs, items, strict=True):
-        embedding = _first(made)[0][np.asarray(item["attention_mask"])[0] > 0].mean(0)
-        others = item["candidates"]
-        hits.append(int((others @ embedding / np.linalg.norm(others, axis=1)).argmax()) == 0)
-    return _mean(hits)
 
 
 def _first(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -126,19 +113,19 @@ def _mean(values: Sequence[float]) -> float:
 def _decoded(scores: np.ndarray) -> np.ndarray:
     best = scores.argmax(-1)
     changes = np.concatenate([[True], best[1:] != best[:-1]])
-    kept: np.ndarray = best[changes & (best != 0)]
-    return kept
+    codes: np.ndarray = best[changes & (best != 0)]
+    return codes
 
 
 def _codes(item: Mapping[str, Any]) -> list[int]:
     return [int(code) for code in item["codes"] if code >= 0]
 
 
-def _matched(found: Sequence[Any], item: Mapping[str, Any]) -> float:
+def _matched(boxes: Sequence[Any], item: Mapping[str, Any]) -> float:
     """Overlap of an image's true boxes with the best of those found, less for those that are too many."""
     true = [tuple(map(float, row)) for row in item["boxes"] if row[0] >= 0]
-    best = [max((_overlap(box, other) for other in found), default=0.0) for box in true]
-    return sum(best) / max(len(true), len(found))
+    best = [max((_overlap(box, other) for other in boxes), default=0.0) for box in true]
+    return sum(best) / max(len(true), len(boxes))
 
 
 def _cells(rows: np.ndarray) -> list[Any]:
@@ -150,14 +137,14 @@ def _cells(rows: np.ndarray) -> list[Any]:
     grid = np.concatenate(grids)
     centre, size = (rows[:, :2] + grid[:, :2]) * grid[:, 2:], np.exp(rows[:, 2:4]) * grid[:, 2:]
     sure = rows[:, 4] * rows[:, 5]
-    kept: list[Any] = []
+    boxes: list[Any] = []
     for index in np.argsort(-sure):
         box = (*(centre[index] - size[index] / 2), *(centre[index] + size[index] / 2))
-        if sure[index] < SURE or len(kept) == MOST:
+        if sure[index] < SURE or len(boxes) == MOST:
             break
-        if all(_overlap(box, other) < TOGETHER for other in kept):
-            kept.append(box)
-    return kept
+        if all(_overlap(box, other) < TOGETHER for other in boxes):
+            boxes.append(box)
+    return boxes
 
 
 def _boxes(mask: np.ndarray) -> list[Any]:

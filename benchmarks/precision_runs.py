@@ -1,4 +1,4 @@
-"""What our own runs of a contest of precisions say of themselves: error in int8, how much stands in it, seconds.
+"""A table of our own runs in a contest of precisions: error in int8, share of operators in it, seconds.
 
     python benchmarks/precision_runs.py FOLDER/*/threads_1/ours_*/run
 
@@ -24,17 +24,9 @@ from collage_evo.run.store import Store
 
 CALIBRATING, REDUCING = "calibrating", "what each operator loses in a lower precision"
 HEADS = (
-    "task",
-    "budget",
-    "error, all in int8: expected",
-    "heavy operators in int8",
-    "all in int8",
-    "all in bfloat16",
-    "error of the answer",
-    "s: calibrating",
-    "what operators lose",
-    "whole run",
-)
+    "task", "budget", "error, all in int8: expected", "heavy operators in int8", "all in int8", "all in bfloat16",
+    "error of the answer", "s: calibrating", "what operators lose", "whole run",
+)  # fmt: skip
 
 
 def row(run: Path, result: Result) -> Sequence[str]:
@@ -71,7 +63,7 @@ def _share(operators: Sequence[Operator], arithmetic: str) -> str:
 
 def _whole(seconds: Mapping[str, float]) -> float:
     """Of all stages: ``first answer at`` is a moment, not a stage."""
-    return sum(own for stage, own in seconds.items() if stage != "first answer at")
+    return sum(spent for stage, spent in seconds.items() if stage != "first answer at")
 
 
 def main() -> None:

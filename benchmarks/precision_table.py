@@ -17,22 +17,20 @@ from contest.table import Standing, Table, summary
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--means", action="store_true", help="leave out the tables by task")
     args = parser.parse_args()
-    standings = [one for path in args.files for one in shown(read_race(path), quiet=args.means)]
+    standings = [one for path in args.files for one in shown(read_race(path))]
     print(*summary(standings), sep="\n")
     return 0
 
 
-def shown(race: Race, quiet: bool = False) -> Iterable[Standing]:
+def shown(race: Race) -> Iterable[Standing]:
     """Print the race's table; gives how each of ours stands at each budget."""
     try:
         table = Table(race)
     except ValueError as error:
         print(error, flush=True)
         return []
-    if not quiet:
-        print(*table.lines(), sep="\n", flush=True)
+    print(*table.lines(), sep="\n", flush=True)
     return [one for budget in race.task.budgets for one in table.standings(budget)]
 
 

@@ -1,4 +1,4 @@
-"""PyTorch as a person would call it: takes an ONNX file, gives a call from the caller's arrays to fresh arrays.
+"""PyTorch as a user calls it: an ONNX file as a function of arrays.
 
 Nothing here uses the runtime of collage_evo; the operators are those of its backend for PyTorch, in a module of their
 own. On a GPU the arrays go through page-locked memory both ways, and cuDNN chooses its algorithms by timing them.
@@ -99,11 +99,11 @@ def _on_gpu(module: Program, captured: bool) -> Program:
         with torch.cuda.graph(graph):
             made.extend(module(*static))
 
-    def program(*given: Any) -> list[Any]:
+    def program(*arrays: Any) -> list[Any]:
         if not pinned:
-            pinned.extend(torch.empty_like(tensor, pin_memory=True) for tensor in given)
-            static.extend(tensor.cuda() for tensor in given)
-        for page_locked, there, tensor in zip(pinned, static, given, strict=True):
+            pinned.extend(torch.empty_like(tensor, pin_memory=True) for tensor in arrays)
+            static.extend(tensor.cuda() for tensor in arrays)
+        for page_locked, there, tensor in zip(pinned, static, arrays, strict=True):
             page_locked.copy_(tensor)
             there.copy_(page_locked, non_blocking=True)
         if captured:
@@ -128,7 +128,7 @@ def _on_host(dtype: Any) -> Any:
 
 def _check(run: Callable[[Feeds], list[np.ndarray]], graph: Graph, reference: Path, tolerance: float) -> None:
     for feeds, expected in read_references(reference):
-        for name, found in zip(graph.outputs, run(feeds), strict=True):
-            error = float(np.linalg.norm(found - expected[name]) / np.linalg.norm(expected[name]))
+        for name, array in zip(graph.outputs, run(feeds), strict=True):
+            error = float(np.linalg.norm(array - expected[name]) / np.linalg.norm(expected[name]))
             if not error <= tolerance:
                 sys.exit(f"PyTorch's {name} differs by {error:.2g}")

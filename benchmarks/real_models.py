@@ -42,9 +42,8 @@ def main() -> int:
     rows = _known(folder / args.rows)
     done = {(row.part, row.name) for row in rows}
     for part in args.parts:
-        found = [entry for entry in entries(folder / part) if args.match in entry.name]
-        share, shares = args.share
-        chosen = _spread(found, args.limit)[share::shares]
+        matching = [entry for entry in entries(folder / part) if args.match in entry.name]
+        chosen = _spread(matching, args.limit)
         quick = args.quick or part == "nodes"
         seconds = args.seconds or (inside.SECONDS if args.inside else 2.0 if quick else 20.0)
         config = inside.CONFIG if args.inside else QUICK if quick else {}
@@ -74,7 +73,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of search (default: 20, quick 2)")
     parser.add_argument("--quick", action="store_true", help="all parts as nodes: is there an answer, not how good")
     parser.add_argument("--inside", action="store_true", help="without measuring processes: is the answer right")
-    parser.add_argument("--share", nargs=2, type=int, default=(0, 1), metavar=("K", "N"), help="the K-th of N shares")
     parser.add_argument("--wall", type=float, default=300, help="bound on the seconds of one answer")
     parser.add_argument("--maker", action="append", help="a Python that has exporters (default: this one)")
     parser.add_argument("--rows", default="rows.jsonl", help="name of the file of rows in FOLDER")
@@ -89,22 +87,22 @@ def _gather(part: str, folder: Path, match: str, makers: Sequence[str] | None) -
         yield from write_cases(folder, match)
     for maker in (makers or [sys.executable]) if part == "made" else ():
         here = Path(__file__).parent
-        told = subprocess.run(
+        done = subprocess.run(
             [maker, "-m", "corpus.made", str(folder), "--match", match],
             env={**os.environ, "PYTHONPATH": str(here)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        yield from told.stdout.splitlines()
+        yield from done.stdout.splitlines()
 
 
 def _known(path: Path) -> list[Row]:
     return [Row(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _spread(found: Sequence[Entry], limit: int | None) -> Sequence[Entry]:
+def _spread(candidates: Sequence[Entry], limit: int | None) -> Sequence[Entry]:
     """``limit`` of them at equal distances."""
-    if limit is None or limit >= len(found):
-        return found
-    return [found[index * len(found) // limit] for index in range(limit)]
+    if limit is None or limit >= len(candidates):
+        return candidates
+    return [candidates[index * len(candidates) // limit] for index in range(limit)]
 
 
 def _line(row: Row) -> str:
@@ -140,7 +138,7 @@ def _report(rows: Sequence[Row]) -> None:
             print(f"  {models} models only run whole: {reason}")
         reasons: dict[str, int] = {}
         for row in mine:
-            for reason, nodes in row.alone.items():
+            for reason, nodes in row.sole.items():
                 reasons[reason] = reasons.get(reason, 0) + nodes
         for reason, nodes in sorted(reasons.items(), key=lambda pair: -pair[1])[:40]:
             print(f"  {nodes} nodes: {reason}")

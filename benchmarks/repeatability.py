@@ -60,16 +60,16 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, model):
         graph = normalise(context, model).graph
-        found = enumerate_matches(graph, select_backends(()))
-        borders = dict.fromkeys({match.engine for match in found.matches}, Border(0.1, 0.1))
+        matches = enumerate_matches(graph, select_backends(())).matches
+        borders = dict.fromkeys({match.engine for match in matches}, Border(0.1, 0.1))
         # Any costs do: only which placements there are depends on them.
-        space = SearchSpace(graph, found.matches, CostModel((1.0,) * len(found.matches), borders))
+        space = SearchSpace(graph, matches, CostModel((1.0,) * len(matches), borders))
         by_key = {placement.key: placement for placement in _placements(space)}
         timing = config.fitness.timing.settings()
         jobs = {key: PlacementJob(regions_of(p), timing, math.inf) for key, p in by_key.items()}
         first = dict(zip(jobs, context.pool.map(list(jobs.values())), strict=True))
         outcomes = {key: outcome_of(reply.answer) for key, reply in first.items()}
-        took = {key: found.latency_ms for key, found in outcomes.items() if found.latency_ms is not None}
+        took = {key: outcome.latency_ms for key, outcome in outcomes.items() if outcome.latency_ms is not None}
         able = [key for key, ms in took.items() if ms < FAR_BEHIND * min(took.values())]
         latencies: list[list[float]] = []
         workers: list[list[str]] = []
@@ -108,16 +108,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
-    found = measure(model_source(options.model), options.threads, options.seconds)
-    latencies, workers = found.latencies_ms, found.workers
-    rows = {"latencies_ms": latencies.tolist(), "workers": workers.tolist(), "race_ms": found.race_ms}
+    measured = measure(model_source(options.model), options.threads, options.seconds)
+    latencies, workers = measured.latencies_ms, measured.workers
+    rows = {"latencies_ms": latencies.tolist(), "workers": workers.tolist(), "race_ms": measured.race_ms}
     options.output.write_text(json.dumps(rows, indent=1))
     within = [spread(np.where(workers == worker, latencies, np.nan)) for worker in np.unique(workers)]
     fastest = float(np.median(latencies, axis=1).min())
     Console(width=200).print(
         f"{len(latencies)} placements, {latencies.shape[1]} rounds: spread {spread(latencies):.1%}; "
         f"within each process {', '.join(f'{one:.1%}' for one in within)}; "
-        f"the fastest took {fastest:.2f} ms here, {float(np.median(found.race_ms)):.2f} ms in a race"
+        f"the fastest took {fastest:.2f} ms here, {float(np.median(measured.race_ms)):.2f} ms in a race"
     )
 
 

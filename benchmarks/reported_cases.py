@@ -70,11 +70,11 @@ class Row:
         return (self.case,)
 
 
-def settings(seconds: float, kept: bool) -> dict[str, Any]:
+def settings(seconds: float, nonfinite: bool) -> dict[str, Any]:
     """The keys of a short run."""
     limits = {key: seconds for key in ("accuracy.seconds", "costs.seconds", "search.seconds", "final.seconds")}
     short = {"fitness.timing.min_seconds": 0.05, "final.speeds": "searched", "accuracy.held_out": 32}
-    return {"backends.seconds": 4 * seconds, **limits, **short, **({"verify.nonfinite": "kept"} if kept else {})}
+    return {"backends.seconds": 4 * seconds, **limits, **short, **({"verify.nonfinite": "kept"} if nonfinite else {})}
 
 
 def inputs(report: Report, model: onnx.ModelProto) -> Iterator[tuple[str, Arrays]]:
@@ -89,10 +89,10 @@ def inputs(report: Report, model: onnx.ModelProto) -> Iterator[tuple[str, Arrays
 
 def judge(report: Report, result: Result, seconds: float) -> Row:
     """The answer of a run beside ONNX Runtime without optimisations."""
-    model, found = report.model(), result.report
-    exact = next(point.exact for point in found.front if point.answer)
-    least = 1e-3 if exact else float(found.accuracy.largest or 0)
-    answer = " + ".join(sorted({one.engine for one in found.placement}))
+    model, answered = report.model(), result.report
+    exact = next(point.exact for point in answered.front if point.answer)
+    least = 1e-3 if exact else float(answered.accuracy.largest or 0)
+    answer = " + ".join(sorted({one.engine for one in answered.placement}))
     row = partial(Row, report.name, answer=answer, exact=exact, seconds=seconds)
     truth, names = Reference(model), [value.name for value in model.graph.output]
     worst = row("right")
@@ -172,12 +172,12 @@ def main() -> int:
             print(f"{row.status:8} {row.case}: {row.answer}, error {row.error:.2g} {row.on} {row.reason}", flush=True)
             return row
 
-        found = list(pool.map(measured, args.only))
-    for count, key in sorted(((n, key) for key, n in Counter(row.answer for row in found).items()), reverse=True):
+        judged = list(pool.map(measured, args.only))
+    for count, key in sorted(((n, key) for key, n in Counter(row.answer for row in judged).items()), reverse=True):
         print(f"{count:4} {key or 'no answer'}")
-    totals = Counter(row.status for row in found)
-    print(f"{len(found)} cases: {', '.join(f'{totals[one]} {one}' for one in KINDS)}")
-    return 0 if totals["right"] == len(found) else 1
+    totals = Counter(row.status for row in judged)
+    print(f"{len(judged)} cases: {', '.join(f'{totals[one]} {one}' for one in KINDS)}")
+    return 0 if totals["right"] == len(judged) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Search methods to compare with: takes a simulated target and a number of evaluations, asks it for placements.
+"""Search methods to compare with, on simulated targets.
 
 Nobody pays twice for a placement: only new ones count as evaluations (Collage's own cache is never filled).
 """
@@ -65,9 +65,9 @@ def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -
 
     class Noting:
         def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
-            asked = tuple(placements)
-            outcomes = counted.target.evaluate(asked)
-            for placement, outcome in zip(asked, outcomes, strict=True):
+            wanted = tuple(placements)
+            outcomes = counted.target.evaluate(wanted)
+            for placement, outcome in zip(wanted, outcomes, strict=True):
                 counted.note(placement, outcome.latency_ms or math.inf)
             return outcomes
 
@@ -111,8 +111,8 @@ def collage(counted: Counted, seed: int) -> None:
     it for free: the best single backend as its graph backend, and both extremes in its first population.
     """
     backends = sorted({backend for backend, _ in counted.space.engines})
-    alone = {name: counted.target.latency_ms(backend_placement(counted.space, name)) for name in backends}
-    _published_ga(counted, seed, [min(backends, key=alone.__getitem__)])
+    latency_ms = {name: counted.target.latency_ms(backend_placement(counted.space, name)) for name in backends}
+    _published_ga(counted, seed, [min(backends, key=latency_ms.__getitem__)])
 
 
 def collage_k(counted: Counted, seed: int) -> None:
@@ -168,8 +168,8 @@ def _expression(space: SearchSpace, graph_backends: Sequence[str]) -> Callable[[
 
     def express(genes: Sequence[int]) -> Genome:
         choices = [
-            whole[genes[piece[node]] - 1][node] if genes[piece[node]] else own
-            for node, own in enumerate(op_level.choices)
+            whole[genes[piece[node]] - 1][node] if genes[piece[node]] else choice
+            for node, choice in enumerate(op_level.choices)
         ]
         return Genome(tuple(choices), (1,) * len(space.edges))
 

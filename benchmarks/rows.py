@@ -1,4 +1,4 @@
-"""Rows of figures: kept in a JSON file one by one, so that a benchmark goes on where it stopped; Markdown of them."""
+"""Rows of figures in a JSON file, from which a stopped benchmark continues, and as Markdown."""
 
 from __future__ import annotations
 

@@ -59,9 +59,9 @@ def run_method(index: int, optimum_ms: float, method: str, seed: int, noise: flo
 
 def evaluations_to_reach(runs: Sequence[Run], method: str, bar: float) -> int | None:
     """The first number of evaluations at which the method's median gap is at most ``bar``."""
-    own = [run for run in runs if run.method == method]
-    longest = max(len(run.trace_ms) for run in own)
-    return next((n for n in range(1, longest + 1) if np.median([run.gap(n) for run in own]) <= bar), None)
+    of_method = [run for run in runs if run.method == method]
+    longest = max(len(run.trace_ms) for run in of_method)
+    return next((n for n in range(1, longest + 1) if np.median([run.gap(n) for run in of_method]) <= bar), None)
 
 
 def table(runs: Sequence[Run], methods: Sequence[str], names: Sequence[str]) -> Table:
@@ -73,9 +73,9 @@ def table(runs: Sequence[Run], methods: Sequence[str], names: Sequence[str]) -> 
     for name in names:
         shown.add_column(name, justify="right")
     for method in methods:
-        own = [run for run in runs if run.method == method]
-        gaps = [[run.gap(count) for run in own] for count in CHECKPOINTS]
-        gaps += [[run.gap(len(run.trace_ms)) for run in own if run.target == name] for name in names]
+        of_method = [run for run in runs if run.method == method]
+        gaps = [[run.gap(count) for run in of_method] for count in CHECKPOINTS]
+        gaps += [[run.gap(len(run.trace_ms)) for run in of_method if run.target == name] for name in names]
         shown.add_row(method, *(f"{100 * np.median(those):.2f}" for those in gaps))
     return shown
 

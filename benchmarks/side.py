@@ -1,20 +1,17 @@
-"""One side of a comparison, alone in its process: times itself when it is its turn.
+"""One side of a comparison in a process of its own.
 
     python benchmarks/side.py CORES KIND ARGUMENT...
 
     session ARTIFACT                 the runtime, from the caller's arrays to arrays of the caller's own
-    small_pages ARTIFACT             the same, its memory mapped as the kernel does unasked
     execute ARTIFACT                 the runtime's loop over regions alone, inputs fed before
     bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
-    naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
     pytorch WAY EXACT MODEL REFERENCE ARTIFACT   PyTorch on the ONNX file, ``pytorch.py``; EXACT is yes or no
     contestant TASK FOLDER THREADS   what a contestant of ``precision.py`` found, on the task's first held-out sample
     ordinary LIBRARY PATH DATA       a file in a library, or an artifact, on the first sample: ``ordinary.py``
 
-Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1, "warm_s": 0.2}: for how long to run, how long to
-rest after each burst of runs, and how long to run untimed before. Answers with one: {"times_ms": [...],
-"page_faults": 3}.
+Reads one JSON line for each turn, {"seconds": 0.5, "warm_s": 0.2}: for how long to run, and how long to run untimed
+before. Answers with one: {"times_ms": [...], "page_faults": 3}.
 """
 
 from __future__ import annotations
@@ -26,19 +23,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 from native import Arrays, open_bound, open_native
 
 import collage_evo
-from collage_evo.runtime import pages
 from collage_evo.runtime.artifact import Artifact, read_artifact
 
 Call = Callable[[], object]
 WARM_UP = 5
-BATCH_RUNS = 20
-"""Runs between two pauses."""
 
 
 def feeds_of(artifact: Artifact) -> dict[str, np.ndarray]:
@@ -55,11 +48,6 @@ def feeds_of(artifact: Artifact) -> dict[str, np.ndarray]:
 def session(path: str) -> Call:
     loaded, feeds = collage_evo.load(path), feeds_of(read_artifact(Path(path)))
     return lambda: loaded.run(None, feeds)
-
-
-def small_pages(path: str) -> Call:
-    with mock.patch.object(pages, "huge_page_bytes", return_value=0):
-        return session(path)
 
 
 def execute(path: str) -> Call:
@@ -86,23 +74,6 @@ def bound(path: str) -> Call:
     return run
 
 
-def naive(path: str) -> Call:
-    artifact = read_artifact(Path(path))
-    feeds = feeds_of(artifact)
-    regions = [
-        (open_native(p.backend, p.directory, artifact.target.threads), p.inputs, p.outputs)
-        for p in artifact.program.pieces
-    ]
-
-    def run() -> list[np.ndarray]:
-        tensors = dict(feeds)
-        for call, inputs, outputs in regions:
-            tensors.update(zip(outputs, call([tensors[name] for name in inputs]), strict=True))
-        return [tensors[name] for name in artifact.program.outputs]
-
-    return run
-
-
 def native(backend: str, path: str, threads: str, artifact: str) -> Call:
     call, feeds = open_native(backend, Path(path), int(threads)), feeds_of(read_artifact(Path(artifact)))
     return lambda: call(list(feeds.values()))
@@ -111,9 +82,9 @@ def native(backend: str, path: str, threads: str, artifact: str) -> Call:
 def pytorch(way: str, exact: str, model: str, reference: str, artifact: str) -> Call:
     from pytorch import open_torch
 
-    told = read_artifact(Path(artifact))
-    run = open_torch(way, exact == "yes", Path(model), Path(reference), told.target)
-    feeds = feeds_of(told)
+    loaded = read_artifact(Path(artifact))
+    run = open_torch(way, exact == "yes", Path(model), Path(reference), loaded.target)
+    feeds = feeds_of(loaded)
     return lambda: run(feeds)
 
 
@@ -148,7 +119,7 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sides = (session, small_pages, execute, bound, naive, native, pytorch, contestant, ordinary)
+    sides = (session, execute, bound, native, pytorch, contestant, ordinary)
     kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:
@@ -157,8 +128,6 @@ def main() -> None:
         times: list[float] = []
         before, end = page_faults(), time.perf_counter() + request["seconds"]
         while not times or time.perf_counter() < end:
-            if request["pause_s"] and len(times) % BATCH_RUNS == 0:
-                time.sleep(request["pause_s"])
             start = time.perf_counter()
             call()
             times.append((time.perf_counter() - start) * 1e3)

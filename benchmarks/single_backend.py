@@ -46,15 +46,15 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
                 "runtime": ["session", str(baseline.artifact)],
                 "native": ["native", baseline.backend, path, str(threads), str(baseline.artifact)],
             }
-            found = take_turns(sides, context.pool.slots[0], rounds, seconds)
-            share = ratio(found, "runtime", "native")
+            turns_of = take_turns(sides, context.pool.slots[0], rounds, seconds)
+            share = ratio(turns_of, "runtime", "native")
             print(
-                f"{source} {threads}T {baseline.name}: runtime {median_ms(found, 'runtime'):.3f} ms, "
-                f"own API {median_ms(found, 'native'):.3f} ms, ratio {share}, page faults a run "
-                f"{faults_per_run(found, 'runtime'):.1f} and {faults_per_run(found, 'native'):.1f}",
+                f"{source} {threads}T {baseline.name}: runtime {median_ms(turns_of, 'runtime'):.3f} ms, "
+                f"own API {median_ms(turns_of, 'native'):.3f} ms, ratio {share}, page faults a run "
+                f"{faults_per_run(turns_of, 'runtime'):.1f} and {faults_per_run(turns_of, 'native'):.1f}",
                 flush=True,
             )
-            turns = {side: [asdict(turn) for turn in found[side]] for side in found}
+            turns = {side: [asdict(turn) for turn in turns_of[side]] for side in turns_of}
             which = {"model": source, "threads": threads, "backend": baseline.name}
             rows.append({**which, "ratio": asdict(share), "turns": turns})
     return rows

@@ -44,7 +44,7 @@ def main() -> None:
             races = [noise.race(truth, stopping.rounds, rng, options.laps) for _ in range(options.races)]
             ended = [race_over(laps, stopping) for laps in races]
             ratios = [ratio_of(laps, stopping) for laps in ended]
-            intervals = [(math.log(found.low), math.log(found.high)) for found in ratios]
+            intervals = [(math.log(ratio.low), math.log(ratio.high)) for ratio in ratios]
             peeked = [any(mean_interval(logs_of(x)[:n])[0] > 0 for n in stopping.looks) for x in races]
             lengths = list(map(len, ended))
             table.add_row(

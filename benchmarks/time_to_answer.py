@@ -76,8 +76,8 @@ class Watched:
     @property
     def answers(self) -> list[tuple[float, float]]:
         """Seconds and ms of each answer that was published before the last one."""
-        found = ((at, re.search(r"(?:first answer|best so far).*?: .*?([\d.]+) ms", line)) for at, line in self.lines)
-        return [(at, float(match[1])) for at, match in found if match]
+        lines = ((at, re.search(r"(?:first answer|best so far).*?: .*?([\d.]+) ms", line)) for at, line in self.lines)
+        return [(at, float(match[1])) for at, match in lines if match]
 
     def most_gain(self, last_ms: float, whole: float) -> float | None:
         """Seconds until an answer with 95 % of the gain of the last over the first one; None without any gain."""
@@ -141,39 +141,39 @@ def run(
 
 def _watched(command: Sequence[str], environment: Mapping[str, str], work: Path, limit: float) -> Watched:
     """Run ``command`` to its end, or for ``limit`` seconds."""
-    began, found = time.monotonic(), Watched([])
+    began, watched = time.monotonic(), Watched([])
     with subprocess.Popen(
         command, env=environment, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
 
         def read(stream: IO[str]) -> None:
-            found.lines.extend((time.monotonic() - began, line) for line in stream)
+            watched.lines.extend((time.monotonic() - began, line) for line in stream)
 
         reader = threading.Thread(target=read, args=(process.stderr,))
         reader.start()
         while process.poll() is None:
             parent = _anonymous_gb(process.pid)
-            found.parent_gb = max(found.parent_gb, parent)
-            found.all_gb = max(found.all_gb, parent + sum(map(_anonymous_gb, _children(process.pid))))
+            watched.parent_gb = max(watched.parent_gb, parent)
+            watched.all_gb = max(watched.all_gb, parent + sum(map(_anonymous_gb, _children(process.pid))))
             if time.monotonic() - began > limit:
                 process.send_signal(signal.SIGINT)
                 limit = math.inf
             time.sleep(0.2)
         reader.join()
         if process.returncode not in (0, 130):
-            raise SystemExit("".join(line for _, line in found.lines[-5:]))
-    return found
+            raise SystemExit("".join(line for _, line in watched.lines[-5:]))
+    return watched
 
 
 def _children(process: int) -> list[int]:
     """All processes that ``process`` started, and those that they did."""
-    found: list[int] = []
+    children: list[int] = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in map(int, file.read_text().split()):
-                found += [child, *_children(child)]
-    return found
+                children += [child, *_children(child)]
+    return children
 
 
 def _anonymous_gb(process: int) -> float:

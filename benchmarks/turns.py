@@ -1,4 +1,4 @@
-"""Comparisons of whole processes that take turns: takes commands of sides, gives raw times and paired ratios."""
+"""Comparisons of whole processes in turns, as raw times and paired ratios."""
 
 from __future__ import annotations
 
@@ -52,15 +52,13 @@ def take_turns(
     cores: Sequence[int],
     rounds: int,
     seconds: float,
-    pause_s: float = 0.0,
     device: str = CPU,
     may_die: Collection[str] = (),
 ) -> Rounds:
     """Let ``sides`` (arguments of ``side.py``) time themselves in turns, in another order each round.
 
-    So none always follows the same other, whose threads and caches it would find. A side rests for ``pause_s`` after
-    each burst of runs, as a server does between requests. A ``device`` beside the cores is held too, and warmed up
-    before each turn. Sides of ``may_die`` that die in the first round are left out.
+    So none always follows the same other, whose threads and caches it would find. A ``device`` beside the cores is
+    held too, and warmed up before each turn. Sides of ``may_die`` that die in the first round are left out.
     """
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     warm_s = 0.0 if device == CPU else DEVICE_WARM_UP_S
@@ -74,7 +72,7 @@ def take_turns(
             for name in random.Random(index).sample(names, len(names)):
                 time.sleep(REST_S)
                 try:
-                    begin_turn(processes[name], seconds, pause_s, warm_s)
+                    begin_turn(processes[name], seconds, warm_s)
                     turn = end_turn(processes[name])
                 except SideDied as died:
                     if index or name not in may_die:
@@ -96,10 +94,10 @@ def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[st
     )  # fmt: skip
 
 
-def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0, warm_s: float = 0.0) -> None:
+def begin_turn(process: subprocess.Popen[str], seconds: float, warm_s: float = 0.0) -> None:
     """Let a side run for so long, after running untimed for ``warm_s``."""
     assert process.stdin is not None
-    line = json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n"
+    line = json.dumps({"seconds": seconds, "warm_s": warm_s}) + "\n"
     with contextlib.suppress(BrokenPipeError):  # end_turn says that it died
         os.write(process.stdin.fileno(), line.encode())  # unbuffered: a rest would be an error later
 

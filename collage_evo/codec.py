@@ -83,7 +83,8 @@ def from_json(text: str | bytes, kind: Any) -> Any:
 def _form(kind: Any) -> _Form:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _annotated(*args)
+        mark: As = args[1]
+        return _Form(mark.write, lambda data: mark.read(_text(data)))
     if kind is Any:
         return _Form(_free, lambda data: data)
     if origin is Literal:
@@ -164,10 +165,6 @@ def _tagged(kinds: Mapping[str, Any]) -> _Form:
         return {KIND: name, **_form(kinds[name]).write(value)}
 
     return _Form(write, read)
-
-
-def _annotated(_kind: Any, mark: As) -> _Form:
-    return _Form(mark.write, lambda data: mark.read(_text(data)))
 
 
 def _several(item: _Form, make: Callable[[Any], Any]) -> _Form:

@@ -17,7 +17,6 @@ def bootstrap_interval(
     count: int,
     seed: int = 0,
     resamples: int = RESAMPLES,
-    level: float = LEVEL,
     least: int = 1,
 ) -> Interval | None:
     """The percentile interval of a statistic of ``count`` samples (Efron, The Annals of Statistics 7, 1979).
@@ -34,7 +33,7 @@ def bootstrap_interval(
     usable = values[np.isfinite(values)]
     if len(usable) < least:
         return None
-    low, high = np.quantile(usable, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(usable, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -13,13 +13,13 @@ from collage_evo.report.result import Operator
 from collage_evo.testing.models import tiny_convnet
 from tests.report.helpers import make_result
 
-CONTROL = "nncf accuracy control"
+OURS = "ours"
 
 
-def _control(script: Any, folder: Path, wall_s: float) -> Any:
-    """NNCF with accuracy control alone, asked for at most ``wall_s``; answers lie in ``folder``."""
+def _ours(script: Any, folder: Path, wall_s: float) -> Any:
+    """This project as the only contestant, with at most ``wall_s``; answers lie in ``folder``."""
     finders, entrants = script("contest.finders"), script("contest.entrants")
-    others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {CONTROL})
+    others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {OURS})
     task, asking = script("contest.task").Task("lines", folder, "top1"), entrants.Asking(1, (), wall_s, others)
     return entrants.entrants(task, folder, asking, print)
 
@@ -27,14 +27,14 @@ def _control(script: Any, folder: Path, wall_s: float) -> Any:
 def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.0) -> Any:
     """Of five contestants on two samples: ours takes 1 ms, the tool that keeps a drop of 0.01 takes 2 ms."""
     candidates, race = script("contest.entrants"), script("contest.race")
-    found, served = script("contest.found").Found, script("contest.engines").Served("onnxruntime", "model.onnx")
+    result, served = script("contest.question").Result, script("contest.engines").Served("onnxruntime", "model.onnx")
     turn = script("turns").Turn
 
-    def entrant(told: str, right: float | None, budget: float | None = None, reason: str = "") -> Any:
+    def entrant(name: str, right: float | None, budget: float | None = None, reason: str = "") -> Any:
         scores = None if right is None else np.array([1.0, right])
-        return candidates.Entrant(told, budget, folder, found(3.0, served, reason), scores)
+        return candidates.Entrant(name, budget, folder, result(3.0, served, reason), scores)
 
-    said = [
+    entrants = [
         entrant("onnxruntime f32", 1.0),
         entrant("openvino as it comes", 1.0),
         entrant("nncf", 0.0),
@@ -43,9 +43,9 @@ def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.
         entrant("ours", ours_right, 0.01),
     ]
     ms = {"onnxruntime f32": 8.0, "openvino as it comes": 4.0, "nncf": 0.5, "nncf heavy": 2.0, "ours, 0.01": 1.0}
-    rounds = {told: [turn((time, time), 0), turn((time,), 0)] for told, time in ms.items()}
+    rounds = {title: [turn((time, time), 0), turn((time,), 0)] for title, time in ms.items()}
     task = script("contest.task").Task(name, folder / "task", "top1", only=(0.01,))
-    return race.Race(task, said, rounds)
+    return race.Race(task, entrants, rounds)
 
 
 def test_a_race_comes_back_from_its_file(script: Any, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_who_breaks_the_budget_has_no_part_in_the_means(script: Any, tmp_path: P
     module = script("contest.table")
     races = [_race(script, tmp_path), _race(script, tmp_path, "digits", ours_right=0.5)]
     standings = [one for race in races for one in module.Table(race).standings(0.01)]
-    told = "\n".join(module.summary(standings))
-    assert "2.000 times as fast as the best other that keeps it, least 2.000 (lines), 1 of 2 tasks" in told
-    assert "| digits |" in told
-    assert "breaks it" in told
+    text = "\n".join(module.summary(standings))
+    assert "2.000 times as fast as the best other that keeps it, least 2.000 (lines), 1 of 2 tasks" in text
+    assert "| digits |" in text
+    assert "breaks it" in text
 
 
 def test_who_has_no_answer_is_a_row_with_the_reason(script: Any, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_task_is_also_judged_without_its_metric_and_labels(script: Any, tmp_pa
     module.write_task(task, tiny_convnet(), arrays, arrays)
     other = module.without_metric(task)
     assert (other.name, other.metric, other.budgets) == ("lines_error", "", module.ERRORS)
-    assert {name for sample in module.read_samples(other.given) for name in sample} == {"x"}
+    assert {name for sample in module.read_samples(other.samples) for name in sample} == {"x"}
     assert module.read_task(other.folder) == other
 
 
@@ -116,26 +116,26 @@ def test_where_no_sample_is_judged_otherwise_few_do_not_tell(script: Any) -> Non
 
 
 def test_who_was_too_late_is_not_asked_for_a_smaller_budget(script: Any, tmp_path: Path) -> None:
-    found = script("contest.found")
-    late = found.Found(60.2, reason="no answer within 60 s")
-    found.write_found(found.answer_folder(tmp_path, CONTROL, 0.01), late)
-    said = list(_control(script, tmp_path, 60.0))
-    assert [(one.budget, one.found.reason) for one in said] == [
+    result = script("contest.question")
+    late = result.Result(60.2, reason="no answer within 60 s")
+    result.write_result(result.answer_folder(tmp_path, OURS, 0.01), late)
+    entrants = list(_ours(script, tmp_path, 60.0))
+    assert [(one.budget, one.result.reason) for one in entrants] == [
         (0.01, "no answer within 60 s"),
         (0.005, "not asked, no answer within 60 s at 0.01"),
         (0.001, "not asked, no answer within 60 s at 0.01"),
     ]
-    assert not found.answer_folder(tmp_path, CONTROL, 0.005).exists(), "a run with more time asks"
+    assert not result.answer_folder(tmp_path, OURS, 0.005).exists(), "a run with more time asks"
 
 
 def test_an_answer_that_took_longer_than_is_allowed_now_is_late(script: Any, tmp_path: Path) -> None:
-    found = script("contest.found")
-    folder = found.answer_folder(tmp_path, CONTROL, 0.01)
-    found.write_found(folder, found.Found(100.0, script("contest.engines").Served("openvino", "model.xml")))
+    result = script("contest.question")
+    folder = result.answer_folder(tmp_path, OURS, 0.01)
+    result.write_result(folder, result.Result(100.0, script("contest.engines").Served("openvino", "model.xml")))
     np.save(folder / "scores.npy", np.ones(2))
-    late, in_time = (next(_control(script, tmp_path, wall_s)) for wall_s in (60.0, 900.0))
-    assert (late.found.reason, late.scores) == ("no answer within 60 s", None)
-    assert in_time.found.answer is not None
+    late, in_time = (next(_ours(script, tmp_path, wall_s)) for wall_s in (60.0, 900.0))
+    assert (late.result.reason, late.scores) == ("no answer within 60 s", None)
+    assert in_time.result.answer is not None
     assert in_time.scores is not None
 
 
@@ -144,20 +144,20 @@ def test_a_tool_that_is_not_installed_says_so_in_one_line(
 ) -> None:
     module = script("contest.elsewhere")
     question = script("contest.question").Question(None, 0.01, tmp_path, 1)
-    monkeypatch.setattr(module, "_asked", lambda *_: tmp_path)
-    monkeypatch.setattr(module, "_ask", lambda *_: module.NOT_INSTALLED)
+    monkeypatch.setattr(module, "_request", lambda *_: tmp_path)
+    monkeypatch.setattr(module, "_run_tool", lambda *_: module.NOT_INSTALLED)
     with pytest.raises(RuntimeError, match=r"^not installed: amd-quark=="):
-        module.elsewhere("quark", "static")(question)
+        module.elsewhere("quark")(question)
 
 
 def test_only_a_missing_tool_counts_as_not_installed(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "contest_tools"))
-    asked = script("asked")
+    request = script("request")
     with pytest.raises(SystemExit) as ended:
-        asked.package("no_such_tool.of_this_name")
-    assert ended.value.code == asked.NOT_INSTALLED == script("contest.elsewhere").NOT_INSTALLED
+        request.package("no_such_tool.of_this_name")
+    assert ended.value.code == request.NOT_INSTALLED == script("contest.elsewhere").NOT_INSTALLED
     with pytest.raises(ModuleNotFoundError, match="no_such_part"):
-        asked.package("json.no_such_part")
+        request.package("json.no_such_part")
 
 
 def test_each_tool_has_a_script(script: Any) -> None:
@@ -175,8 +175,8 @@ def test_a_run_of_ours_says_what_it_lost_and_took(script: Any, tmp_path: Path) -
     placement = [replace(made.placement[0], operators=tuple(Operator(*kind) for kind in kinds))]
     seconds = {"first answer at": 5.0, "calibrating": 2.0, "search": 60.0}
     row = module.row(run, replace(made, placement=placement, wall_seconds=seconds))
-    told = dict(zip(module.HEADS, row, strict=True))
-    assert told["task"] == "lines"
-    assert told["error, all in int8: expected"] == "4.00%"
-    assert (told["heavy operators in int8"], told["all in bfloat16"]) == ("1 of 2", "1 of 3")
-    assert (told["s: calibrating"], told["what operators lose"], told["whole run"]) == ("2.0", "", "62")
+    cells = dict(zip(module.HEADS, row, strict=True))
+    assert cells["task"] == "lines"
+    assert cells["error, all in int8: expected"] == "4.00%"
+    assert (cells["heavy operators in int8"], cells["all in bfloat16"]) == ("1 of 2", "1 of 3")
+    assert (cells["s: calibrating"], cells["what operators lose"], cells["whole run"]) == ("2.0", "", "62")

@@ -62,7 +62,7 @@ def test_lanes_could_win_what_two_threads_lose_in_the_best_library(script: Any) 
     times = {"openvino": 6.0, "PyTorch": 5.0, "openvino, one thread": 8.0, "ncnn, one thread": 9.0, "ours": 4.0}
     row = script("peers").Row(
         model="builtin:x", device="cpu", threads=2, budget="exact", environment={}, answer="placement", error=None,
-        alone={}, libraries={}, reported_ms=4.0, times_ms={name: [[ms]] for name, ms in times.items()},
+        baselines={}, libraries={}, reported_ms=4.0, times_ms={name: [[ms]] for name, ms in times.items()},
         speedups={"ours": {"the best other": ("PyTorch", 1.25, 1.2, 1.3)}}, where={}, search={},
     )  # fmt: skip
     assert row.bound == 2 * 5.0 / 8.0

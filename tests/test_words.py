@@ -1,4 +1,4 @@
-"""Identifiers of the package use the field's words: those that meant several things here do not come back."""
+"""Identifiers of package and benchmarks use the words of the field: words that had several meanings do not return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_no_identifier_has_a_word_that_is_not_the_field_s() -> None:
     assert parts("format_toldKept") == {"format", "told", "kept"}
     found = [
         f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in sorted([*ROOT.glob("collage_evo/**/*.py"), *ROOT.glob("plugins/*/collage_evo_*/**/*.py")])
+        for folder in ("collage_evo", "plugins/*/collage_evo_*", "benchmarks")
+        for path in sorted(ROOT.glob(f"{folder}/**/*.py"))
         for line, name in identifiers(path)
         if parts(name) & NOT_OURS
     ]

@@ -21,7 +21,7 @@ LEGIBLE = [index for index, label in enumerate(LABELS) if label not in "0O1IQ"]
 MOST_BOXES = 8
 
 
-def make_signs(task: Task, given: int, held_out: int) -> None:
+def make_signs(task: Task, samples: int, held_out: int) -> None:
     """Four characters askew on white; label ``codes``, their classes."""
     model = network("captcha-whisperer==0.1.0", "captcha_crnn.onnx", {"image": (1, 3, *SIGN)})
 
@@ -31,10 +31,10 @@ def make_signs(task: Task, given: int, held_out: int) -> None:
         images = [_network_input(_sign(rng, [LABELS[code] for code in row])) for row in codes]
         return {"image": np.stack(images), "codes": codes}
 
-    write_task(task, model, draw(given, 41), draw(held_out, 42))
+    write_task(task, model, draw(samples, 41), draw(held_out, 42))
 
 
-def make_characters(task: Task, given: int, held_out: int) -> None:
+def make_characters(task: Task, samples: int, held_out: int) -> None:
     """Characters strewn over photographs; label ``boxes``, where they are."""
     model = network("ddddocr==1.6.1", "common_det.onnx", {})
 
@@ -43,7 +43,7 @@ def make_characters(task: Task, given: int, held_out: int) -> None:
         scenes, boxes = zip(*(_scene(rng) for _ in range(count)), strict=True)
         return {"images": np.stack(scenes), "boxes": np.stack(boxes)}
 
-    write_task(task, model, draw(given, 43), draw(held_out, 44))
+    write_task(task, model, draw(samples, 43), draw(held_out, 44))
 
 
 def _sign(rng: np.random.Generator, characters: list[str]) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Drawn text for tasks of reading: takes a random generator, gives words, fonts, colours, and worn images.
+"""Drawn text for tasks of reading: random words, fonts and colours, and images with wear.
 
 Fonts are those that matplotlib ships, so that images are the same on every machine with the same Pillow.
 """

@@ -1,4 +1,4 @@
-"""Runs what a contestant found: takes a model file and an engine, gives a call from inputs to outputs by name."""
+"""Engines that run the models of contestants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Gets every contestant's answer to a task: takes the task's folder, gives entries with scores, each from processes
-of its own that may fail or take too long. Answers that are there already are kept.
+"""Answers of all contestants to a task, each from processes of its own that may fail or exceed a time limit.
+
+Answers that are in the folder are not made again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from contest.engines import Served
 from contest.finders import FOR_A_BUDGET, PLAIN
-from contest.found import Found, answer_folder, read_found, write_found
+from contest.question import Result, answer_folder, read_result, write_result
 from contest.task import Task
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
@@ -33,11 +34,11 @@ class Entrant:
     name: str
     budget: float | None
     folder: Path
-    found: Found
+    result: Result
     scores: np.ndarray | None
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         return self.name if self.budget is None else f"{self.name}, {self.budget:g}"
 
 
@@ -57,7 +58,7 @@ class Asking:
     """Where other tools have virtual environments of their own, by name."""
 
 
-def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], None]) -> Iterator[Entrant]:
+def entrants(task: Task, folder: Path, asking: Asking, log: Callable[[str], None]) -> Iterator[Entrant]:
     """Everybody who takes part. Who was too late at a budget is not asked for a smaller one, which takes no less."""
     wanted: list[tuple[str, float | None]] = [(name, None) for name in PLAIN]
     wanted += [(name, budget) for name in FOR_A_BUDGET for budget in sorted(task.budgets, reverse=True)]
@@ -66,13 +67,13 @@ def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], Non
         if any(name == left or name.startswith(f"{left},") for left in asking.without):
             continue
         at = answer_folder(folder, name, budget)
-        if name in late and read_found(at) is None:
-            entrant = Entrant(name, budget, at, Found(0.0, reason=late[name]), None)
+        if name in late and read_result(at) is None:
+            entrant = Entrant(name, budget, at, Result(0.0, reason=late[name]), None)
         else:
             entrant = _entrant(task, name, budget, at, asking)
-        if budget is not None and entrant.found.reason.startswith(LATE):
-            late.setdefault(name, f"not asked, {entrant.found.reason} at {budget:g}")
-        tell(f"{task.name}: {entrant.told}: {entrant.found.reason or f'{entrant.found.seconds:.0f} s'}")
+        if budget is not None and entrant.result.reason.startswith(LATE):
+            late.setdefault(name, f"not asked, {entrant.result.reason} at {budget:g}")
+        log(f"{task.name}: {entrant.title}: {entrant.result.reason or f'{entrant.result.seconds:.0f} s'}")
         yield entrant
 
 
@@ -88,31 +89,31 @@ def content(served: Served) -> str:
 
 
 def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: Asking) -> Entrant:
-    found = read_found(folder)
+    result = read_result(folder)
     # Who was late in a run with a smaller bound has more time in this one.
-    more = found is not None and found.reason.startswith(LATE) and found.seconds < asking.wall_s
-    if found is None or more or (found.reason and asking.again):
-        told = [name, str(budget or 0.0), str(asking.threads), str(asking.pythons), *asking.settings]
-        found = _in_time("find", task, folder, told, asking.wall_s, ())
-    if found.answer and not (folder / "scores.npy").exists():
-        found = _in_time("score", task, folder, [str(asking.threads)], asking.wall_s, asking.cores)
-    if found.answer and found.seconds > asking.wall_s:  # kept from a run with a larger bound
-        found = Found(found.seconds, reason=f"{LATE} {asking.wall_s:.0f} s")
-    scores = np.load(folder / "scores.npy") if found.answer else None
-    return Entrant(name, budget, folder, found, scores)
+    more = result is not None and result.reason.startswith(LATE) and result.seconds < asking.wall_s
+    if result is None or more or (result.reason and asking.again):
+        arguments = [name, str(budget or 0.0), str(asking.threads), str(asking.pythons), *asking.settings]
+        result = _in_time("find", task, folder, arguments, asking.wall_s, ())
+    if result.answer and not (folder / "scores.npy").exists():
+        result = _in_time("score", task, folder, [str(asking.threads)], asking.wall_s, asking.cores)
+    if result.answer and result.seconds > asking.wall_s:  # kept from a run with a larger bound
+        result = Result(result.seconds, reason=f"{LATE} {asking.wall_s:.0f} s")
+    scores = np.load(folder / "scores.npy") if result.answer else None
+    return Entrant(name, budget, folder, result, scores)
 
 
-def _in_time(what: str, task: Task, folder: Path, told: Sequence[str], wall_s: float, cores: Sequence[int]) -> Found:
+def _in_time(what: str, task: Task, folder: Path, args: Sequence[str], wall_s: float, cores: Sequence[int]) -> Result:
     """Run the worker; what it found, or that it died or took too long."""
     begin = time.monotonic()
-    status = run_bounded(["-m", "contest.worker", what, str(task.folder), str(folder), *told], wall_s, cores)
-    found = read_found(folder)
-    done = (folder / "scores.npy").exists() if what == "score" else found is not None
-    if found is None or not (done or found.reason):
+    status = run_bounded(["-m", "contest.worker", what, str(task.folder), str(folder), *args], wall_s, cores)
+    result = read_result(folder)
+    done = (folder / "scores.npy").exists() if what == "score" else result is not None
+    if result is None or not (done or result.reason):
         reason = f"{LATE} {wall_s:.0f} s" if status is None else f"the process died ({status})"
-        found = Found(time.monotonic() - begin, found.served if found else None, reason)
-        write_found(folder, found)
-    return found
+        result = Result(time.monotonic() - begin, result.served if result else None, reason)
+        write_result(folder, result)
+    return result
 
 
 def run_bounded(arguments: Sequence[str], wall_s: float, cores: Sequence[int] = (), python: str = "") -> int | None:

@@ -1,33 +1,27 @@
-"""The contestants: each takes a task and a budget, and gives a model that is to be served on an engine.
+"""The contestants, as functions from a task and a budget to a model and the engine that runs it.
 
-What their documentation recommends for a person with a model, data and a budget is what they do, no more: ranges from
-the first ``CALIBRATION`` of the given samples, by least and greatest value where nothing else is said, and choices by
-all of them.
+Each follows its documentation for a user with a model, data and a budget: it calibrates ranges on the first
+``CALIBRATION`` samples, by MinMax unless its name says otherwise, and chooses by all samples.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from contest.elsewhere import elsewhere
-from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
-from contest.found import Found, answer_folder, read_found
-from contest.judge import Judge, lost
-from contest.quantize_static import MIN_MAX, quantize, quantize_and_exclude
-from contest.question import Finder, Question
+from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served
+from contest.quantize_static import MIN_MAX, quantize
+from contest.question import Finder, Question, Result, answer_folder, read_result
 from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
 AT_ONCE = "ours at once"
 """One run for the largest of a task's budgets, of which the answers for the others are picked."""
-_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
 def _as_it_is(engine: str, hint: str = "") -> Finder:
@@ -37,12 +31,11 @@ def _as_it_is(engine: str, hint: str = "") -> Finder:
 def _again(name: str, engine: str, hint: str) -> Finder:
     """The model that the contestant ``name`` found, on ``engine``."""
 
-    def find(question: Question) -> Found:
-        budget = question.budget if name in FOR_A_BUDGET else None
-        found = read_found(answer_folder(question.folder.parent, name, budget))
-        if found is None or found.served is None:
-            raise RuntimeError(f"{name}: {found.reason if found else 'takes no part'}")
-        return Found(found.seconds, Served(engine, found.served.path, hint))
+    def find(question: Question) -> Result:
+        result = read_result(answer_folder(question.folder.parent, name, None))
+        if result is None or result.served is None:
+            raise RuntimeError(f"{name}: {result.reason if result else 'takes no part'}")
+        return Result(result.seconds, Served(engine, result.served.path, hint))
 
     return find
 
@@ -58,49 +51,16 @@ def _static(ranges: str = MIN_MAX) -> Mapping[str, Finder]:
     }
 
 
-def _excluding(question: Question) -> Served:
-    return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
-
-
 def _nncf(question: Question, heavy: bool = False, transformer: bool = False) -> Served:
     """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths any task's."""
     nncf, openvino = _quiet_nncf()
     task, inputs = question.task, question.task.inputs()
-    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
+    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.samples)[:CALIBRATION]])
     model = openvino.Core().read_model(str(task.model))
     others = sorted({node.get_type_name() for node in model.get_ops()} - _HEAVY) if heavy else []
     ignored = nncf.IgnoredScope(types=others, validate=False)
     kind = nncf.ModelType.TRANSFORMER if transformer or task.transformer else None
     made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind, ignored_scope=ignored)
-    return _saved(openvino, made, question)
-
-
-def _accuracy_control(question: Question) -> Served:
-    nncf, openvino = _quiet_nncf()
-    task = question.task
-    judge, outputs = Judge(task, task.given), task.outputs()
-    right = judge.scores(named(openvino.Core().compile_model(str(task.model), "CPU", _FLOAT32), outputs))
-
-    def feeds(index: int) -> dict[str, np.ndarray]:
-        return feeds_of(judge.samples[index], judge.inputs)
-
-    def validate(compiled: Any, indices: Iterator[int]) -> tuple[float, list[float]]:
-        chosen = list(indices)
-        scores = judge.scores(named(compiled, outputs), chosen)
-        values = [1.0 - lost(scores[k : k + 1], right[[i]]) for k, i in enumerate(chosen)]
-        return 1.0 - lost(scores, right[chosen]), values
-
-    everything = list(range(len(judge.samples)))
-    made = nncf.quantize_with_accuracy_control(
-        openvino.Core().read_model(str(task.model)),
-        nncf.Dataset(everything[:CALIBRATION], feeds),
-        nncf.Dataset(everything, feeds),
-        validate,
-        max_drop=question.budget,
-        drop_type=nncf.DropType.ABSOLUTE,
-        subset_size=CALIBRATION,
-        model_type=nncf.ModelType.TRANSFORMER if task.transformer else None,
-    )
     return _saved(openvino, made, question)
 
 
@@ -127,7 +87,7 @@ def _ours(*settings: str) -> Callable[[Question], Served]:
             wanted.append(f"accuracy.metric={METRICS}:{task.metric}")
         run = question.folder / "run"
         _collage_evo(
-            *("run", task.model, "--data", task.given, "--budget", question.budget, "--out", run, "--overwrite"),
+            *("run", task.model, "--data", task.samples, "--budget", question.budget, "--out", run, "--overwrite"),
             *(part for setting in wanted for part in ("-s", setting)),
         )
         return Served(OURS, str(run / "best.collage"))
@@ -140,7 +100,7 @@ def _picked(question: Question) -> Served:
     largest = max(question.task.budgets)
     if question.budget == largest:
         return _ours()(question)
-    first = read_found(answer_folder(question.folder.parent, AT_ONCE, largest))
+    first = read_result(answer_folder(question.folder.parent, AT_ONCE, largest))
     if first is None or first.served is None:
         raise RuntimeError(f"the run for {largest:g} has no answer")
     run, budget = Path(first.served.path).parent, f"{question.budget:g}"
@@ -170,20 +130,13 @@ PLAIN: Mapping[str, Finder] = {
     "nncf heavy, bf16": _again("nncf heavy", OPENVINO, "bf16"),
     "nncf transformer": partial(_nncf, transformer=True),
     "nncf transformer, bf16": _again("nncf transformer", OPENVINO, "bf16"),
-    "olive": elsewhere("olive", "static"),
+    "olive": elsewhere("olive"),
     "olive, openvino": _again("olive", OPENVINO, "f32"),
-    "quark": elsewhere("quark", "static"),
+    "quark": elsewhere("quark"),
     "quark, openvino": _again("quark", OPENVINO, "f32"),
-    "quark search": elsewhere("quark", "search"),
-    "quark search, openvino": _again("quark search", OPENVINO, "f32"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {
-    "nncf accuracy control": _accuracy_control,
-    "nncf accuracy control, bf16": _again("nncf accuracy control", OPENVINO, "bf16"),
-    "qdq_loss_debug": _excluding,
-    "neural compressor": elsewhere("neural_compressor", "tune"),
-    "neural compressor, openvino": _again("neural compressor", OPENVINO, "f32"),
     "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
     "ours, openvino": _ours('backends.use=["openvino"]'),
     "ours": _ours(),

@@ -1,4 +1,4 @@
-"""How far a contestant's outputs are off: takes scores by sample, gives a drop or an error with its interval."""
+"""Losses of contestants: the drop of the metric or the relative error, with its 95 % interval."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ class Judge:
         self._metric = _metric(task.metric) if task.metric else None
         self._right = self._references(part) if self._metric is None else []
 
-    def scores(self, run: Run, chosen: Sequence[int] | None = None) -> np.ndarray:
-        """Scores of ``run`` on all samples, or on the ``chosen`` ones."""
-        indices = range(len(self.samples)) if chosen is None else chosen
-        return np.array([self.score(run, index) for index in indices])
+    def scores(self, run: Run) -> np.ndarray:
+        """Scores of ``run`` on all samples."""
+        return np.array([self._score(run, index) for index in range(len(self.samples))])
 
-    def score(self, run: Run, index: int) -> float | list[tuple[float, float]]:
-        """The score of one sample."""
+    def _score(self, run: Run, index: int) -> float | list[tuple[float, float]]:
         sample = self.samples[index]
         made = run(feeds_of(sample, self.inputs))
         if self._metric is not None:
@@ -54,12 +52,12 @@ class Judge:
 
     def _references(self, part: Path) -> list[Sample]:
         """What ONNX Runtime gives, made once and kept beside the samples."""
-        kept = part.with_name(f"{part.stem}_reference.npz")
-        if not kept.exists():
+        path = part.with_name(f"{part.stem}_reference.npz")
+        if not path.exists():
             run = open_onnxruntime(self.task.model, 0)
             made = [run(feeds_of(sample, self.inputs)) for sample in self.samples]
-            write_npz(kept, {name: np.stack([one[name] for one in made]) for name in made[0]})
-        return read_samples(kept)
+            write_npz(path, {name: np.stack([one[name] for one in made]) for name in made[0]})
+        return read_samples(path)
 
 
 def judged(scores: np.ndarray, right: np.ndarray) -> Loss:
@@ -74,7 +72,7 @@ def judged(scores: np.ndarray, right: np.ndarray) -> Loss:
         return Loss(lost(scores, right), low, high)
 
     def losses(drawn: np.ndarray) -> np.ndarray:
-        return np.array([lost(scores[some], right[some]) for some in drawn])
+        return np.array([lost(scores[indices], right[indices]) for indices in drawn])
 
     low, high = bootstrap_interval(losses, len(scores), resamples=RESAMPLES) or (np.nan, np.nan)
     return Loss(lost(scores, right), low, high)
@@ -104,5 +102,5 @@ def _metric(name: str) -> Callable[[Sequence[object], Sequence[object]], float]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[Sequence[object], Sequence[object]], float] = getattr(module, name)
-    return found
+    metric: Callable[[Sequence[object], Sequence[object]], float] = getattr(module, name)
+    return metric

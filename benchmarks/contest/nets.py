@@ -21,7 +21,7 @@ STAGES = (
 TOKENS = 30000
 
 
-def make_random(source: str, task: Task, given: int, held_out: int) -> None:
+def make_random(source: str, task: Task, samples: int, held_out: int) -> None:
     """A built-in model, or ``efficientnet``, on standard normal floats and uniform token numbers."""
     model = efficientnet() if source == "efficientnet" else make_builtin(source, seed=0)[1]
 
@@ -29,7 +29,7 @@ def make_random(source: str, task: Task, given: int, held_out: int) -> None:
         rng = np.random.default_rng(seed)
         return {value.name: _drawn(value, count, rng) for value in model.graph.input}
 
-    write_task(task, model, draw(given, 1), draw(held_out, 2))
+    write_task(task, model, draw(samples, 1), draw(held_out, 2))
 
 
 def _drawn(value: onnx.ValueInfoProto, count: int, rng: np.random.Generator) -> np.ndarray:

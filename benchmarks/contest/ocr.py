@@ -23,7 +23,7 @@ LONGEST = 32
 MOST_BOXES = 12
 
 
-def make_recogniser(task: Task, given: int, held_out: int) -> None:
+def make_recogniser(task: Task, samples: int, held_out: int) -> None:
     """Lines of text; label ``codes``, the classes of its characters."""
     model = network(PACKAGE, "PP-OCRv6_rec_small.onnx", {"x": (1, 3, *LINE)})
     characters = _characters(model)
@@ -40,10 +40,10 @@ def make_recogniser(task: Task, given: int, held_out: int) -> None:
             pictures.append(_network_input(_line(rng, text, LINE)))
         return {name: np.stack(pictures), "codes": codes}
 
-    write_task(task, model, draw(given, 1), draw(held_out, 2))
+    write_task(task, model, draw(samples, 1), draw(held_out, 2))
 
 
-def make_orientation(task: Task, given: int, held_out: int) -> None:
+def make_orientation(task: Task, samples: int, held_out: int) -> None:
     """Lines of text, half of them upside down; label ``label``, 1 where it is."""
     model = network(PACKAGE, "ch_ppocr_mobile_v2.0_cls_mobile.onnx", {"x": (1, 3, *FLIPPED)})
     name = model.graph.input[0].name
@@ -55,10 +55,10 @@ def make_orientation(task: Task, given: int, held_out: int) -> None:
         turned = [line.rotate(180) if flip else line for line, flip in zip(lines, label, strict=True)]
         return {name: np.stack([_network_input(line) for line in turned]), "label": label}
 
-    write_task(task, model, draw(given, 3), draw(held_out, 4))
+    write_task(task, model, draw(samples, 3), draw(held_out, 4))
 
 
-def make_detector(task: Task, given: int, held_out: int) -> None:
+def make_detector(task: Task, samples: int, held_out: int) -> None:
     """Pages with lines of text of several sizes; label ``boxes``, where the lines are."""
     model = network(PACKAGE, "PP-OCRv6_det_small.onnx", {"x": (1, 3, *PAGE)})
     name = model.graph.input[0].name
@@ -68,7 +68,7 @@ def make_detector(task: Task, given: int, held_out: int) -> None:
         pages, boxes = zip(*(_page(rng) for _ in range(count)), strict=True)
         return {name: np.stack(pages), "boxes": np.stack(boxes)}
 
-    write_task(task, model, draw(given, 5), draw(held_out, 6))
+    write_task(task, model, draw(samples, 5), draw(held_out, 6))
 
 
 def _characters(model: onnx.ModelProto) -> list[str]:

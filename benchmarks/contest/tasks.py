@@ -21,7 +21,7 @@ class Recipe:
     """How a task is made: by whom, numbers of samples, and what a :class:`Task` says of it."""
 
     maker: Maker
-    given: int
+    samples: int
     held_out: int
     metric: str = ""
     transformer: bool = False
@@ -30,8 +30,8 @@ class Recipe:
 def _by(module: str, maker: str, *source: str) -> Maker:
     """A function of a module that needs more than this one, and is imported when a task is made."""
 
-    def make(task: Task, given: int, held_out: int) -> None:
-        getattr(importlib.import_module(f"contest.{module}"), maker)(*source, task, given, held_out)
+    def make(task: Task, samples: int, held_out: int) -> None:
+        getattr(importlib.import_module(f"contest.{module}"), maker)(*source, task, samples, held_out)
 
     return make
 
@@ -69,7 +69,7 @@ TASKS: Mapping[str, Recipe] = {
 def make_task(folder: Path, name: str) -> None:
     """Write the task ``name`` to ``folder``."""
     recipe = TASKS[name]
-    recipe.maker(Task(name, folder, recipe.metric, recipe.transformer), recipe.given, recipe.held_out)
+    recipe.maker(Task(name, folder, recipe.metric, recipe.transformer), recipe.samples, recipe.held_out)
 
 
 if __name__ == "__main__":

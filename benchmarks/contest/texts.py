@@ -1,4 +1,4 @@
-"""Tasks of telling and comparing texts: trained networks that packages ship, and data that this machine has."""
+"""The task of classifying files, with a trained network from a package and files of this machine."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ SHORTEST_FILE = 200
 """Bytes under which a file says too little."""
 
 
-def make_files(task: Task, given: int, held_out: int) -> None:
+def make_files(task: Task, samples: int, held_out: int) -> None:
     """Both ends of files of this machine; label ``label``, the type that the package lists for their names."""
     content, config, types = files(
         MAGIKA, "standard_v3_3/model.onnx", "standard_v3_3/config.min.json", "content_types_kb.min.json"
     )
-    asked = json.loads(config)
-    size = asked["beg_size"] + asked["end_size"]
-    labels = {name: index for index, name in enumerate(asked["target_labels_space"])}
-    samples = list(_files(_by_ending(json.loads(types), labels), asked))
-    order = np.random.default_rng(31).permutation(len(samples))[: given + held_out]
-    bytes_, label = (np.array(column) for column in zip(*(samples[index] for index in order), strict=True))
+    settings = json.loads(config)
+    size = settings["beg_size"] + settings["end_size"]
+    labels = {name: index for index, name in enumerate(settings["target_labels_space"])}
+    rows = list(_files(_by_ending(json.loads(types), labels), settings))
+    order = np.random.default_rng(31).permutation(len(rows))[: samples + held_out]
+    bytes_, label = (np.array(column) for column in zip(*(rows[index] for index in order), strict=True))
 
     def part(chosen: slice) -> Arrays:
         return {"bytes": bytes_[chosen, np.newaxis].astype(np.int32), "label": label[chosen]}
 
     model = fixed(onnx.load_from_string(content), {"bytes": (1, size)})
-    write_task(task, model, part(slice(given)), part(slice(given, None)))
+    write_task(task, model, part(slice(samples)), part(slice(samples, None)))
 
 
 def _by_ending(types: Mapping[str, Mapping[str, Sequence[str]]], labels: Mapping[str, int]) -> Mapping[str, int]:
@@ -54,7 +54,7 @@ def _by_ending(types: Mapping[str, Mapping[str, Sequence[str]]], labels: Mapping
     }
 
 
-def _files(endings: Mapping[str, int], asked: Mapping[str, int]) -> Iterator[tuple[np.ndarray, int]]:
+def _files(endings: Mapping[str, int], settings: Mapping[str, int]) -> Iterator[tuple[np.ndarray, int]]:
     """What the network sees of a file, and its type: some of each type, no file twice."""
     taken: dict[int, int] = defaultdict(int)
     seen = set()
@@ -68,14 +68,14 @@ def _files(endings: Mapping[str, int], asked: Mapping[str, int]) -> Iterator[tup
         if len(content) >= SHORTEST_FILE and content not in seen:
             seen.add(content)
             taken[label] += 1
-            yield _seen(content, asked), label
+            yield _seen(content, settings), label
 
 
-def _seen(content: bytes, asked: Mapping[str, int]) -> np.ndarray:
+def _seen(content: bytes, settings: Mapping[str, int]) -> np.ndarray:
     """Bytes of both ends without white space before and after, filled up at the inner sides as there."""
-    block, filler = asked["block_size"], asked["padding_token"]
-    begin = np.full(asked["beg_size"], filler)
-    end = np.full(asked["end_size"], filler)
+    block, filler = settings["block_size"], settings["padding_token"]
+    begin = np.full(settings["beg_size"], filler)
+    end = np.full(settings["end_size"], filler)
     first, last = content[:block].lstrip()[: len(begin)], content[-block:].rstrip()[-len(end) :]
     begin[: len(first)] = np.frombuffer(first, np.uint8)
     end[len(end) - len(last) :] = np.frombuffer(last, np.uint8)
@@ -84,12 +84,12 @@ def _seen(content: bytes, asked: Mapping[str, int]) -> np.ndarray:
 
 def documentation() -> Sequence[str]:
     """Documentation strings of the standard library, read without importing anything."""
-    found = []
+    texts = []
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (SyntaxError, UnicodeDecodeError):
             continue
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        found += [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
-    return found
+        texts += [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+    return texts

@@ -30,7 +30,7 @@ Batch = Callable[[np.ndarray], tuple[torch.Tensor, torch.Tensor]]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def make_digits(task: Task, given: int, held_out: int) -> None:
+def make_digits(task: Task, samples: int, held_out: int) -> None:
     """Handwritten digits; label ``label``. What is neither given nor held out trains the net."""
     from sklearn.datasets import load_digits
 
@@ -40,29 +40,29 @@ def make_digits(task: Task, given: int, held_out: int) -> None:
     labels = labels[order].astype(np.int64)
     _begin()
     net = _digits_net()
-    held, kept = len(images) - held_out, len(images) - held_out - given
+    held, used = len(images) - held_out, len(images) - held_out - samples
     rng = np.random.default_rng(1)
-    parts = [part for _ in range(DIGITS_EPOCHS) for part in _batches(rng.permutation(kept), DIGITS_BATCH)]
+    parts = [part for _ in range(DIGITS_EPOCHS) for part in _batches(rng.permutation(used), DIGITS_BATCH)]
     data = (torch.from_numpy(pixels), torch.from_numpy(labels))
     _train(net, parts, lambda part: (data[0][part], data[1][part]), nn.CrossEntropyLoss())
     single = pixels[:, np.newaxis]
     write_task(
         task,
         _exported(net, torch.from_numpy(single[0]), "image", "scores"),
-        {"image": single[kept:held], "label": labels[kept:held]},
+        {"image": single[used:held], "label": labels[used:held]},
         {"image": single[held:], "label": labels[held:]},
     )
 
 
-def make_text(task: Task, given: int, held_out: int) -> None:
+def make_text(task: Task, samples: int, held_out: int) -> None:
     """Text of documentation strings; label ``next``, the character that follows each position."""
     text = np.frombuffer("\n\n".join(documentation()).encode("ascii", "ignore"), np.uint8).astype(np.int64)
     pieces = text[: len(text) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
     pieces = pieces[np.random.default_rng(0).permutation(len(pieces))]
     _begin()
     net = Transformer()
-    held, kept = len(pieces) - held_out, len(pieces) - held_out - given
-    parts = list(np.random.default_rng(1).integers(0, kept, (TEXT_STEPS, TEXT_BATCH)))
+    held, used = len(pieces) - held_out, len(pieces) - held_out - samples
+    parts = list(np.random.default_rng(1).integers(0, used, (TEXT_STEPS, TEXT_BATCH)))
     data = torch.from_numpy(pieces)
 
     def by_character(made: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -70,11 +70,11 @@ def make_text(task: Task, given: int, held_out: int) -> None:
 
     _train(net, parts, lambda part: (data[part, :-1], data[part, 1:]), by_character)
 
-    def samples(rows: np.ndarray) -> Mapping[str, np.ndarray]:
+    def part(rows: np.ndarray) -> Mapping[str, np.ndarray]:
         return {"tokens": rows[:, np.newaxis, :-1], "next": rows[:, 1:]}
 
     model = _exported(net, data[:1, :-1], "tokens", "scores")
-    write_task(task, model, samples(pieces[kept:held]), samples(pieces[held:]))
+    write_task(task, model, part(pieces[used:held]), part(pieces[held:]))
 
 
 def _digits_net() -> nn.Module:
@@ -145,8 +145,8 @@ def _train(net: nn.Module, parts: Sequence[np.ndarray], batch: Batch, loss: Loss
     net.eval()
 
 
-def _exported(net: nn.Module, sample: torch.Tensor, given: str, made: str) -> onnx.ModelProto:
+def _exported(net: nn.Module, sample: torch.Tensor, source: str, made: str) -> onnx.ModelProto:
     file = io.BytesIO()
     # The older exporter writes one small file without a package of its own.
-    torch.onnx.export(net, (sample,), file, input_names=[given], output_names=[made], opset_version=17, dynamo=False)
+    torch.onnx.export(net, (sample,), file, input_names=[source], output_names=[made], opset_version=17, dynamo=False)
     return onnx.load_from_string(file.getvalue())

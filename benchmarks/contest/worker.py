@@ -1,11 +1,9 @@
-"""What runs in a process of its own for each contestant: finding a model, and scoring it on held-out data.
+"""The process of a contestant: it finds a model, or scores it on held-out data.
 
     python -m contest.worker find TASK FOLDER CONTESTANT BUDGET THREADS PYTHONS [SETTING ...]
     python -m contest.worker score TASK FOLDER THREADS
-    python -m contest.worker lost TASK RIGHT MODEL
 
-``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``. The third prints what an
-ONNX file loses on the given samples, where those of float32 score as in the array ``RIGHT``.
+``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from contest.engines import Run, open_onnxruntime, open_served
+from contest.engines import Run, open_served
 from contest.finders import FOR_A_BUDGET, PLAIN
-from contest.found import Found, read_found, write_found
-from contest.judge import Judge, lost
-from contest.question import Question
+from contest.judge import Judge
+from contest.question import Question, Result, read_result, write_result
 from contest.task import feeds_of, read_samples, read_task
 
 
@@ -33,37 +30,31 @@ def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, p
     begin = time.monotonic()
     try:
         answer = {**PLAIN, **FOR_A_BUDGET}[contestant](question)
-        found = answer if isinstance(answer, Found) else Found(time.monotonic() - begin, answer)
+        result = answer if isinstance(answer, Result) else Result(time.monotonic() - begin, answer)
     except Exception as error:  # whatever it is, it is this contestant's row
-        found = Found(time.monotonic() - begin, reason=_line(error))
-    write_found(folder, found)
+        result = Result(time.monotonic() - begin, reason=_line(error))
+    write_result(folder, result)
 
 
 def score(task_folder: Path, folder: Path, threads: str) -> None:
     """Run what was found over the held-out samples."""
-    task, found = read_task(task_folder), read_found(folder)
-    assert found is not None
-    assert found.served is not None
+    task, result = read_task(task_folder), read_result(folder)
+    assert result is not None
+    assert result.served is not None
     try:
-        scores = Judge(task, task.held_out).scores(open_served(found.served, int(threads), task.outputs()))
+        scores = Judge(task, task.held_out).scores(open_served(result.served, int(threads), task.outputs()))
         np.save(folder / "scores.npy", scores)
     except Exception as error:  # a file that its engine does not run is no answer
-        write_found(folder, Found(found.seconds, found.served, f"does not run: {_line(error)}"))
-
-
-def loss(task_folder: Path, right: Path, model: Path) -> float:
-    """What ``model`` loses on the given samples in ONNX Runtime, which may use all cores."""
-    task = read_task(task_folder)
-    return lost(Judge(task, task.given).scores(open_onnxruntime(model, 0)), np.load(right))
+        write_result(folder, Result(result.seconds, result.served, f"does not run: {_line(error)}"))
 
 
 def opened(task_folder: Path, folder: Path, threads: int) -> tuple[Run, dict[str, np.ndarray]]:
     """What was found, and inputs to time it on."""
-    task, found = read_task(task_folder), read_found(folder)
-    assert found is not None
-    assert found.served is not None
+    task, result = read_task(task_folder), read_result(folder)
+    assert result is not None
+    assert result.served is not None
     sample = read_samples(task.held_out)[0]
-    return open_served(found.served, threads, task.outputs()), feeds_of(sample, task.inputs())
+    return open_served(result.served, threads, task.outputs()), feeds_of(sample, task.inputs())
 
 
 def _line(error: Exception) -> str:
@@ -74,7 +65,5 @@ if __name__ == "__main__":
     what, task_at, folder_at, *rest = sys.argv[1:]
     if what == "find":
         find(Path(task_at), Path(folder_at), *rest)
-    elif what == "lost":
-        print(loss(Path(task_at), Path(folder_at), Path(rest[0])))
     else:
         score(Path(task_at), Path(folder_at), *rest)

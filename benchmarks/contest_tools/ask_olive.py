@@ -1,4 +1,4 @@
-"""Microsoft's Olive: takes a question as a file, writes the model.
+"""Microsoft's Olive as a contestant.
 
 Its pass for static quantisation as it is. Its search is not asked: release 0.13 does not take a metric of one's own,
 whose configuration it cannot write.
@@ -10,19 +10,19 @@ import os
 import shutil
 from typing import Any
 
-from asked import Asked, package, read
+from request import Request, package, read
 
-GIVEN = "given_samples"
+DATASET = "given_samples"
 os.environ["OLIVE_DISABLE_TELEMETRY"] = "1"
 
 
-def workflow(asked: Asked) -> dict[str, Any]:
+def workflow(request: Request) -> dict[str, Any]:
     """A workflow of one pass, with the samples as a data set of Olive's."""
-    samples, registry = asked.samples(), package("olive.data.registry").Registry
-    registry.register_dataset(GIVEN)(lambda **_: [(sample, 0) for sample in samples])
+    samples, registry = request.samples(), package("olive.data.registry").Registry
+    registry.register_dataset(DATASET)(lambda **_: [(sample, 0) for sample in samples])
     data = {
-        "name": GIVEN,
-        "load_dataset_config": {"type": GIVEN},
+        "name": DATASET,
+        "load_dataset_config": {"type": DATASET},
         "dataloader_config": {"type": "no_auto_batch_dataloader"},
     }
     here = {
@@ -30,9 +30,9 @@ def workflow(asked: Asked) -> dict[str, Any]:
         "accelerators": [{"device": "cpu", "execution_providers": ["CPUExecutionProvider"]}],
     }
     return {
-        "input_model": {"type": "ONNXModel", "model_path": asked.model},
+        "input_model": {"type": "ONNXModel", "model_path": request.model},
         "data_configs": [data],
-        "passes": {"quantised": {"type": "OnnxStaticQuantization", "data_config": GIVEN}},
+        "passes": {"quantised": {"type": "OnnxStaticQuantization", "data_config": DATASET}},
         "systems": {"here": here},
         "target": "here",
         "host": "here",
@@ -42,9 +42,9 @@ def workflow(asked: Asked) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = read()
-    (found,) = package("olive.workflows").run(workflow(asked)).get_output_models()
-    shutil.copyfile(found.model_path, asked.made)
+    request = read()
+    (model,) = package("olive.workflows").run(workflow(request)).get_output_models()
+    shutil.copyfile(model.model_path, request.made)
 
 
 if __name__ == "__main__":

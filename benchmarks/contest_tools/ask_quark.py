@@ -1,50 +1,19 @@
-"""AMD's Quark: takes a question as a file, writes the model.
+"""AMD's Quark as a contestant: 8 bits by its configuration for processors.
 
-``static``: 8 bits by its configuration for processors, activations unsigned with ranges by percentiles.
-``search``: what loses least in the first stage of its own search for 8 bits: how ranges are taken, and whether layers
-are equalised. Its second stage trains how weights are rounded, for thousands of steps in each of 20 trials: hours
-without a GPU.
+Activations are unsigned, with ranges by percentiles.
 """
 
 from __future__ import annotations
 
-import shutil
-from copy import deepcopy
-from pathlib import Path
-
-from asked import Asked, Reader, package, read
+from request import Reader, package, read
 
 
-def static(asked: Asked) -> None:
-    onnx = package("quark.onnx")
+def main() -> None:
+    request, onnx = read(), package("quark.onnx")
     config = package("quark.onnx.quantization.config").get_default_config("U8S8_AAWS")
     quantizer = onnx.ModelQuantizer(onnx.Config(global_quant_config=config))
-    quantizer.quantize_model(asked.model, asked.made, Reader(asked.samples()))
-
-
-def search(asked: Asked) -> None:
-    onnx = package("quark.onnx")
-    config = deepcopy(onnx.get_auto_search_config("A8W8_SEARCH"))
-    space = {name: values for name, values in config["search_space"].items() if not name.startswith("ada")}
-    space["algorithms"] = None
-    kept: dict[str, float] = {}
-
-    def evaluate(model: str) -> float:
-        return kept.setdefault(str(model), asked.kept(model))
-
-    config.update(
-        search_space=space,
-        search_evaluator=evaluate,
-        model_input=asked.model,
-        calib_data_reader=Reader(asked.samples()),
-        output_dir="searched",
-        temp_dir="temporary",
-    )
-    onnx.AutoSearchPro(config).run()
-    del kept[asked.model]
-    shutil.copyfile(max(kept, key=kept.__getitem__), Path(asked.made))
+    quantizer.quantize_model(request.model, request.made, Reader(request.samples()))
 
 
 if __name__ == "__main__":
-    question = read()
-    {"static": static, "search": search}[question.way](question)
+    main()

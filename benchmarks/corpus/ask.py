@@ -1,4 +1,4 @@
-"""Asks the tool about one model, in a process that may die: takes an entry, gives a row of the table."""
+"""A run on one model of the corpus in a process that may die, as a row of the table."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Row:
     """What became of one model. Times in seconds, ratios of latencies, None where there is no such figure.
 
     ``first_s`` is when the first answer lay on disk; ``error`` is the session's largest against ONNX Runtime on the
-    model's own inputs; ``whole`` says why a model could not be taken apart; ``alone`` counts nodes that one backend
-    alone takes, with the reason the others give.
+    model's own inputs; ``whole`` says why a model could not be taken apart; ``sole``
+    counts nodes that only one backend supports, with the reasons of the others.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Row:
     over_single: float | None = None
     error: float | None = None
     whole: str = ""
-    alone: dict[str, int] = field(default_factory=dict)
+    sole: dict[str, int] = field(default_factory=dict)
     message: str = ""
 
 
@@ -179,7 +179,7 @@ def _optimize(asking: Asking, path: Path, directory: Path, row: Row) -> None:
     import collage_evo
 
     begin, arrays = time.monotonic(), load_inputs(path)
-    found = collage_evo.optimize(
+    answer = collage_evo.optimize(
         path,
         inputs=arrays,
         search_seconds=asking.seconds,
@@ -188,24 +188,24 @@ def _optimize(asking: Asking, path: Path, directory: Path, row: Row) -> None:
         progress=lambda *_: None,
     )
     row.end_s = time.monotonic() - begin
-    report = found.report
+    report = answer.report
     row.answer = report.answer if report.answer != "placement" else _engines(report.placement)
     row.whole = report.not_searched
     row.over_single = report.speedup_over_best_single.estimate
-    alone = {baseline.name: baseline.median_ms for baseline in report.baselines}.get("onnxruntime")
-    if alone and report.best.median_ms:
-        row.over_onnxruntime = alone / report.best.median_ms
+    onnxruntime_ms = {baseline.name: baseline.median_ms for baseline in report.baselines}.get("onnxruntime")
+    if onnxruntime_ms and report.best.median_ms:
+        row.over_onnxruntime = onnxruntime_ms / report.best.median_ms
     # Its own inputs, through the door that a person takes.
     wanted = run(path, arrays)
-    row.error = difference(found.session.run(None, arrays), wanted)
-    found.session.close()
+    row.error = difference(answer.session.run(None, arrays), wanted)
+    answer.session.close()
     lower = any(point.answer and not point.exact for point in report.front)
     allowed = report.accuracy.largest or 0.0  # the default leaves room for lower precisions
     noise = NOISE * difference(run(path, arrays, optimised=False), wanted)
     if row.error > max(SERIOUS, allowed if lower else 0.0, noise):
         row.message = f"the answer differs from ONNX Runtime's by {row.error:.2g}"
     if not row.whole:
-        row.alone = _alone(directory / "work" / "normalised.onnx")
+        row.sole = _single_backends(directory / "work" / "normalised.onnx")
 
 
 def _engines(placement: Sequence[RegionResult]) -> str:
@@ -216,7 +216,7 @@ def _engines(placement: Sequence[RegionResult]) -> str:
     return f"{len(placement)} regions: " + ", ".join(f"{name} {nodes}" for name, nodes in count.most_common())
 
 
-def _alone(normalised: Path) -> dict[str, int]:
+def _single_backends(normalised: Path) -> dict[str, int]:
     """How many nodes only one backend takes, by operator, backend and the others' reasons."""
     from collage_evo.backends.enumerate import supported_nodes
     from collage_evo.backends.select import select_backends
@@ -230,12 +230,12 @@ def _alone(normalised: Path) -> dict[str, int]:
         takers = [name for name, reasons in refused.items() if node.index not in reasons]
         if len(takers) == 1:
             others = {name: reasons[node.index] for name, reasons in refused.items() if name not in takers}
-            told = "; ".join(f"{name}: {_general(reason)}" for name, reason in others.items())
-            count[f"{node.op_type} only {takers[0]} ({told})"] += 1
+            described = "; ".join(f"{name}: {general(reason)}" for name, reason in others.items())
+            count[f"{node.op_type} only {takers[0]} ({described})"] += 1
     return dict(count)
 
 
-def _general(reason: str) -> str:
+def general(reason: str) -> str:
     """The reason without the names of tensors, so that like reasons are counted together."""
     words = reason.split()
     return " ".join("..." if before == "tensor" else word for before, word in zip(["", *words], words, strict=False))
@@ -260,10 +260,10 @@ def _one_difference(made: Value, wanted: Value) -> float:
         return float("inf")
     if holds_labels([wanted]) or wanted.dtype.kind not in "iufV":
         return float(np.mean(made != wanted)) if wanted.size else 0.0
-    found, right = made.astype(np.float64), wanted.astype(np.float64)
-    if not np.array_equal(np.isfinite(found), np.isfinite(right)):
+    values, right = made.astype(np.float64), wanted.astype(np.float64)
+    if not np.array_equal(np.isfinite(values), np.isfinite(right)):
         return float("inf")
     finite = np.isfinite(right)
     norm = float(np.linalg.norm(right[finite]))
-    gap = float(np.linalg.norm(found[finite] - right[finite]))
+    gap = float(np.linalg.norm(values[finite] - right[finite]))
     return gap / norm if norm else gap

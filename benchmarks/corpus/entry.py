@@ -83,8 +83,8 @@ def draw_inputs(model: onnx.ModelProto, draws: Mapping[str, Draw | np.ndarray], 
 
 def open_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """The inputs that a caller has to give: initializers may stand among the graph's inputs too."""
-    given = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in given]
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in constants]
 
 
 def runs(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
@@ -106,8 +106,8 @@ def run(path: Path, arrays: Mapping[str, np.ndarray], optimised: bool = True) ->
         return list(session.run(None, dict(arrays)))
     # ONNX Runtime takes and gives types that NumPy lacks as its own values only, made from their bits.
     values = {name: _value(array) for name, array in arrays.items()}
-    found = session.run_with_ort_values(None, values)
-    return [_array(value) for value in found]
+    outputs = session.run_with_ort_values(None, values)
+    return [_array(value) for value in outputs]
 
 
 def add(folder: Path, name: str, part: str, source: str, license: str, arrays: Arrays) -> str:

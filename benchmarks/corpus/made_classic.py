@@ -45,8 +45,8 @@ def _strings(y: np.ndarray) -> Iterator[Made]:
     coded = pipeline.make_pipeline(
         preprocessing.OneHotEncoder(handle_unknown="ignore", sparse_output=False), linear_model.LogisticRegression()
     ).fit(words, y)
-    given: dict[str, Draw | np.ndarray] = {"X": words[:5]}
-    yield Made("sklearn-categories", _source(), _save(coded, StringTensorType([None, 2]), False), given)
+    colours: dict[str, Draw | np.ndarray] = {"X": words[:5]}
+    yield Made("sklearn-categories", _source(), _save(coded, StringTensorType([None, 2]), False), colours)
     texts = np.array([" ".join(row) for row in words], dtype=object)
     read = pipeline.make_pipeline(
         feature_extraction.text.TfidfVectorizer(), linear_model.LogisticRegression()

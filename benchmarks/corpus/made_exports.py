@@ -112,11 +112,7 @@ def _sequences() -> Iterator[Made]:
         yield named(f"{kind.lower()}-ts14", torchscript(net, frames, 14))
         yield named(f"{kind.lower()}-ts17-time", torchscript(net, frames, 17, time))
     yield named("lstm-dynamo18", dynamo(seeded(Recurrent, "LSTM"), frames, 18))
-    with_cache = {
-        "ids": below(100, 1, 1),
-        "cache_k": normal(2, 1, 4, 7, 16),
-        "cache_v": normal(2, 1, 4, 7, 16),
-    }
+    with_cache = {"ids": below(100, 1, 1), "cache_k": normal(2, 1, 4, 7, 16), "cache_v": normal(2, 1, 4, 7, 16)}
     cache: Axes = {name: {1: "batch", 3: "past"} for name in ("cache_k", "cache_v")}
     step = {"ids": {0: "batch", 1: "length"}}
     yield named("decoder-cache-ts17", torchscript(seeded(CachedDecoder), with_cache, 17))

@@ -100,11 +100,11 @@ STRINGS = {
 
 def models() -> Iterator[Made]:
     """Every graph of this module."""
-    given: Inputs = {"w": normal(SIZE, SIZE), "c": filled(1), "n": filled(5), "xs": normal(20, 1, SIZE)}
+    while_inputs: Inputs = {"w": normal(SIZE, SIZE), "c": filled(1), "n": filled(5), "xs": normal(20, 1, SIZE)}
     sizes: dict[str, Inputs] = {
         "if-ranks-differ": {"x": normal(1, 1, SIZE)},
         "topk-input": {"k": filled(3, 1)},
-        "range": {"x": normal(1, 12, SIZE), **given},
+        "range": {"x": normal(1, 12, SIZE), **while_inputs},
         "where-reshape": {"s": np.array([2, 0, 8], np.int64)},
         "expand-input": {"s": np.array([3, SIZE], np.int64)},
         "zero-rows": {"past": normal(1, 0, SIZE)},
@@ -113,7 +113,7 @@ def models() -> Iterator[Made]:
     }
     for kind, texts in (("control", CONTROL), ("data", DATA), ("border", BORDERS)):
         for name, text in texts.items():
-            inputs = sizes.get(name, given)
+            inputs = sizes.get(name, while_inputs)
             yield Made(f"{kind}-{_safe(name)}", "onnx.parser", _parsed(text), inputs)
     words = np.array(["a", "monday", "z"], dtype=object)
     for name, text in STRINGS.items():
@@ -196,6 +196,6 @@ def _bfloat16_borders(path: Path) -> None:
         helper.make_node("Softmax", ["f"], ["s"]),
         helper.make_node("Cast", ["s"], ["y"], to=kind),
     ]
-    given, found = ([helper.make_tensor_value_info(name, kind, [4, SIZE])] for name in "xy")
-    graph = helper.make_graph(nodes, "bfloat16", given, found)
+    inputs, outputs = ([helper.make_tensor_value_info(name, kind, [4, SIZE])] for name in "xy")
+    graph = helper.make_graph(nodes, "bfloat16", inputs, outputs)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)

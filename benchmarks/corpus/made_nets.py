@@ -83,10 +83,10 @@ class Detector(nn.Module):
         self.head = nn.Conv2d(64, 6, 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.head(self.body(x)).flatten(2).transpose(1, 2)[0]
-        scores = found[:, 4:].sigmoid().amax(1)
-        kept = torch.nonzero(scores > 0.5).squeeze(1)
-        boxes, scores = found[kept, :4], scores[kept]
+        rows = self.head(self.body(x)).flatten(2).transpose(1, 2)[0]
+        scores = rows[:, 4:].sigmoid().amax(1)
+        chosen = torch.nonzero(scores > 0.5).squeeze(1)
+        boxes, scores = rows[chosen, :4], scores[chosen]
         order = torch.argsort(scores, descending=True)
         boxes, scores = boxes[order], scores[order]
         corners = torch.cat([boxes[:, :2] - boxes[:, 2:].exp(), boxes[:, :2] + boxes[:, 2:].exp()], 1)

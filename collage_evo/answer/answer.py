@@ -196,16 +196,13 @@ def decide(
 
     def still(so_far: Race) -> Sequence[str]:
         stays = standing(so_far).stays()
-        if so_far.over(max(settings.seconds, RUNS * 1e-3 * _slowest_ms(so_far, stays))):
+        slowest_ms = max((so_far.timing(name).median_ms for name in stays), default=0.0)
+        if so_far.over(max(settings.seconds, RUNS * 1e-3 * slowest_ms)):
             return ()
         on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {so_far.length} rounds")
         return stays
 
     return standing(race({**rivals, **shown, **candidates}, pool, stopping.rounds, still)).verdict()
-
-
-def _slowest_ms(race: Race, names: Sequence[str]) -> float:
-    return max((race.timing(name).median_ms for name in names), default=0.0)
 
 
 def racing_baselines(

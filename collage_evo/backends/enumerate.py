@@ -113,12 +113,12 @@ def matches_of(
     """
     variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out)
     written = ((variant, numerics_in(graph, nodes, variant, ranges)) for variant in variants)
-    found = (
+    matches = (
         Match(nodes, backend.name, v.name, numerics, pattern, "" if v.base == v.name else v.base)
         for v, numerics in written
         if numerics or not v.writes
     )
-    return distinct(found)
+    return distinct(matches)
 
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:

@@ -106,11 +106,8 @@ def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
     for name, reason in sorted(reasons.items()):
         alike.setdefault(reason, []).append(name)
     parts = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
-    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(parts)}); {_instead(device)}")
-
-
-def _instead(device: str) -> str:
-    return "mend one of these" + ("" if device == CPU else ", or use " + _CPU_CONFIGURATION)
+    instead = "mend one of these" + ("" if device == CPU else ", or use " + _CPU_CONFIGURATION)
+    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(parts)}); {instead}")
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:

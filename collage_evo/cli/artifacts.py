@@ -35,11 +35,7 @@ def execute(
 
 
 @app.command()
-def inspect(
-    artifact: ArtifactPath,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+def inspect(artifact: ArtifactPath, as_json: Json = False, debug: Debug = False) -> None:
     """Check every file of an artifact and print its contents."""
     from collage_evo.report.listings import print_artifact
     from collage_evo.runtime.artifact import read_artifact

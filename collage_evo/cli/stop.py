@@ -45,8 +45,8 @@ def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:
     if (directory / BEST).exists():
         from collage_evo.report.so_far import print_so_far
 
-        said = print_so_far(directory, as_json) and not as_json
-        leave(None if said else directory, "time is over before the final comparison", 0)
+        printed = print_so_far(directory, as_json) and not as_json
+        leave(None if printed else directory, "time is over before the final comparison", 0)
     leave(directory, "error: the time was over before a first answer; give more", 2)
 
 

@@ -7,12 +7,12 @@ few of them, each of many operators.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.costs.known_costs import KnownCosts
 from collage_evo.costs.matches import BATCH, Costs
-from collage_evo.graph.ir.graph import NodeSet, members
+from collage_evo.graph.ir.graph import members
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.placement.space import SearchSpace
@@ -39,8 +39,12 @@ def time_dependents(measured: KnownCosts, costs: Costs, on_done: Callable[[int],
     if not measured.scope.dependents:
         return measured
     space = measured.space()
-    node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
-    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in measured.scope.dependents}
+    cover = cheapest_covers(space, effort=STATES).covers[0].matches
+    node_ms = {node: space.ms_per_node(match) for match in cover for node in members(space.matches[match].nodes)}
+    replaced = {
+        index: sum(node_ms[node] for node in members(space.matches[index].nodes))
+        for index in measured.scope.dependents
+    }
     waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
     ratios: dict[Engine, list[float]] = {}
     while waiting and not costs.meter.over(SHARE):
@@ -78,11 +82,3 @@ def _took_ms(costs: Costs, index: int) -> float | None:
 
 def _lost(ratios: Sequence[float]) -> bool:
     return bool(ratios) and min(ratios) > (LOST if len(ratios) >= TRIED else HOPELESS)
-
-
-def _node_ms(space: SearchSpace, cover: Iterable[int]) -> Mapping[int, float]:
-    return {node: space.ms_per_node(match) for match in cover for node in members(space.matches[match].nodes)}
-
-
-def _sum_ms(node_ms: Mapping[int, float], nodes: NodeSet) -> float:
-    return sum(node_ms[node] for node in members(nodes))

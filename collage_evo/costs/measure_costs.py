@@ -102,11 +102,11 @@ def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts
     costs.measure(in_turn, on_done, STANDALONE_SHARE)
     costs.measure(_inside(scope.matches, in_turn), on_done, STANDALONE_SHARE)
     profiles, expected = dict(known.profiles), dict(known.expected)
-    for engine, own in kernels.items():
+    for engine, index_of in kernels.items():
         ms = {scope.matches[i].nodes: costs.ms[i] for i in scope.plain[engine] if i in costs.ms}
-        if (profile := _from_kernels(known, engine, list(own), ms)) is not None:
+        if (profile := _from_kernels(known, engine, list(index_of), ms)) is not None:
             profiles[engine] = (*profiles.get(engine, ()), profile)
-            timed = {node for nodes in own if nodes in ms for node in members(nodes)}
+            timed = {node for nodes in index_of if nodes in ms for node in members(nodes)}
             expected[engine] = frozenset(profile.ms.keys() - timed)
     priced = replace(known, profiles=profiles, expected=expected)
     by_engine = {engine: priced.node_ms(engine) for engine in profiles}
@@ -121,9 +121,9 @@ def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts
 def _unprofiled(known: KnownCosts, engine: Engine) -> dict[NodeSet, int]:
     """Kernels of ``engine`` with nodes that no profile covers, by their nodes."""
     scope, profiled = known.scope, known.node_ms(engine)
-    own = {scope.matches[i].nodes: i for i in scope.plain[engine]}
-    sets = kernel_sets(scope.graph, own)
-    return {nodes: own[nodes] for nodes in sets if not all(node in profiled for node in members(nodes))}
+    index_of = {scope.matches[i].nodes: i for i in scope.plain[engine]}
+    sets = kernel_sets(scope.graph, index_of)
+    return {nodes: index_of[nodes] for nodes in sets if not all(node in profiled for node in members(nodes))}
 
 
 def _weightiest(known: KnownCosts, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
@@ -131,21 +131,21 @@ def _weightiest(known: KnownCosts, kernels: Mapping[Engine, Mapping[NodeSet, int
     whole_ms, scope = known.whole_ms, known.scope
     best = min(whole_ms.values(), default=math.inf)
     weight: dict[int, float] = {}
-    for engine, own in kernels.items():
+    for engine, index_of in kernels.items():
         if whole_ms.get(engine, best) <= SLOW_KERNELS * best or not math.isfinite(best):
-            weight |= {index: sum(known.shape[node] for node in members(nodes)) for nodes, index in own.items()}
+            weight |= {index: sum(known.shape[node] for node in members(nodes)) for nodes, index in index_of.items()}
     return sorted(weight, key=lambda index: (-weight[index], scope.matches[index].nodes, index))
 
 
 def _inside(matches: Sequence[Match], kernels: Iterable[int]) -> list[int]:
     """Matches of one node each inside kernels of several nodes: they determine how a kernel's time is apportioned."""
     single = {match: i for i, match in enumerate(matches) if match.nodes.bit_count() == 1}
-    found = []
+    inside = []
     for kernel in (matches[index] for index in kernels if matches[index].nodes.bit_count() > 1):
         parts = (Match(1 << n, *kernel.engine, within(kernel.numerics, 1 << n), base=kernel.base)
                  for n in members(kernel.nodes))  # fmt: skip
-        found += [single[part] for part in parts if part in single]
-    return found
+        inside += [single[part] for part in parts if part in single]
+    return inside
 
 
 def _from_kernels(
@@ -173,9 +173,9 @@ def measure_borders(
     space = replace(known, fitted=FittedBorders(dict.fromkeys(families, none))).space()
     whole_models: dict[Engine, WholeModel] = {}
     for engine in scope.plain:
-        own, placement = known.node_ms(engine), whole_on(space, engine)
-        if placement is not None and len(own) == len(scope.graph.nodes):
-            whole_models[engine] = WholeModel(sum(own.values()), sides_of(space, placement))
+        node_ms, placement = known.node_ms(engine), whole_on(space, engine)
+        if placement is not None and len(node_ms) == len(scope.graph.nodes):
+            whole_models[engine] = WholeModel(sum(node_ms.values()), sides_of(space, placement))
     kinds = [
         random_probes(space, some, Random(0))
         for some in _to_cut(known, space, meter, whole_models.keys())
@@ -210,12 +210,12 @@ def _to_cut(
     for _, engine in totals:
         if engine in whole:
             inside.setdefault(scope.families.get(engine, engine), []).append(engine)
-    kinds += [some for some in inside.values() if len(some) > 1][:MOST_FAMILIES]
-    return [some for some in kinds if len(some) > 1]
+    kinds += [engines for engines in inside.values() if len(engines) > 1][:MOST_FAMILIES]
+    return [engines for engines in kinds if len(engines) > 1]
 
 
 def _total_ms(known: KnownCosts, space: SearchSpace, engine: Engine) -> float:
     """Cost of the whole model on ``engine``, as far as it supports it, with the rest at its cheapest."""
-    own = known.node_ms(engine)
+    node_ms = known.node_ms(engine)
     cheapest = (min(map(space.ms_per_node, options)) for options in space.candidates)
-    return sum(own.get(node, ms) for node, ms in enumerate(cheapest))
+    return sum(node_ms.get(node, ms) for node, ms in enumerate(cheapest))

@@ -57,10 +57,10 @@ def borrow(array: Any, stream: int) -> tuple[np.ndarray, tuple[int, int]]:
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     _Tensor.from_address(address(capsule, _NAME)).device_type = CPU
-    return np.from_dlpack(_Given(capsule)), (int(place[0]), int(place[1]))
+    return np.from_dlpack(_Capsule(capsule)), (int(place[0]), int(place[1]))
 
 
-class _Given:
+class _Capsule:
     """A capsule in the form that NumPy reads."""
 
     def __init__(self, capsule: Any) -> None:

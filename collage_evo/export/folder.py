@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def write_folder(answer: Answered, folder: Path) -> None:
         stem = "model" if len(program.pieces) == 1 else f"{index:02d}_{piece.backend}"
         variant = get_backend(piece.backend).variant(piece.variant)
         borders = (piece.inputs, piece.outputs)
-        model = _nth(answer.model, index)
+        model = partial(answer.model, index)
         written = forms.write(CompiledPiece(piece.directory, variant, answer.target, *borders, model), folder, stem)
         pieces.append(_describe_piece(answer, index, forms, written))
         shutil.copyfile(forms.code / "piece.py", folder / f"piece_{piece.backend}.py")
@@ -98,10 +99,6 @@ def _require_numpy(program: Program) -> None:
         if tensor.dtype not in NUMPY:
             what = f"tensor {tensor.name} is {tensor.dtype}"
             raise InputError(f"{what}, which plain files do not take: serve the artifact")
-
-
-def _nth(model: Callable[[int], onnx.ModelProto], index: int) -> Callable[[], onnx.ModelProto]:
-    return lambda: model(index)
 
 
 def _describe_piece(answer: Answered, index: int, forms: PlainFiles, written: PlainPiece) -> dict[str, Any]:

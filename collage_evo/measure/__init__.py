@@ -38,11 +38,7 @@ twice.
 
 On several threads the pools of two libraries in one process slow each other down, so there the reference run has a
 process of its own (``measure/reference_run.py``), which runs each batch on a request over a pipe and sleeps
-otherwise. SqueezeNet in one piece, timed repeatedly on two threads next to other programs, median deviation as a
-standard deviation: on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock and ratios by 11 to 15 % (two
-samples of 15 and 8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9
-s a measurement, and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no reference run: the latency
-is what the clock measures.
+otherwise. On a device or with several sessions there is no reference run: the latency is what the clock measures.
 
 A placement in a lower precision is judged on two samples, always the same ones, and on all of the search's samples
 once it is timed and at most a tenth slower than the best one within the budget so far. Two samples show nothing about
@@ -57,11 +53,9 @@ Context switches are no substitute: on several threads the pools of two librarie
 times a second, although no other program runs.
 
 Processor clocks, and neighbours on the same host, make everything a few percent faster or slower for seconds to
-minutes. The search uses latencies as measured nevertheless, on one scale with the baselines. A correction by a fixed
-piece of work timed with each was tried and dropped: on a Xeon that work's time moved by 20 % where the models' did
-not. The fastest placements run again in alternating rounds before one becomes the answer, and a seed that looks
-faster than the answer carries the reason why it is not. ``benchmarks/repeatability.py`` shows how well measurements
-repeat.
+minutes. The search uses latencies as measured nevertheless, on one scale with the baselines. The fastest placements
+run again in alternating rounds before one becomes the answer, and a seed that looks faster than the answer carries
+the reason why it is not. ``benchmarks/repeatability.py`` shows how well measurements repeat.
 
 With ``search.objective: throughput`` whole models (baselines, placements, rounds of the final) are timed with the
 machine full (``runtime/crowd.py``): ``Setting.sessions`` sessions in one process, on a slot of all their cores, each

@@ -26,18 +26,17 @@ IDLE_S = 60.0
 """A server without workers waits so long for a request."""
 
 
-def exit_with_parent(parent: int, scratch: str = "", interval_s: float = 1.0) -> None:
+def exit_with_parent(parent: int, scratch: str = "") -> None:
     """End this process soon after its parent has ended for whatever reason.
 
     Args:
         parent: the parent's process id: it may have ended before this process could read it.
         scratch: a directory to delete with this process, if any.
-        interval_s: the polling interval.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(interval_s)
+            time.sleep(1.0)
         go_on(machine_directory())
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -107,7 +107,7 @@ def warm_timer(session: Session, timing: TimingSettings) -> Callable[[], Timing]
     return partial(measure, partial(session.time_device_ms, 0), timing, warm_s=_warm_s(session))
 
 
-def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2, most: int = 300) -> float:
+def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2) -> float:
     """Milliseconds that ``session.run`` takes beyond ``session.execute``: checks, and copies of inputs and outputs.
 
     Both run alternately on the same inputs, at least three times. The result is the median difference less twice its
@@ -115,7 +115,7 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
     """
     differences: list[float] = []
     begin = time.perf_counter()
-    while len(differences) < 3 or (len(differences) < most and time.perf_counter() - begin < seconds):
+    while len(differences) < 3 or (len(differences) < 300 and time.perf_counter() - begin < seconds):
         first = time.perf_counter()
         session.run(None, feeds)
         second = time.perf_counter()

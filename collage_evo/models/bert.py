@@ -14,12 +14,7 @@ from collage_evo.models.weights import batchnorm_part, generator, layer_weight, 
 
 
 def bert(
-    seed: int,
-    layers: int = 12,
-    length: int = 128,
-    hidden: int = 768,
-    heads: int = 12,
-    vocabulary: int = 30522,
+    seed: int, layers: int = 12, length: int = 128, hidden: int = 768, heads: int = 12, vocabulary: int = 30522
 ) -> onnx.ModelProto:
     """A BERT encoder (Devlin et al., NAACL 2019): token ids to hidden states.
 

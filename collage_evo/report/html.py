@@ -20,7 +20,7 @@ from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.places import COMMAND, home_of
-from collage_evo.report.result import Finished, FrontPoint, Result
+from collage_evo.report.result import Finished, Result
 from collage_evo.report.summary import (
     describe_answer,
     describe_gain,
@@ -265,7 +265,7 @@ def _over(result: Result) -> list[str]:
     over = [p for p in result.front if not p.feasible and p.error is not None and p.latency_ms < answer_ms]
     if not over:
         return []
-    fastest = min(over, key=_latency)
+    fastest = min(over, key=lambda point: point.latency_ms)
     gain = format_ratio(answer_ms / fastest.latency_ms)
     return [
         f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), "
@@ -277,10 +277,6 @@ def _failed(result: Result) -> list[str]:
     """Libraries that could not run the whole model."""
     reasons = [f"{one.reason}." for one in result.baselines if one.reason and one.median_ms is None]
     return list(dict.fromkeys(reasons))
-
-
-def _latency(point: FrontPoint) -> float:
-    return point.latency_ms
 
 
 def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:

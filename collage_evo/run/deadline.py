@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 LEAD_S = 2.0
@@ -79,10 +78,7 @@ def _alarm(seconds: float, end: Callable[[], NoReturn]) -> Iterator[None]:
         yield
         return
 
-    def on_alarm(number: int, frame: FrameType | None) -> None:
-        end()
-
-    before = signal.signal(signal.SIGALRM, on_alarm)
+    before = signal.signal(signal.SIGALRM, lambda number, frame: end())
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

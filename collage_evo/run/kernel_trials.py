@@ -68,11 +68,7 @@ class Spent:
 
 
 def structures(
-    graph: Graph,
-    matches: Sequence[Match],
-    table: CostTable,
-    backend: str,
-    on_device: Collection[Engine] = (),
+    graph: Graph, matches: Sequence[Match], table: CostTable, backend: str, on_device: Collection[Engine] = ()
 ) -> list[Structure]:
     """Structures that ``backend`` can tune: its measured matches with at most one heavy operator, equal ones
     together, as they are in the graph.

@@ -57,9 +57,7 @@ def terms(run: RunContext, graph: Graph, precision: Precision, matches: Sequence
     return added if any(map(any, added.values())) else {}
 
 
-def _error2(graph: Graph, precision: Precision, match: Match) -> float:
-    return precision.error2(match)
-
-
-_ADDED: Mapping[Objective, Callable[[Graph, Precision, Match], float]] = {Objective.ERROR: _error2}
+_ADDED: Mapping[Objective, Callable[[Graph, Precision, Match], float]] = {
+    Objective.ERROR: lambda graph, precision, match: precision.error2(match)
+}
 """What a match adds to each objective, in units of :meth:`Objective.amount`."""

@@ -152,7 +152,7 @@ def transitions(
         borders: for each engine (``backend/variant``) its ``fixed_ms`` and ``ms_per_mb`` to enter or to leave.
         copies: likewise for copies ``to_device`` and ``to_host``.
     """
-    transitions_found = []
+    transitions = []
     devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
     there: set[tuple[str, str]] = set()
     maker = {name: index for index, piece in enumerate(program.pieces) for name in piece.outputs}
@@ -171,8 +171,8 @@ def transitions(
                 else:
                     copy_ms = _ms(copies.get("to_host" if device == CPU else "to_device"), nbytes)
                     there.add((name, device))
-                transitions_found.append(Transition(name, nbytes, source, target, ms, copy_ms))
-    return tuple(transitions_found)
+                transitions.append(Transition(name, nbytes, source, target, ms, copy_ms))
+    return tuple(transitions)
 
 
 def _ms(cost: Mapping[str, Any] | None, nbytes: int | None) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, DeviceExecutable, DynamicExecutable, Executable, Target
+from collage_evo.backends.base import DeviceExecutable, DynamicExecutable, Executable, Target
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
@@ -51,7 +51,7 @@ class Runner:
         self._caller = threading.local()
         backends = [get_backend(piece.backend) for piece in program.pieces]
         devices = [backend.variant(p.variant).device for backend, p in zip(backends, program.pieces, strict=True)]
-        pools = [_shared_pool(backend) for backend in backends]
+        pools = [backend.name if backend.pieces_share_memory else "" for backend in backends]
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
@@ -387,11 +387,6 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
     if backend.runs_on_after_fork(variant, threads):
         return ""
     return backend.stands_on(variant)[0] if isinstance(backend, StandsOnOthers) else backend.name
-
-
-def _shared_pool(backend: Backend) -> str:
-    """The backend if its pieces on a device share memory, else empty."""
-    return backend.name if backend.pieces_share_memory else ""
 
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:

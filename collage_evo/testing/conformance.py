@@ -257,9 +257,9 @@ class Suite:
                 piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
                 # Without any environment variable: the backend itself sets the number, not the library's environment.
                 with contextlib.closing(CheckProcess(self._backend, self._effort.timeout_s, {})) as fresh:
-                    found = list(fresh.do("threads", piece, self._workdir()))
-                yield from found
-            if variant.device == CPU and all(finding.status == "passed" for finding in found):
+                    findings = list(fresh.do("threads", piece, self._workdir()))
+                yield from findings
+            if variant.device == CPU and all(finding.status == "passed" for finding in findings):
                 yield from self._main.do("release", piece, self._workdir())
             return
         yield Finding("threads", "heavy models", "declined", f"none of {', '.join(HEAVY)} is taken")

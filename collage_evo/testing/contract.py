@@ -37,8 +37,8 @@ def silent_refusal(backend: Backend, graph: Graph, whole: Support) -> str:
 
 
 def _single(op_type: str, *inputs: str) -> onnx.ModelProto:
-    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 6, 6]) for name in ("x", "y"))
-    graph = helper.make_graph([helper.make_node(op_type, list(inputs), ["y"], name="n")], "g", [given], [made])
+    source, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 6, 6]) for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node(op_type, list(inputs), ["y"], name="n")], "g", [source], [made])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 

@@ -216,9 +216,9 @@ class _BuiltPiece:
         instance.feed(self.feeds[index])
         return self.off(instance.run(), index)
 
-    def off(self, found: Sequence[np.ndarray], index: int) -> str:
+    def off(self, outputs: Sequence[np.ndarray], index: int) -> str:
         """The problem of outputs for the inputs ``index``."""
-        error = relative_error(list(found), list(self.wanted[index])).relative
+        error = relative_error(list(outputs), list(self.wanted[index])).relative
         return "" if error < self.piece.tolerance else f"relative error {error:.2g}"
 
     def runs(self, begin: Begin) -> Iterator[tuple[str, str]]:
@@ -266,8 +266,8 @@ class _BuiltPiece:
 
     def _unwritten(self, instance: Instance) -> str:
         for k, (buffer, expected) in enumerate(zip(instance.outputs, self.wanted[0], strict=True)):
-            found = buffer.read()
-            if (found == UNWRITTEN).all() and not (expected == UNWRITTEN).all() and found.dtype != bool:
+            values = buffer.read()
+            if (values == UNWRITTEN).all() and not (expected == UNWRITTEN).all() and values.dtype != bool:
                 return f"output {k} was not written into the caller's buffer"
         return ""
 
@@ -304,9 +304,9 @@ class _BuiltPiece:
     def _lost(self, instance: Instance) -> str:
         """Which of NaN and infinity are missing where the outputs should have them."""
         gone = []
-        for kind, given in spoiled(dict(zip(self.graph.inputs, self.feeds[0], strict=True))).items():
-            instance.feed(list(given.values()))
-            if lost(instance.run(), self.reference.run(given)):
+        for kind, feeds in spoiled(dict(zip(self.graph.inputs, self.feeds[0], strict=True))).items():
+            instance.feed(list(feeds.values()))
+            if lost(instance.run(), self.reference.run(feeds)):
                 gone.append(kind)
         operators = ", ".join(sorted({node.op_type for node in self.graph.nodes}))
         return f"{', '.join(gone)} in {operators}" if gone else ""

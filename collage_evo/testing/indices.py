@@ -59,13 +59,13 @@ def _made(run: Callable[[Any], list[Any]], feeds: Feeds) -> list[Any] | None:
         return None
 
 
-def _problem(found: list[Any] | None, wanted: list[Any] | None, tolerance: float, required: bool) -> str:
-    if found is None:
+def _problem(made: list[Any] | None, wanted: list[Any] | None, tolerance: float, required: bool) -> str:
+    if made is None:
         return "raises over a right value" if required else ""
     if wanted is None:
         return "gives numbers where ONNX Runtime raises"
-    alike = [one.shape for one in found] == [one.shape for one in wanted]
-    known = [np.nan_to_num(np.asarray(one, np.float64), nan=1e9) for one in (*found, *wanted)] if alike else []
+    alike = [one.shape for one in made] == [one.shape for one in wanted]
+    known = [np.nan_to_num(np.asarray(one, np.float64), nan=1e9) for one in (*made, *wanted)] if alike else []
     half = len(known) // 2
     same = alike and relative_error(known[:half], known[half:]).relative < tolerance
     return "" if same else "gives other numbers than ONNX Runtime"

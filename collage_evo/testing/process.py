@@ -56,13 +56,13 @@ class CheckProcess:
         try:
             connection.send((task, piece, str(workdir)))
             while self._answers(connection, self._timeout):
-                found = connection.recv()
-                if found is None:
+                message = connection.recv()
+                if message is None:
                     return
-                if isinstance(found, Finding):
-                    yield found
-                elif found:
-                    check = found
+                if isinstance(message, Finding):
+                    yield message
+                elif message:
+                    check = message
             reason = f"hung: nothing for {self._timeout:g} s"
         except (EOFError, OSError):
             reason = "crash"
@@ -117,9 +117,9 @@ def where(stacks: str) -> str:
     Args:
         stacks: faulthandler's output, or empty.
     """
-    found = [(who, f"{Path(file).name}:{line} {function}") for who, file, line, function in _FRAME.findall(stacks)]
-    crashed = [place for who, place in found if who == "Current thread"] or ["a thread that runs no Python"]
-    others = [place for who, place in found if who == "Thread" and not place.startswith("threading.py")]
+    frames = [(who, f"{Path(file).name}:{line} {function}") for who, file, line, function in _FRAME.findall(stacks)]
+    crashed = [place for who, place in frames if who == "Current thread"] or ["a thread that runs no Python"]
+    others = [place for who, place in frames if who == "Thread" and not place.startswith("threading.py")]
     others_text = f", others in {', '.join(others)}" if others else ""
     return f" in {crashed[0]}{others_text}" if stacks else ""
 

@@ -51,12 +51,12 @@ def _family(check: Check, family: str, examples: int) -> list[Finding]:
             tries += 1
             if tries > _SHRINKS:
                 return
-        found = list(check(f"{family}: {describe(model)}", model))
-        if any(finding.status == "failed" for finding in found):
-            bad = found
+        findings = list(check(f"{family}: {describe(model)}", model))
+        if any(finding.status == "failed" for finding in findings):
+            bad = findings
             raise _FailedError
         if not bad:
-            good.extend(found)
+            good.extend(findings)
 
     with contextlib.suppress(_FailedError, Flaky, ExceptionGroup):
         run()

@@ -39,10 +39,10 @@ def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
             tensor.CopyFrom(numpy_helper.from_array(_rounded(numpy_helper.to_array(tensor), arithmetic), tensor.name))
     try:
         exact = plain(Reference(model).run(feeds))
-        found = plain(Reference(rounded).run({name: _rounded(value, arithmetic) for name, value in feeds.items()}))
+        values = plain(Reference(rounded).run({name: _rounded(value, arithmetic) for name, value in feeds.items()}))
     except InputError:
         return 0.0  # the reference cannot decide: the piece is not run
-    error = relative_error(found, exact).relative
+    error = relative_error(values, exact).relative
     return error if error == error else math.inf
 
 

@@ -89,12 +89,7 @@ class NumpyBackend(Backend):
         return Built((_PROGRAM, _CONSTANTS))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable:
         with np.load(workdir / _CONSTANTS) as constants:
             return _Loaded(json.loads((workdir / _PROGRAM).read_text()), dict(constants))

@@ -107,11 +107,7 @@ def test_what_is_not_finite_is_wrong() -> None:
     ("name", "pairs", "told"),
     [
         ("top1", [pair([[0.1, 0.9]], [[0.1, 0.9]])], "top1 needs labels: one array of whole numbers"),
-        (
-            "top1",
-            [pair([[0.1, 0.9]], [[0.1, 0.9]], 2)],
-            "a label has to be a class from 0 to 1 for each of",
-        ),
+        ("top1", [pair([[0.1, 0.9]], [[0.1, 0.9]], 2)], "a label has to be a class from 0 to 1 for each of"),
         ("top5", [pair(np.zeros((1, 3, 8, 8)), np.zeros((1, 3, 8, 8)), 2)], "top5 needs one output of scores"),
         ("agreement", [pair([[0.5]], [[0.5]])], "agreement needs an output of scores or of whole numbers"),
         ("text", [pair([[0.5]], [[0.5]])], r"text needs an output of scores, \[batch, steps, classes\]"),

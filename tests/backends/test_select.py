@@ -16,13 +16,7 @@ from tests.support.cuda import FakeCuda
 class Fake:
     """A backend with a variant on each of ``devices``; ``why``: why it declines those on cuda."""
 
-    def __init__(
-        self,
-        name: str,
-        devices: tuple[str, ...],
-        why: str = "",
-        missing: str = "",
-    ) -> None:
+    def __init__(self, name: str, devices: tuple[str, ...], why: str = "", missing: str = "") -> None:
         self.name, self.devices, self._why, self._missing = name, devices, why, missing
         self.variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
 

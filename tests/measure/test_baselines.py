@@ -14,13 +14,7 @@ import pytest
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer import baselines as module
-from collage_evo.answer.baselines import (
-    Baseline,
-    best_single,
-    measure_baselines,
-    read_baselines,
-    write_baselines,
-)
+from collage_evo.answer.baselines import Baseline, best_single, measure_baselines, read_baselines, write_baselines
 from collage_evo.backends.base import Backend
 from collage_evo.backends.libraries.torch import Torch
 from collage_evo.backends.registry import get_backend
@@ -87,10 +81,7 @@ class Processes:
 def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
     made = variants or (DEFAULT,)
     fake = SimpleNamespace(
-        name=name,
-        runs_any_model=lambda variant: runs_any_model,
-        variants=made,
-        declines=lambda variant: "",
+        name=name, runs_any_model=lambda variant: runs_any_model, variants=made, declines=lambda variant: ""
     )
     return cast(Backend, fake)
 

@@ -37,11 +37,7 @@ class Machine:
         self.now = 0.0
 
     def race(
-        self,
-        artifacts: Mapping[str, Path],
-        pool: WorkerPool,
-        rounds: int,
-        still: Callable[[Race], Collection[str]],
+        self, artifacts: Mapping[str, Path], pool: WorkerPool, rounds: int, still: Callable[[Race], Collection[str]]
     ) -> Race:
         order = random.Random(1)
         failed = {name: WRONG for name in artifacts if name not in self.times_ms}

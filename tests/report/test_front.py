@@ -13,14 +13,7 @@ import pytest
 from collage_evo.accuracy.judge import Quality
 from collage_evo.errors import InputError
 from collage_evo.report.accuracy import describe_accuracy
-from collage_evo.report.front import (
-    MOST,
-    PHASES,
-    front_rows,
-    proved_front,
-    rows_by_phase,
-    shown,
-)
+from collage_evo.report.front import MOST, PHASES, front_rows, proved_front, rows_by_phase, shown
 from collage_evo.report.html import write_picture
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.result import FrontPoint

@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.report.front import PHASES
-from collage_evo.report.html import (
-    IN_TURNS,
-    NOT_TIMED,
-    bars,
-    error_share,
-    singles_in_words,
-    write_overview,
-)
+from collage_evo.report.html import IN_TURNS, NOT_TIMED, bars, error_share, singles_in_words, write_overview
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import Finished, Latency, Operator, RegionResult, SeedResult, environment
 from collage_evo.report.summary import verdict, verdict_of_profiles

@@ -27,13 +27,7 @@ from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.explain import (
-    BackendAnswer,
-    Explanation,
-    RegionExplanation,
-    print_explanation,
-    print_region,
-)
+from collage_evo.report.explain import BackendAnswer, Explanation, RegionExplanation, print_explanation, print_region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RESULT, Latency, RegionResult, write_result
 from collage_evo.run.context import Workplace

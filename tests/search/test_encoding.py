@@ -180,10 +180,7 @@ def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_the
     graph = make_graph([[], [0], [1]])
     float32, int8, other = ("b1", "default"), ("b1", "int8"), ("b2", "default")
     matches = (
-        Match(1, *float32),
-        Match(2, *int8, base="default", edits=in_int8(2)),
-        Match(4, *float32),
-        Match(4, *other),
+        Match(1, *float32), Match(2, *int8, base="default", edits=in_int8(2)), Match(4, *float32), Match(4, *other)
     )
     borders = {float32: Border(1.0, 0.0), int8: Border(1.5, 0.0), other: Border(0.25, 0.0)}
     space = SearchSpace(graph, matches, CostModel((1.0,) * 4, borders, families={int8: float32}))

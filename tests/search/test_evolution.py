@@ -40,10 +40,7 @@ def space() -> SearchSpace:
 
 
 def search(
-    space: SearchSpace,
-    target: SimulatedEvaluator,
-    evaluations: int = 120,
-    settings: GaSettings | None = None,
+    space: SearchSpace, target: SimulatedEvaluator, evaluations: int = 120, settings: GaSettings | None = None
 ) -> Evolution:
     seeds = make_seeds(space).named
     chosen = settings or GaSettings(patience=0)

@@ -117,12 +117,7 @@ class FaultyBackend(DelegatingBackend):
         return built if isinstance(built, BuildFailure) else Built((*built.files, _BUILT_ON))
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable:
         if variant.name == "unloadable":
             raise RuntimeError("cannot be loaded, on purpose")

@@ -30,12 +30,7 @@ class RoundingBackend(DelegatingBackend):
         return True
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable:
         return _Rounding(self.load_honest(workdir, target, inputs, outputs), variant == DEFAULT)
 

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     import onnx
 
 
-def _has_kernel(graph: Graph, node: Node) -> bool:
-    return node.op_type != "ConvTranspose"
-
-
 def _multiplies_constants(graph: Graph, node: Node) -> bool:
     return node.op_type in PRODUCTS and node.inputs[1] in graph.constants
 
@@ -33,6 +29,8 @@ def _integer_product(sides: Sequence[Integers], bias: str, outputs: Sequence[str
     return helper.make_node("MatMulIntegerToFloat", [*inputs, bias] if bias else inputs, outputs, domain=CONTRIBUTED)
 
 
-CALIBRATED_INT8 = Int8Form("both", _has_kernel, rounds_results=True, product=_integer_product)
+CALIBRATED_INT8 = Int8Form(
+    "both", lambda graph, node: node.op_type != "ConvTranspose", rounds_results=True, product=_integer_product
+)
 DYNAMIC_INT8 = Int8Form("dynamic", _multiplies_constants, calibrated=False, product=_integer_product)
 """For products by constants whose ranges are found at run time."""

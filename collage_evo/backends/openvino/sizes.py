@@ -100,10 +100,6 @@ def _same(op: Any, inputs: Sequence[Sizes]) -> Sizes:
     return inputs[0]
 
 
-def _any(op: Any, inputs: Sequence[Sizes]) -> Sizes:
-    return ANY
-
-
 def _spread(op: Any, inputs: Sequence[Sizes]) -> Sizes | None:
     """Broadcasting: equal sizes, or one of them 1, from the last axis on."""
     result: list[int | Mark] = []
@@ -244,7 +240,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS, _reduced),
     **dict.fromkeys(_FILTERS, _by_sample),
     **dict.fromkeys(("TopK", "Split", "VariadicSplit"), _along),
-    **dict.fromkeys(("ShapeOf", "NonZero", "If", "OneHot", "Tile"), _any),
+    **dict.fromkeys(("ShapeOf", "NonZero", "If", "OneHot", "Tile"), lambda op, inputs: ANY),
     "Transpose": _transposed,
     "Unsqueeze": _unsqueezed,
     "Squeeze": _squeezed,

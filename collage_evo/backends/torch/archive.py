@@ -25,9 +25,9 @@ def require_unpickled(path: Path) -> None:
         reading(path, "make the artifact again", wrong="is no archive of torch.export"),
         zipfile.ZipFile(path) as archive,
     ):
-        entry_found = next((entry for entry in archive.infolist() if _is_pickled(archive, entry)), None)
-    if entry_found:
-        raise InputError(f"{path.name} holds pickled data ({entry_found.filename}): make the artifact again")
+        pickled = next((entry for entry in archive.infolist() if _is_pickled(archive, entry)), None)
+    if pickled:
+        raise InputError(f"{path.name} holds pickled data ({pickled.filename}): make the artifact again")
 
 
 def _is_pickled(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:

@@ -52,11 +52,6 @@ def read_kernels(directory: Path) -> dict[str, Kernel]:
     return {key: _kernel([_mean_ms(r) for r in records]) for key, (_, records) in _read(directory).items() if records}
 
 
-def untuned_and_best(times_ms: list[float]) -> tuple[float, float]:
-    """The first of a kernel's times, and the least."""
-    return times_ms[0], min(times_ms)
-
-
 def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
     """Write the best record of each of ``keys`` to ``into``.
 
@@ -79,7 +74,7 @@ def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
 
 
 def _kernel(times_ms: list[float]) -> Kernel:
-    return Kernel(len(times_ms), *untuned_and_best(times_ms))
+    return Kernel(len(times_ms), times_ms[0], min(times_ms))
 
 
 def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:

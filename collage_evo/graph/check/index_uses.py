@@ -41,7 +41,7 @@ def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or positions."""
     standard = node.domain in STANDARD
     for position in _places(node, standard):
-        if _present(node, position):
+        if position < len(node.input) and node.input[position]:
             yield IndexUse(node.input[position])
     rule = (_RULES if standard else _CONTRIB_RULES).get(node.op_type)
     if rule is not None:
@@ -71,10 +71,6 @@ _CONTRIB_PLACES: Mapping[str, tuple[int, ...]] = {
     "GatherND": (1,),
     "RotaryEmbedding": (1,),
 }
-
-
-def _present(node: onnx.NodeProto, position: int) -> bool:
-    return position < len(node.input) and bool(node.input[position])
 
 
 def _name(node: onnx.NodeProto, position: int) -> str:

@@ -42,11 +42,7 @@ def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
 
 def nonfinite(values: Mapping[str, Any]) -> str:
     """The first of ``values`` that holds NaN or infinity, by name; empty where none does."""
-    return next((name for name, value in values.items() if _holds_floats(value) and not _all_finite(value)), "")
-
-
-def _all_finite(value: np.ndarray) -> bool:
-    return bool(np.isfinite(value).all())
+    return next((name for name, value in values.items() if _holds_floats(value) and not np.isfinite(value).all()), "")
 
 
 def _differ(actual: Any, expected: Any) -> bool:

@@ -269,10 +269,6 @@ def _known(values: Values, node: onnx.NodeProto) -> bool:
     return min(values.shape(node.input[0]) or (-1,)) >= 0
 
 
-def _of_values(values: Values, node: onnx.NodeProto) -> Range | None:
-    return values.range(node.input[2])
-
-
 _EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     "Neg": _negated,
     "Abs": _magnitude,
@@ -285,7 +281,7 @@ _EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     **dict.fromkeys(("ScatterElements", "ScatterND"), _scattered),
     "Pad": _padded,
     "Range": _counted,
-    "OneHot": _of_values,
+    "OneHot": lambda values, node: values.range(node.input[2]),
     "NonZero": lambda values, node: (0, max(values.shape(node.input[0]) or (0,))) if _known(values, node) else None,
 }
 """In addition to those that hold for all libraries."""

@@ -130,11 +130,8 @@ def _copy(into: onnx.ModelProto | onnx.GraphProto, name: str, value: Any) -> Non
 
 def is_placed(tensor: TensorProto) -> bool:
     """Whether the tensor's content is in a file of this process."""
-    return tensor.data_location == TensorProto.EXTERNAL and _location(tensor).startswith(_PREFIX)
-
-
-def _location(tensor: TensorProto) -> str:
-    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    return tensor.data_location == TensorProto.EXTERNAL and location.startswith(_PREFIX)
 
 
 def content(tensor: TensorProto) -> np.ndarray:

@@ -53,8 +53,8 @@ def complete_shapes(
     shape_of = {value.name: _started(value, hints) for value in missing}
     axes = [(name, axis) for name, shape in shape_of.items() for axis, size in enumerate(shape) if size == 0]
     trial = _Trial(model, complete)
-    batch = "" if not _batched(missing, shape_of) else "the batch is 1"
-    notes = tuple(filter(None, [batch]))
+    batched = any(0 in open_axes(value) and shape_of[value.name][0] == 1 for value in missing)
+    notes = ("the batch is 1",) if batched else ()
     if not axes:
         return {**complete, **shape_of}, notes
     sizes = trial.smallest(shape_of, axes) if any_shapes else trial.usual(shape_of, axes)
@@ -158,10 +158,6 @@ def _started(value: onnx.ValueInfoProto, hints: Mapping[str, int]) -> list[int]:
         dim.dim_value if axis not in open_ else hints.get(dim.dim_param, 1 if axis == 0 else 0)
         for axis, dim in enumerate(dims)
     ]
-
-
-def _batched(missing: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> bool:
-    return any(0 in open_axes(value) and shapes[value.name][0] == 1 for value in missing)
 
 
 def _filled(shapes: Mapping[str, Sequence[int]], sizes: Mapping[Axis, int]) -> dict[str, list[int]]:

@@ -99,9 +99,7 @@ def _place_again(graph: onnx.GraphProto) -> None:
 
 def _simplify(model: ir.Model, rules: Rules) -> None:
     before: list[ir.passes.PassBase] = [
-        passes.InlinePass(),
-        passes.RemoveInitializersFromInputsPass(),
-        passes.TopologicalSortPass(),
+        passes.InlinePass(), passes.RemoveInitializersFromInputsPass(), passes.TopologicalSortPass()
     ]
     if rules in (Rules.ALL, Rules.NO_FUSION) and model.opset_imports.get("", MIN_OPSET) < MIN_OPSET:
         before.append(ConvertVersionPass(MIN_OPSET, fallback=True))

@@ -11,12 +11,7 @@ import numpy as np
 
 
 def mean_shift(
-    weights: np.ndarray,
-    numbers: np.ndarray,
-    scales: np.ndarray,
-    axis: int,
-    means: np.ndarray,
-    inside: np.ndarray,
+    weights: np.ndarray, numbers: np.ndarray, scales: np.ndarray, axis: int, means: np.ndarray, inside: np.ndarray
 ) -> np.ndarray:
     """float64 [output channels]: the decrease of the outputs' mean where weights are ``numbers`` times ``scales``.
 

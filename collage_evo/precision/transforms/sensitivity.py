@@ -143,10 +143,6 @@ def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) 
     return max((one.error.relative for output in outputs for one in counted_distances(*output)), default=0.0)
 
 
-def _heavy(graph: Graph) -> NodeSet:
-    return node_set(node.index for node in graph.nodes if node.op_type in HEAVY)
-
-
 def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Trial]:
     for node in graph.nodes:
         for transform in _of(losing, node.index):
@@ -282,6 +278,7 @@ def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, fl
 def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:
     """Arithmetics that only libraries' settings enable: each with a written one of like error, and the nodes that
     compute in it."""
-    alike = {Arithmetic.FLOAT16: graph.all_nodes, Arithmetic.TF32: _heavy(graph)}
+    heavy = node_set(node.index for node in graph.nodes if node.op_type in HEAVY)
+    alike = {Arithmetic.FLOAT16: graph.all_nodes, Arithmetic.TF32: heavy}
     written = {one.arithmetic for one in TRANSFORMS}
     return {kind: (Arithmetic.BFLOAT16, nodes) for kind, nodes in alike.items() if kind not in written}

@@ -17,12 +17,7 @@ from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.measure.jobs import WorkFiles
-from collage_evo.measure.references import (
-    RECORDED,
-    nonfinite_references,
-    read_recorded,
-    write_references,
-)
+from collage_evo.measure.references import RECORDED, nonfinite_references, read_recorded, write_references
 from collage_evo.run.context import Room, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores

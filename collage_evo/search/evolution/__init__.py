@@ -11,11 +11,7 @@ the state (``SearchState.pending``) and come first in the next generation. So th
 that compiles for long, the next children are bred meanwhile, and they use all measurements but the last few. The
 outcomes in a state, not their times of arrival, decide the proposals of the next one.
 
-The cost of compiling a candidate does not affect proposals. Choosing by predicted gain for each second, where pieces
-that are compiled already cost nothing, was tried on three simulated targets with four seeds each, with compiling a
-whole model taken as twice everything else: as many placements in equal time, and a best within 1 % of the one found
-without it (0.991, 1.000 and 0.997 times its latency). Most candidates consist mostly of new pieces, whose prices are
-alike.
+The cost of compiling a candidate does not affect proposals (docs/studies.md, "Other questions about the search").
 
 Every genome decodes to a valid placement; equal placements are one individual and are measured once. The final's
 candidates come alternately from the order of the learned model and from that of the measured times
@@ -36,7 +32,7 @@ up to a share of the budget, compiled as one piece. ``search/surrogate/terms.py`
 of each match by measurements of placements. A place in the batch goes to the placement that is fastest among those
 within its bounds, under the place's belief about all objectives (``search/evolution/acquisition.py``); for most these
 are the search's bounds, for the others the values of one of the parents. ``tests/support/precise.py`` has targets
-whose optimum under a budget is known, for ``benchmarks/precision_search.py``.
+whose optimum under a budget is known.
 
 A ``SearchState`` contains all inputs of the next generation. It is written after each generation as JSON with a
 checksum, atomically, and the one before is retained.

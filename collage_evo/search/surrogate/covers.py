@@ -16,9 +16,9 @@ from collage_evo.search.surrogate.regression import LEAST_CORRECTED
 
 
 def surrogate_covers(
-    features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1, price: np.ndarray | None = None
+    features: FeatureMap, weights: np.ndarray, incumbent: Genome, price: np.ndarray | None = None
 ) -> tuple[Cover, ...]:
-    """The ``k`` cheapest covers if ``weights`` are right; none if no cover was found within the effort.
+    """The cheapest cover if ``weights`` are right; none if no cover was found within the effort.
 
     ``price`` is an additional cost of each match (ms): the price of its error.
 
@@ -54,7 +54,7 @@ def surrogate_covers(
             costs[match] += float(price[match])
     corrected = space.costing(replace(space.cost, borders=borders, copies=copies))
     try:
-        return cheapest_covers(corrected, k, space.policy.cover_states, tuple(costs)).covers
+        return cheapest_covers(corrected, 1, space.policy.cover_states, tuple(costs)).covers
     except InputError:
         return ()
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import optuna
 
@@ -153,7 +152,8 @@ class _Objective:
     targets: tuple[LearnedTarget, ...]
 
     def __call__(self, trial: optuna.Trial) -> float:
-        drawn = {name: self._suggest(trial, name) for name in self.ranges}
+        usual = GaSettings()
+        drawn = {k: suggest(trial, k, spec, isinstance(getattr(usual, k), int)) for k, spec in self.ranges.items()}
         try:
             settings = replace(self.base, patience=0, **drawn)
         except ConfigError as error:  # two fields that contradict each other
@@ -171,9 +171,6 @@ class _Objective:
         start = min(target.latency_ms(decode(genome, self.space)) for _, genome in self.seeds)
         budget = Budget(self.evaluations)
         return Evolution(self.space, target, settings, budget, lambda: 0.0, self.seeds).run().best_ms / start
-
-    def _suggest(self, trial: optuna.Trial, name: str) -> Any:
-        return suggest(trial, name, self.ranges[name], isinstance(getattr(GaSettings(), name), int))
 
 
 def _finished(study: optuna.Study) -> int:

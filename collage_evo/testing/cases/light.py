@@ -75,11 +75,7 @@ one(
     epsilon=1e-3,
     behind_conv=True,
 )
-one(
-    *("layer_normalization", "LayerNormalization", Given((1, 9, 32)), weight(32), weight(32)),
-    axis=-1,
-    epsilon=1e-5,
-)
+one(*("layer_normalization", "LayerNormalization", Given((1, 9, 32)), weight(32), weight(32)), axis=-1, epsilon=1e-5)
 one("flatten", "Flatten", X, behind_conv=True)
 
 

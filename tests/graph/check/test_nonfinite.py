@@ -39,10 +39,7 @@ def test_what_is_elsewhere_or_of_another_kind_is_lost(number: float) -> None:
     expected = np.array([1.0, number, 3.0], np.float32)
     assert not lost([np.array([9.0, number, 3.0], np.float32)], [expected])
     for other in (
-        [1.0, 2.0, 3.0],
-        [number, 1.0, 3.0],
-        [1.0, number, number],
-        [1.0, np.nan if number == np.inf else np.inf, 3.0],
+        [1.0, 2.0, 3.0], [number, 1.0, 3.0], [1.0, number, number], [1.0, np.nan if number == np.inf else np.inf, 3.0]
     ):
         assert lost([np.array(other, np.float32)], [expected])
 

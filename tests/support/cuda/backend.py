@@ -44,12 +44,7 @@ class FakeGpuBackend(DelegatingBackend):
         return super().probe()
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable | DeviceExecutable:
         loaded = self.load_honest(workdir, target, inputs, outputs)
         return loaded if variant.device == "cpu" else _OnDevice(loaded, variant.name)

@@ -49,12 +49,7 @@ class HostHalf(OnnxRuntimeBackend):
         return _noted(model, workdir, super().build(model, target, variant, workdir), "Conv")
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable:
         return _OnHost(super().load(workdir, target, variant, inputs, outputs), _slow_s(workdir))
 
@@ -81,12 +76,7 @@ class DeviceHalf(FakeGpuBackend):
         return _noted(model, workdir, super().build(model, target, variant, workdir), *slow, but=True)
 
     def load(
-        self,
-        workdir: Path,
-        target: Target,
-        variant: Variant,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> DeviceExecutable:
         honest = self.load_honest(workdir, target, inputs, outputs)
         return _OnDevice(_OnHost(honest, _slow_s(workdir)), refuses=variant.name == "plain")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.cuda.cudnn.plan import contiguous
-from collage_evo.backends.cuda.cudnn.rules import takes_head
+from collage_evo.backends.cuda.cudnn.rules import HEAD_SIZES
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 
 _RANK = 4
@@ -53,7 +53,7 @@ def find_attention(graph: Graph, nodes: NodeSet) -> Attention | str:
     if any(one.strides[-1] != 1 for one in seen):
         return "a head's elements do not lie side by side: take the Transpose of the keys with it"
     sizes = {one.shape[-1] for one in seen}
-    if len(sizes) != 1 or not takes_head(*sizes):
+    if len(sizes) != 1 or min(sizes) not in HEAD_SIZES:
         return f"heads of size {', '.join(map(str, sorted(sizes)))} are not taken"
     return attention
 

@@ -25,7 +25,7 @@ BINARY: Mapping[str, str] = {
 }
 BEHIND_CONVOLUTION = frozenset({"Relu", "Clip", "Sigmoid", "Tanh", "Elu"})
 """Activations that cuDNN computes inside a convolution in any layout; the others need channels innermost."""
-_HEAD_SIZES = range(8, 129, 8)
+HEAD_SIZES = range(8, 129, 8)
 _AXES = 3
 """Axes on which cuDNN takes elementwise operations without asking for a layout."""
 Shape = tuple[int, ...]
@@ -150,8 +150,3 @@ _RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
 }
-
-
-def takes_head(size: int) -> bool:
-    """Whether cuDNN's attention has kernels for heads of that size."""
-    return size in _HEAD_SIZES

@@ -1,4 +1,4 @@
-"""What ``peers.py`` found of one network: its figures, and how they are told."""
+"""Rows and tables of ``peers.py``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
     answer: str
     error: float | None
     """Relative 2-norm error of the answer's outputs, on the samples of the search."""
-    alone: Mapping[str, float | str]
+    baselines: Mapping[str, float | str]
     """Each library in each of its ways, as the run measured it; or why it did not run."""
     libraries: Mapping[str, str]
     """The way of each library that took turns."""
@@ -61,17 +61,17 @@ class Row:
         return self.model, self.device, self.threads, self.budget
 
 
-def tell(row: Row) -> None:
+def print_row(row: Row) -> None:
     """What ran where, what else the run says, and whether the answer is as fast in a fresh process."""
     print(f"\n{row.model}, {row.device}, threads {row.threads}, budget {row.budget}: {row.answer}, error {row.error}")
-    for name, told in row.alone.items():
-        print(f"  {name} alone: {told if isinstance(told, str) else f'{told:.3f} ms'}")
+    for name, latency in row.baselines.items():
+        print(f"  {name} alone: {latency if isinstance(latency, str) else f'{latency:.3f} ms'}")
     for name, nodes in row.where.items():
         print(f"  {name} ran {', '.join(f'{count} nodes in {engine}' for engine, count in nodes.items())}")
-    for side, found in row.speedups.items():
-        for what, (name, median, low, high) in found.items():
-            beside = f" ({name})" if name != what else ""
-            print(f"  {side} is {median:.3f} [{low:.3f}, {high:.3f}] times as fast as {what}{beside}")
+    for side, ratios in row.speedups.items():
+        for what, (name, median, low, high) in ratios.items():
+            rival = f" ({name})" if name != what else ""
+            print(f"  {side} is {median:.3f} [{low:.3f}, {high:.3f}] times as fast as {what}{rival}")
     reloaded = row.median_ms(RELOADED)
     share = reloaded / row.reported_ms
     print(f"  reported {row.reported_ms:.4f} ms, reloaded {reloaded:.4f} ms: {share:.3f} of it")
@@ -100,10 +100,11 @@ def table(rows: Sequence[Row]) -> Table:
 
 def summary(rows: Sequence[Row]) -> str:
     """Geometric means of the speedups, and the least of each."""
-    told = []
+    lines = []
     for what in (OTHERS, GREEDY, DP):
-        found = [row.speedups[OURS][what][1] for row in rows if what in row.speedups[OURS]]
-        if found:
-            mean = geometric_mean(found)
-            told.append(f"over {what}: {mean:.3f} in the geometric mean of {len(found)}, {min(found):.3f} at least")
-    return "\n".join(told)
+        ratios = [row.speedups[OURS][what][1] for row in rows if what in row.speedups[OURS]]
+        if ratios:
+            mean = geometric_mean(ratios)
+            count, least = len(ratios), min(ratios)
+            lines.append(f"over {what}: {mean:.3f} in the geometric mean of {count}, {least:.3f} at least")
+    return "\n".join(lines)

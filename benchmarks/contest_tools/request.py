@@ -1,11 +1,9 @@
-"""What the scripts beside this one are asked: takes the file of ``contest/elsewhere.py``; needs NumPy alone."""
+"""A request of ``contest/elsewhere.py`` to a tool. This module imports only NumPy."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,36 +17,20 @@ NOT_INSTALLED = 3
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model and given samples; ``made`` is where the answer goes, ``judge`` a command that says what is lost."""
+class Request:
+    """Files of a model and its samples; ``made`` is the path of the answer."""
 
-    way: str
     model: str
-    given: str
+    data: str
     inputs: list[str]
     calibration: int
-    transformer: bool
-    budget: float
     made: str
-    judge: list[str]
-    path: str
 
     def samples(self) -> list[Sample]:
         """The inputs of the samples for calibration."""
-        with np.load(self.given) as arrays:
+        with np.load(self.data) as arrays:
             data = {name: arrays[name][: self.calibration] for name in self.inputs}
         return [{name: data[name][index] for name in data} for index in range(len(data[self.inputs[0]]))]
-
-    def kept(self, model: str | Path) -> float:
-        """1, less what the model in that file loses on all given samples: a drop of the metric, or an error."""
-        done = subprocess.run(
-            [*self.judge, str(Path(model).resolve())],
-            env={**os.environ, "PYTHONPATH": self.path},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return 1.0 - float(done.stdout.strip().rpartition("\n")[-1])
 
 
 class Reader:
@@ -74,9 +56,9 @@ class Reader:
         return next(self._left)
 
 
-def read() -> Asked:
+def read() -> Request:
     """The question in the file that the command line names."""
-    return Asked(**json.loads(Path(sys.argv[1]).read_text()))
+    return Request(**json.loads(Path(sys.argv[1]).read_text()))
 
 
 def package(name: str) -> Any:
