@@ -54,10 +54,10 @@ class Noting:
         for placement, outcome in zip(asked, outcomes, strict=True):
             assert outcome.latency_ms is not None
             assert outcome.error is not None
-            kept = outcome.error <= BUDGET
-            self.broken += not kept
+            within = outcome.error <= BUDGET
+            self.broken += not within
             before = self.trace_ms[-1] if self.trace_ms else math.inf
-            better = kept and outcome.latency_ms < self._best
+            better = within and outcome.latency_ms < self._best
             self._best = outcome.latency_ms if better else self._best
             self.trace_ms.append(self.target.latency_ms(placement) if better else before)
         return outcomes
@@ -82,7 +82,7 @@ def two_objectives(noting: Noting, seed: int, evaluations: int) -> None:
     search.run(new_state(seed, WITHIN))
 
 
-def latency_alone(noting: Noting, seed: int, evaluations: int) -> None:
+def latency_only(noting: Noting, seed: int, evaluations: int) -> None:
     """The search for latency, from the same seeds; what breaks the budget is not learned from."""
     space, settings = noting.target.space, GaSettings(patience=0, seed=seed)
     seeds = make_seeds(space, bounds=WITHIN).named
@@ -106,7 +106,7 @@ def random_prices(noting: Noting, seed: int, evaluations: int) -> None:
 
 METHODS: dict[str, Callable[[Noting, int, int], None]] = {
     "two objectives": two_objectives,
-    "latency alone": latency_alone,
+    "latency only": latency_only,
     "random prices": random_prices,
 }
 
@@ -140,8 +140,8 @@ def table(runs: Sequence[Run], best_ms: dict[str, float], evaluations: int) -> T
         shown.add_column(name, justify="right")
 
     def gap(method: str, n: int, targets: Collection[str] = best_ms.keys()) -> float:
-        kept = (run for run in runs if run.method == method and run.target in targets)
-        return 100 * float(np.median([run.at(n) / best_ms[run.target] - 1 for run in kept]))
+        of_method = (run for run in runs if run.method == method and run.target in targets)
+        return 100 * float(np.median([run.at(n) / best_ms[run.target] - 1 for run in of_method]))
 
     for name in best_ms:
         shown.add_row(name, *(f"{gap(method, evaluations, {name}):.2f}" for method in methods))

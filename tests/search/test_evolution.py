@@ -21,6 +21,7 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.acquisition import Acquisition
 from collage_evo.search.evolution.breeding import Breeder
 from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.seeds import NEAR_SEEDS, make_seeds
 from collage_evo.search.evolution.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.search.evolution.settings import MUTATION_WEIGHTS, Budget, GaSettings
@@ -29,7 +30,7 @@ from collage_evo.search.evolution.variation import MUTATIONS, random_genome
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
-from tests.support.spaces import chain, make_space, resnet_like
+from tests.support.spaces import chain, make_space, resnet_like, small_space
 
 MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)
 
@@ -300,3 +301,13 @@ def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -
     found = Evolution(space, Closing(), settings, Budget(seconds=60.0), lambda: 0.0).run(new_state(0))
     assert (found.evaluations, found.generation) == (12, 3)
     assert found.pending
+
+
+def test_the_fastest_baseline_is_the_first_seed_without_a_budget() -> None:
+    space = small_space(0)
+    backend, variant = space.engines[-1]
+    baseline_ms = {engine: 9.0 - number for number, engine in enumerate(space.engines)}
+    kind, genome = next(iter(make_seeds(space, baseline_ms=baseline_ms)))
+    assert kind == f"single:{backend}/{variant}"
+    assert decode(genome, space) == engine_placement(space, (backend, variant))
+    assert next(iter(make_seeds(space)))[0] == "dp"

@@ -167,11 +167,11 @@ def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() 
     assert not list(greedy_levels(space(families=False), [FLOAT32], 1.0))
 
 
-def test_its_rungs_are_seeds_after_the_engines_alone() -> None:
+def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
     seeds = make_seeds(space(), bounds={Objective.ERROR: math.sqrt(5.0)})
     kinds = [kind for kind, _ in seeds]
-    assert kinds[:3] == ["single:a/default", "single:a/int8", "single:a/low"]
-    assert kinds[3] == "ladder:a"
+    assert kinds[0] == "ladder:a"
+    assert kinds[-1] == "single:a/low"
     assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1
 
 

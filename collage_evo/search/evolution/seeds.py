@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice, permutations
+from itertools import islice, permutations
 from types import MappingProxyType
 
 from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine, bordering, family_ms
+from collage_evo.placement.cost_model import Engine, family_ms
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.outcome import Bounds, Objective
 from collage_evo.placement.space import SearchSpace
@@ -77,18 +77,19 @@ def make_seeds(
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    If matches differ in objectives other than latency, single engines come first, in the order of :func:`likeliest`,
-    then each level of :func:`~collage_evo.search.evolution.knapsack.greedy_levels`; ``dp`` is the fastest whatever
-    the other objectives; ``dp-front`` are the cover that adds the least and others that close in on the objective's
-    bound, each as soon as it is found; and single backends and diverse covers are chosen at the prices at the
-    ``bounds``.
+    The first seed is the fastest engine of those that ran the whole model.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
+    If matches differ in objectives other than latency, each level of
+    :func:`~collage_evo.search.evolution.knapsack.greedy_levels` comes first; ``dp`` is the fastest whatever the other
+    objectives; ``dp-front`` are the cover that adds the least and others that close in on the objective's bound, each
+    as soon as it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and single
+    engines come last, in the order of :func:`likeliest`.
+
+    ``baseline_ms``: ms of the whole model on engines that ran it.
     """
     seeds: Seeds
     ways, near = (_precise, 0) if space.terms else (_placements, NEAR_SEEDS)
-    first = _known_to_run(space, baseline_ms)
-    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, baseline_ms)), near)
+    seeds = Seeds(space, ways(space, lambda: seeds.dp, bounds, baseline_ms), near)
     return seeds
 
 
@@ -109,18 +110,12 @@ def likeliest(
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
-def _known_to_run(space: SearchSpace, baseline_ms: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
-    """The fastest single engine of those that add no error, if the whole model ran on any."""
-    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.added(Objective.ERROR, (m,))}
-    exact = [engine for engine in space.engines if engine in baseline_ms and engine not in lossy]
-    if exact:
-        engine = min(exact, key=lambda engine: baseline_ms[engine])
-        yield _named(space, engine), engine_placement(space, engine)
-
-
 def _placements(
     space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
+    if known := [engine for engine in space.engines if engine in baseline_ms]:
+        fastest = min(known, key=lambda engine: baseline_ms[engine])
+        yield _named(space, fastest), engine_placement(space, fastest)
     yield "dp", place(dp().covers[0].matches, space)
     yield from _backends(space, space.engines)
     yield from _rewritten(space, space.engines)
@@ -137,7 +132,6 @@ def _precise(
     space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, baseline_ms)
-    yield from _engines(space, near)
     for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
         yield level_kind(family), placement
     yield from _rewritten(space, near)
@@ -157,6 +151,8 @@ def _precise(
     for cover in differing_covers(priced, DIVERSE_SEEDS):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
+    # Last, because the baselines have timed most of these: docs/studies.md#the-order-of-the-first-placements.
+    yield from _engines(space, near)
     yield from _engines(space, far)
     yield from _backends(priced, far)
     yield from _rewritten(priced, far)
