@@ -124,7 +124,7 @@ def run(
         began = time.monotonic()
         watched = _watched(command, environment, Path(work), limit)
         whole = time.monotonic() - began
-        disk = sum(file.lstat().st_size for file in Path(work).rglob("*") if file.is_file()) / 1e9
+        files = {(status.st_ino, status.st_size) for path in Path(work).rglob("*") for status in [path.lstat()]}
         result = json.loads((out / "result.json").read_text()) if (out / "result.json").exists() else UNFINISHED
         row = _row(model, whole, result)
         last_ms, answers = (result.get("speeds") or {}).get("latency_ms"), watched.answers
@@ -135,7 +135,7 @@ def run(
             most_gain=watched.most_gain(last_ms, whole) if last_ms and answers else None,
             parent_gb=watched.parent_gb,
             all_gb=watched.all_gb,
-            disk_gb=disk,
+            disk_gb=sum(size for _, size in files) / 1e9,
         )
 
 

@@ -17,6 +17,7 @@ from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
 from collage_evo.graph.convert.extract import extract
+from collage_evo.graph.ir.weights import inlined
 from collage_evo.measure.jobs import (
     REGIONS,
     Answer,
@@ -125,7 +126,7 @@ class Worker:
         backend = get_backend(job.backend)
         if not isinstance(backend, Tunable):
             raise InputError(f"backend {job.backend} has nothing to tune")
-        model = extract(self._context.graph, job.nodes)
+        model = inlined(extract(self._context.graph, job.nodes))
         return TunedKernels(backend.tuner().tune(model, self._context.target, Path(job.records), job.trials))
 
     def _write(self, job: ArtifactJob) -> Written | Failure:

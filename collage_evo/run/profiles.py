@@ -3,18 +3,20 @@ all."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.answer.baselines import best_fallback, read_baselines
+from collage_evo.answer.baselines import best_fallback, read_baselines, write_baselines
 from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.effort import TIMED
+from collage_evo.files import link_or_copy
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
@@ -78,6 +80,8 @@ def _searched(
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
+        if number:
+            _share_fallback(runs[0].directory, run.directory)
         reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
         evaluate(run.config, run.directory, reporter, partial(joining, lambda flow: flow.baselines), file)
     reporter.log(f"first answers of all profiles in {join()}")
@@ -101,6 +105,15 @@ def _in_part_of_time(config: Config, profiles: int) -> Config:
         if seconds <= most_s:  # more is what the user asked for
             config = config.replacing(section, **{name: min(seconds, most_s / profiles)})
     return config
+
+
+def _share_fallback(first: Path, place: Path) -> None:
+    """Let the profile in ``place`` have the fallback of the ``first`` one, if no other library takes any shapes."""
+    fallbacks = read_baselines(first / FALLBACKS, first / "fallbacks")
+    if len(fallbacks) == 1 and fallbacks[0].outcome.ok and not (place / FALLBACKS).exists():
+        shutil.rmtree(place / "fallbacks", ignore_errors=True)  # of a run that was stopped here
+        shutil.copytree(first / "fallbacks", place / "fallbacks", copy_function=link_or_copy)
+        write_baselines(place / FALLBACKS, fallbacks)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,12 @@ def test_each_profile_and_any_other_shape_gets_the_models_answer(found: collage_
     assert found.session.get_modelmeta().custom_metadata_map == {"character": "a\nb"}
 
 
+def test_the_only_library_that_takes_any_shapes_is_measured_once(found: collage_evo.Result) -> None:
+    one, other = (found.directory / "profiles" / name / "fallbacks" for name in "01")
+    assert [path.name for path in other.iterdir()] == ["onnxruntime.collage"]
+    assert (one / "onnxruntime.collage/manifest.json").samefile(other / "onnxruntime.collage/manifest.json")
+
+
 def test_each_profile_is_a_run_of_its_own_and_the_result_lists_them(found: collage_evo.Result) -> None:
     result = json.loads((found.directory / "result.json").read_text())
     assert [profile["directory"] for profile in result["profiles"]] == ["profiles/0", "profiles/1"]

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir.weights import is_placed
 
 _VALUE_LIMIT = 64
 """Integer constants up to this many elements are part of the structure: they are shapes, axes and bounds."""
@@ -56,7 +57,8 @@ def _region(graph: Graph, nodes: NodeSet) -> _Region:
 def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     """The region as a standalone model.
 
-    Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types.
+    Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types. Weights of the
+    graph that are in files of this process (``graph/ir/weights.py``) stay there.
     """
     region = _region(graph, nodes)
     names = region.names
@@ -76,9 +78,22 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
         value.type.MergeFrom(_opaque_type(graph, name))
     model.graph.output.extend(declare(graph.tensors[name], names[name]) for name in region.outputs)
     model.graph.value_info.extend(declare(graph.tensors[name], names[name]) for name in inside)
+    placed = _placed(graph)
     for name in region.constants:  # one at a time: only one is in memory twice
-        model.graph.initializer.append(numpy_helper.from_array(graph.constants[name], names[name]))
+        if name in placed:
+            model.graph.initializer.add().CopyFrom(placed[name])
+            model.graph.initializer[-1].name = names[name]
+        else:
+            model.graph.initializer.append(numpy_helper.from_array(graph.constants[name], names[name]))
     return model
+
+
+def _placed(graph: Graph) -> Mapping[str, onnx.TensorProto]:
+    """Initializers whose content is in files of this process, by name."""
+    if "placed" not in graph.memo:
+        graph.memo["placed"] = {one.name: one for one in graph.model.graph.initializer if is_placed(one)}
+    placed: Mapping[str, onnx.TensorProto] = graph.memo["placed"]
+    return placed
 
 
 def canonical_names(graph: Graph, nodes: NodeSet) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from collage_evo.graph.convert.extract import put_operators
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
+from collage_evo.graph.ir.weights import array_of
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import PASSING, Ranges, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Transform, Trial
@@ -169,7 +170,7 @@ class _Casts:
             return name
         low = f"{name}{self._suffix}"
         if low not in self._rounded:
-            array = numpy_helper.to_array(tensor).astype(self._of.dtype)
+            array = array_of(tensor).astype(self._of.dtype)
             self._rounded[low] = numpy_helper.from_array(array, low)
         return low
 

@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.convert.extract import import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED
+from collage_evo.graph.ir.weights import array_of
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import Ranges, constant_products
@@ -59,7 +60,7 @@ class Weights(Transform):
                 protos.append(proto)
                 continue
             packed.append(proto.name)
-            product, parts = packed_product(proto, numpy_helper.to_array(stored[proto.input[1]]), self.arithmetic)
+            product, parts = packed_product(proto, array_of(stored[proto.input[1]]), self.arithmetic)
             protos += product
             constants |= parts
         graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
