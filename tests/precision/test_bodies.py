@@ -7,7 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir import weights
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference
@@ -23,8 +25,8 @@ SIZE = 512
 def chosen() -> Graph:
     """A product, node 0, and an If, node 1, whose branches read it, and a constant, without being given them."""
     b = Builder("chosen")
-    weights = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / SIZE**0.5
-    made, yes = b.op("MatMul", b.input("x", (1, SIZE)), b.const(weights)), b.input("yes", (), TensorProto.BOOL)
+    drawn = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / SIZE**0.5
+    made, yes = b.op("MatMul", b.input("x", (1, SIZE)), b.const(drawn)), b.input("yes", (), TensorProto.BOOL)
     other = b.const(np.linspace(0, 1, SIZE, dtype=np.float32))
 
     def branch(op_type: str) -> onnx.GraphProto:
@@ -34,9 +36,10 @@ def chosen() -> Graph:
     return build_graph(b.model(b.op("If", yes, then_branch=branch("Add"), else_branch=branch("Mul"))))
 
 
-@pytest.mark.parametrize(
-    "arithmetic", [Arithmetic.INT8, Arithmetic.BFLOAT16, Arithmetic.INT8_WEIGHTS, Arithmetic.INT8_BLOCKS]
-)
+EACH = [Arithmetic.INT8, Arithmetic.BFLOAT16, Arithmetic.INT8_WEIGHTS, Arithmetic.INT8_BLOCKS]
+
+
+@pytest.mark.parametrize("arithmetic", EACH)
 def test_what_a_body_alone_reads_is_there(arithmetic: Arithmetic) -> None:
     graph = chosen()
     numerics = numerics_of((arithmetic, 0b1))
@@ -49,3 +52,18 @@ def test_what_a_body_alone_reads_is_there(arithmetic: Arithmetic) -> None:
     (exact,) = Reference(graph.model).run(feeds)
     (found,) = Reference(model).run({names[name]: value for name, value in feeds.items()})
     assert 1e-4 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 0.1
+
+
+@pytest.mark.parametrize("arithmetic", EACH)
+def test_weights_in_files_are_written_like_those_in_the_message(
+    arithmetic: Arithmetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, numerics = chosen(), numerics_of((arithmetic, 0b1))
+    wanted = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), INPUTS)
+    monkeypatch.setattr(weights, "HEAVY_BYTES", 0)
+    heavy = build_graph(weights.light(graph.model))
+    region = extract(heavy, heavy.all_nodes)
+    assert any(map(weights.is_placed, region.graph.initializer))
+    assert weights.inlined(region) == extract(graph, graph.all_nodes)
+    model = written_region(heavy, heavy.all_nodes, numerics, ranges_of(graph), INPUTS)
+    assert weights.inlined(model) == wanted
