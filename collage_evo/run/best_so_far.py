@@ -46,6 +46,7 @@ class BestSoFar:
         self._known = read_so_far(delivery.best)
         self._final = self._known is None and delivery.best.exists()
         self._library, self._library_ms = "", 0.0
+        self._pending: list[threading.Event] = []
 
     def offer_baselines(self, measured: Sequence[Baseline]) -> None:
         """Publish the best of ``measured`` if it is faster than the answer so far."""
@@ -100,11 +101,20 @@ class BestSoFar:
             artifact = self._run.work / f"so-far-{next(self._numbers)}.collage"
             job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
             so_far = self._so_far(ms, outcome.error, Evidence.SEARCH)
-            builders.write(job).add_done_callback(partial(self._written, artifact, so_far))
+            published = threading.Event()
+            self._pending.append(published)
+            builders.write(job).add_done_callback(partial(self._written, artifact, so_far, published))
 
         return offer
 
-    def _written(self, artifact: Path, so_far: SoFar, future: Future[Written | Failure]) -> None:
+    def finish(self) -> None:
+        """Wait until what is being written is published: builders that end would leave it out."""
+        while self._pending:
+            self._pending.pop().wait()
+
+    def _written(
+        self, artifact: Path, so_far: SoFar, published: threading.Event, future: Future[Written | Failure]
+    ) -> None:
         """Publish ``artifact``, which the search went on without."""
         try:
             if future.cancelled() or isinstance(future.result(), Failure):
@@ -118,6 +128,7 @@ class BestSoFar:
             self._run.tell("the best answer so far could not be written", str(error))
         finally:
             shutil.rmtree(artifact, ignore_errors=True)
+            published.set()
 
     def _faster(self, ms: float) -> bool:
         return not self._final and (self._known is None or ms < GAIN * self._known.latency_ms)

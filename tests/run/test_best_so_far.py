@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_a_placement_of_the_search_is_published_unless_a_faster_one_was_meanwhil
     assert place.known is not None
     assert place.known.latency_ms == 14.0
     assert not list((tmp_path / "work").glob("*.collage"))
+
+
+def test_a_search_ends_after_what_it_found_is_published(tmp_path: Path) -> None:
+    place, (tried, placements) = Place(tmp_path), two_nodes()
+    place.best.finish()
+    place.best.offers(cast(Any, place), tried.space)(placements["first"], Outcome(5.0, error=1e-3))
+    writing = threading.Timer(0.2, place.finish, [placements["first"].key])
+    writing.start()
+    place.best.finish()
+    assert place.known is not None
+    assert place.known.latency_ms == 5.0
+    writing.join()
 
 
 @pytest.mark.parametrize("outcome", [Outcome(5.0, error=1e-3, rough=True), Outcome(5.0, error=1e-3, contended=True)])

@@ -82,6 +82,7 @@ def measure_early(
         space = expected_space(graph, matches, terms, baseline_ms)
         evaluator.on_measured = best.offers(evaluator.builders, space)
         outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
+        best.finish()
     results = zip(likely.items(), outcomes, strict=True)
     return tuple(EarlyMixture(*likely_one, outcome) for likely_one, outcome in results if outcome is not None)
 

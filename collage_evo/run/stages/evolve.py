@@ -74,6 +74,7 @@ def evolve(
         record = run_search(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
+        best.finish()
     failures = {str(o.failure) for o in record.outcomes.values() if o.failure and not o.failure.fault.about_speed}
     run.keep_details(f"a placement that the search tried\n    {failure}" for failure in sorted(failures))
     return record
