@@ -99,9 +99,11 @@ def _searched(
 
 def _in_part_of_time(config: Config, profiles: int) -> Config:
     """``config`` for one of so many profiles: shares of a run's ``time`` for stages are those of its part of it."""
-    for key, share in TIMED.items() if config.time is not None else ():
+    if config.time is None:
+        return config
+    for key, share in TIMED.items():
         section, name = key.split(".")
-        seconds, most_s = getattr(getattr(config, section), name), share * (config.time or 0.0)
+        seconds, most_s = getattr(getattr(config, section), name), share * config.time
         if seconds <= most_s:  # more is what the user asked for
             config = config.replacing(section, **{name: min(seconds, most_s / profiles)})
     return config

@@ -77,7 +77,7 @@ def make_seeds(
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    The first seed is the fastest engine of those that ran the whole model.
+    The first seed is the fastest engine of those that ran the whole model, unless other objectives are bounded.
 
     If matches differ in objectives other than latency, each level of
     :func:`~collage_evo.search.evolution.knapsack.greedy_levels` comes first; ``dp`` is the fastest whatever the other
