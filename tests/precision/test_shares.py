@@ -16,11 +16,12 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
+from collage_evo.precision.transforms import sensitivity
 from collage_evo.precision.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
 from collage_evo.testing.models import chain, tiny_transformer
 from tests.precision.nets import random_inputs, ranges_of
@@ -94,6 +95,21 @@ def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
     assert shares.estimated == 6
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
+
+
+def test_the_time_that_a_model_takes_to_load_is_not_that_of_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(10_000))
+
+    class Slow(Reference):
+        def __init__(self, model: onnx.ModelProto, threads: int) -> None:
+            super().__init__(model, threads)
+            for _ in range(1000):
+                next(now)
+
+    monkeypatch.setattr(sensitivity, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(sensitivity, "Reference", Slow)
+    graph = build_graph(normalise(chain(2)))
+    assert error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=100).estimated == 0
 
 
 def test_what_is_moved_was_rounded_by_who_made_it() -> None:

@@ -80,15 +80,13 @@ def error_sensitivities(
         feeds: samples, by input name. All operators are tried on the first, heavy ones also on the others within
             ``MORE_SHARE`` of the time: an operator's error differs several times between samples.
         threads: of the reference.
-        seconds: no further trial begins after this time. The remaining operators get the median of the measured ones
-            of their kind, or the arithmetic's roundoff squared.
+        seconds: no further trial begins after this time, from when the model is loaded. The remaining operators get
+            the median of the measured ones of their kind, or the arithmetic's roundoff squared.
         wanted: nodes by arithmetic, if not all: the others have no sensitivity.
 
     Raises:
         InputError: the model does not run on ``feeds``.
     """
-    begin = time.monotonic()
-    end, more_end = begin + seconds, begin + MORE_SHARE * seconds
     nodes_of = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else dict(wanted)
     for kind, (like, nodes) in _alike(graph).items():
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
@@ -97,6 +95,9 @@ def error_sensitivities(
     reference = Reference(_with_switches(graph, losing, ranges), threads)
     outputs = [reference.run(sample) for sample in feeds[:2]]
     labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
+    # From here on: a model of gigabytes takes longer to load than a small one is tried for.
+    begin = time.monotonic()
+    end, more_end = begin + seconds, begin + MORE_SHARE * seconds
     rounds: list[dict[_Trial, float]] = []
     for sample in feeds:
         tried = [trial for trial in trials if trial.heavy] if rounds else trials
