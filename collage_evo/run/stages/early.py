@@ -118,8 +118,8 @@ def expected_space(
     def expected_ms(engine: Engine) -> float:
         measured_ms = baseline_ms.get(engine)
         exact = baseline_ms.get(families.get(engine, engine), float("inf"))
-        # Half of what the bytes of its numbers promise.
-        return measured_ms if measured_ms is not None else (1 + arithmetic_of(*engine).number_bytes / 4) / 2 * exact
+        # Half of what the bytes of its weights promise.
+        return measured_ms if measured_ms is not None else (1 + arithmetic_of(*engine).weight_bytes / 4) / 2 * exact
 
     per_guess = {engine: expected_ms(engine) / whole for engine in engines}
     ms = tuple(
