@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from collage_evo.backends.enumerate import Matches
@@ -25,7 +27,8 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     nodes = [node.index for node in GRAPH.nodes]
     heavy = [node.index for node in GRAPH.nodes if node.op_type == "Conv"]
     matches = [Match(1 << node, "openvino", "default") for node in nodes]
-    matches += [Match(1 << node, "openvino", variant, base="default", edits=numerics_of((arithmetic, 1 << node))) for node in heavy]
+    lower = partial(Match, backend="openvino", variant=variant, base="default")
+    matches += [lower(1 << node, edits=numerics_of((arithmetic, 1 << node))) for node in heavy]
     terms = {Objective.ERROR: (0.0,) * len(nodes) + (1e-6,) * len(heavy)}
     baseline_ms = {("openvino", "default"): 10.0}
     (placement,) = likeliest_mixtures(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms, BUDGET)
