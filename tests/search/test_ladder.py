@@ -175,6 +175,14 @@ def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
     assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1
 
 
+@pytest.mark.parametrize(("most", "first"), [(200.0, "single:a/int8"), (100.0, "single:a/low"), (5.0, "ladder:a")])
+def test_an_engine_that_is_predicted_to_win_within_the_budget_comes_before_them(most: float, first: str) -> None:
+    seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 16.0})
+    assert next(iter(seeds))[0] == first
+    near = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 4.0})
+    assert next(iter(near))[0] == "ladder:a", "no engine is predicted to be faster than the baseline"
+
+
 def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_error() -> None:
     plain = space()
     pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)

@@ -25,6 +25,9 @@ from collage_evo.search.evolution.greedy import (
 )
 from collage_evo.search.evolution.knapsack import greedy_levels
 
+PROMISING = 0.9
+"""An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
+baseline's time. Chosen."""
 NEAR_SEEDS, DIVERSE_SEEDS, GREEDY_SEEDS = 4, 4, 6
 """Seeds that are the next cheapest covers (where latency alone counts), good covers unlike the others, and partitions
 that give each operator to the first library that takes it. Chosen."""
@@ -79,11 +82,12 @@ def make_seeds(
 
     The first seed is the fastest engine of those that ran the whole model, unless other objectives are bounded.
 
-    If matches differ in objectives other than latency, each level of
-    :func:`~collage_evo.search.evolution.knapsack.greedy_levels` comes first; ``dp`` is the fastest whatever the other
-    objectives; ``dp-front`` are the cover that adds the least and others that close in on the objective's bound, each
-    as soon as it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and single
-    engines come last, in the order of :func:`likeliest`.
+    If matches differ in objectives other than latency, engines that are predicted to keep the ``bounds`` and to be
+    faster than every baseline come first, then each level of
+    :func:`~collage_evo.search.evolution.knapsack.greedy_levels`; ``dp`` is the fastest whatever the other objectives;
+    ``dp-front`` are the cover that adds the least and others that close in on the objective's bound, each as soon as
+    it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and the other engines
+    come last, in the order of :func:`likeliest`.
 
     ``baseline_ms``: ms of the whole model on engines that ran it.
     """
@@ -132,6 +136,9 @@ def _precise(
     space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, baseline_ms)
+    # Errors of one precision throughout are predicted better than those of many changes between two.
+    most_ms = PROMISING * min(baseline_ms.values(), default=0.0)
+    yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms)])
     for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
         yield level_kind(family), placement
     yield from _rewritten(space, near)
@@ -156,6 +163,14 @@ def _precise(
     yield from _engines(space, far)
     yield from _backends(priced, far)
     yield from _rewritten(priced, far)
+
+
+def _promises(space: SearchSpace, engine: Engine, bounds: Bounds, most_ms: float) -> bool:
+    """Whether the engine, wherever it can, is predicted to take less than ``most_ms`` within ``bounds``."""
+    placement = engine_placement(space, engine)
+    matches = [match for region in placement.regions for match in region.matches]
+    keeps = all(space.added(objective, matches) <= objective.amount(most) for objective, most in bounds.items())
+    return keeps and space.predict(placement) < most_ms
 
 
 def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
