@@ -70,13 +70,11 @@ def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) 
     assert max(map(len, table.splitlines())) <= 80
     assert "\x1b" not in table
     assert found._repr_html_().startswith("<pre")
-    assert "budget 0.01" in str(found)
-    assert "only one sample" in str(found)
-    assert "1 sample)" in str(found)
+    text = " ".join(str(found).split())  # lines break where the numbers before them let them
+    for part in ("budget 0.01", "only one sample", "1 sample)", "save(PATH)", "export(PATH)", "table()"):
+        assert part in text
     for wrong in (str(found.directory), COMMAND, "1 samples", "held-out"):
-        assert wrong not in str(found)
-    for way in ("save(PATH)", "export(PATH)", "table()"):
-        assert way in str(found)
+        assert wrong not in text
 
 
 def test_what_was_in_memory_is_in_the_run_directory(found: collage_evo.Result) -> None:
