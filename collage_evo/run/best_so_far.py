@@ -16,6 +16,7 @@ from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.answer.candidates import EXACT, arithmetics
 from collage_evo.answer.delivery import Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
+from collage_evo.errors import CollageError
 from collage_evo.measure.builders import Builders
 from collage_evo.measure.jobs import ArtifactJob, Written, regions_of
 from collage_evo.patterns.match import Placement
@@ -124,7 +125,7 @@ class BestSoFar:
                     return
                 self._publish(artifact, so_far)
             self._log()
-        except OSError as error:  # of a full disk the search itself will tell
+        except (OSError, CollageError) as error:  # of a full disk the search itself will tell
             self._run.tell("the best answer so far could not be written", str(error))
         finally:
             shutil.rmtree(artifact, ignore_errors=True)

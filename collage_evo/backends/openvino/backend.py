@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -188,8 +187,6 @@ def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | 
     # From bytes the library copies all weights once more (docs/results.md has times and memory). The files are not
     # mapped, because the library goes on reading: one that is overwritten meanwhile would change the results.
     memory = mmap.mmap(-1, sum(sizes))  # aligned to pages, unlike an array
-    with contextlib.suppress(AttributeError, OSError):  # pages are huge at once where the kernel has such
-        memory.madvise(mmap.MADV_HUGEPAGE)
     end = 0
     for file, size in zip(files, sizes, strict=True):
         with file.open("rb") as part:

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 PARTS_BYTES = 2**26
-"""Bytes of an export from which on it is in parts."""
+"""Bytes of an export from which on it is in parts. Chosen."""
 PART_BYTES = 2**22
-"""Least bytes of a part, and what lies on average between two places where one may end."""
+"""Least bytes of a part, and what lies on average between two places where one may end. Chosen."""
 _MARK = (0xA7, 0x3C)
 """Two bytes that stand before the end of a part, and after them six bits that are 0; no likely end of a number."""
 _BLOCK = 2**26
