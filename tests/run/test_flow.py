@@ -104,10 +104,8 @@ def test_a_run_whose_answer_was_written_into_goes_on_once_that_is_deleted(tmp_pa
     given = {**QUICK, "model.source": str(tmp_path / "m.onnx"), "cache.dir": str(tmp_path / "cache")}
     config = parse_config(nested(given), (), "test")
     evaluate(config, run, LineReporter(), Flow.result)
-    (baseline,) = (run / "baselines" / "onnxruntime.collage").rglob("*.onnx")
     (answer,) = (path for path in (run / BEST).rglob("*.onnx") if path.stat().st_size > weights.nbytes)
-    assert answer.samefile(baseline)
-    assert baseline.stat().st_nlink == 3  # and the piece in the cache
+    assert answer.stat().st_nlink > 1  # its piece in the cache, and the baseline if that is the answer
     with answer.open("r+b") as file:
         file.seek(weights.nbytes // 2)
         file.write(b"edited")
