@@ -34,12 +34,6 @@ class Reader:
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __iter__(self) -> Reader:
-        return self
-
-    def __next__(self) -> Sample:
-        return next(self._left)
-
 
 def quantize(task: Task, folder: Path, ranges: str = MIN_MAX) -> Path:
     """The quantised model. QDQ, unsigned activations, signed weights by channel, as recommended for processors.
