@@ -45,13 +45,15 @@ def _one(path: Path, suffix: str) -> Path:
     return path if path.is_file() else next(path.glob(f"*{suffix}"))
 
 
-def onnxruntime_session(path: Path, threads: int) -> Any:
-    """A session with the library's defaults, but for its threads."""
+def onnxruntime_session(path: Path, threads: int, optimised: bool = True) -> Any:
+    """A session with the library's defaults, but for its threads; with ``optimised=False`` no optimisations."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(str(_one(path, ".onnx")), options, providers=["CPUExecutionProvider"])
 
 

@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +25,8 @@ from typing import Literal
 import numpy as np
 import onnx
 from corpus.ask import general
+from corpus.nodes import computed
 from onnx import TensorProto, numpy_helper
-from onnx.backend.test.loader import load_model_tests
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend, probe_all
@@ -76,10 +75,7 @@ class Outcome:
 def cases() -> list[Case]:
     """Every case that is taken, by name."""
     taken = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cases are computed here, with divisions by zero on purpose
-        tests = load_model_tests(kind="node")
-    for test in tests:
+    for test in computed("node"):
         if test.model is None or not test.data_sets or not _static_floats(test.model):
             continue
         inputs, outputs = test.data_sets[0]

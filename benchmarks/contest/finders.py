@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from contest.elsewhere import elsewhere
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served
@@ -53,7 +52,11 @@ def _static(ranges: str = MIN_MAX) -> Mapping[str, Finder]:
 
 def _nncf(question: Question, heavy: bool = False, transformer: bool = False) -> Served:
     """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths any task's."""
-    nncf, openvino = _quiet_nncf()
+    # Both report their use over the network unless this package is missing.
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    import nncf
+    import openvino
+
     task, inputs = question.task, question.task.inputs()
     data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.samples)[:CALIBRATION]])
     model = openvino.Core().read_model(str(task.model))
@@ -61,21 +64,8 @@ def _nncf(question: Question, heavy: bool = False, transformer: bool = False) ->
     ignored = nncf.IgnoredScope(types=others, validate=False)
     kind = nncf.ModelType.TRANSFORMER if transformer or task.transformer else None
     made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind, ignored_scope=ignored)
-    return _saved(openvino, made, question)
-
-
-def _quiet_nncf() -> tuple[Any, Any]:
-    """NNCF and OpenVINO; both report their use over the network unless this package is missing."""
-    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
-    import nncf
-    import openvino
-
-    return nncf, openvino
-
-
-def _saved(openvino: Any, model: Any, question: Question) -> Served:
     path = question.folder / "model.xml"
-    openvino.save_model(model, str(path), compress_to_fp16=False)
+    openvino.save_model(made, str(path), compress_to_fp16=False)
     return Served(OPENVINO, str(path), "f32")
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import precision_metrics
 
 from collage_evo.graph.load.data import write_npz
 from collage_evo.statistics import bootstrap_interval, net_share_interval
 from contest.engines import Run, open_onnxruntime
-from contest.task import METRICS, Sample, Task, feeds_of, read_samples
+from contest.task import Sample, Task, feeds_of, read_samples
 
+Metric = Callable[[Sequence[object], Sequence[object]], float]
 RESAMPLES = 1000
 
 
@@ -36,7 +37,7 @@ class Judge:
     def __init__(self, task: Task, part: Path) -> None:
         self.task, self.samples = task, read_samples(part)
         self.inputs = task.inputs()
-        self._metric = _metric(task.metric) if task.metric else None
+        self._metric: Metric | None = getattr(precision_metrics, task.metric) if task.metric else None
         self._right = self._references(part) if self._metric is None else []
 
     def scores(self, run: Run) -> np.ndarray:
@@ -94,13 +95,3 @@ def keeps(value: float, budget: float) -> bool:
 def _squares(made: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     exact = right.astype(np.float64)
     return float(((made - exact) ** 2).sum()), float((exact**2).sum())
-
-
-def _metric(name: str) -> Callable[[Sequence[object], Sequence[object]], float]:
-    spec = importlib.util.spec_from_file_location("metrics", METRICS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    metric: Callable[[Sequence[object], Sequence[object]], float] = getattr(module, name)
-    return metric

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 
 from contest.engines import open_onnxruntime
-from contest.task import CALIBRATION, Sample, Task, feeds_of, read_samples
+from contest.task import CALIBRATION, Arrays, Task, feeds_of, read_samples
 
 OPSET = 17
 """To which an older model is converted where its own opset cannot say what quantisation writes."""
@@ -22,10 +22,10 @@ HISTOGRAMS = 100
 class Reader:
     """Hands out samples one by one, as ``CalibrationDataReader`` asks for it."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, samples: Sequence[Arrays]) -> None:
         self._samples, self._left = samples, iter(samples)
 
-    def get_next(self) -> Sample | None:
+    def get_next(self) -> Arrays | None:
         return next(self._left, None)
 
     def set_range(self, start_index: int, end_index: int) -> None:
@@ -33,12 +33,6 @@ class Reader:
 
     def __len__(self) -> int:
         return len(self._samples)
-
-    def __iter__(self) -> Reader:
-        return self
-
-    def __next__(self) -> Sample:
-        return next(self._left)
 
 
 def quantize(task: Task, folder: Path, ranges: str = MIN_MAX) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 
-import numpy as np
 from turns import median_ms, ratio
 
 from collage_evo.answer.sequential import Ratio
@@ -126,8 +126,7 @@ def summary(standings: Sequence[Standing]) -> Iterator[str]:
             gains = {one.task: one.gains[rival].estimate for one in rows if rival in one.gains}
             if gains:
                 least = min(gains, key=gains.__getitem__)
-                mean = float(np.exp(np.mean(np.log(list(gains.values())))))
-                tasks = f"{len(gains)} of {len(rows)} tasks"
+                mean, tasks = geometric_mean(gains.values()), f"{len(gains)} of {len(rows)} tasks"
                 yield f"{mean:.3f} times as fast as {rival}, least {gains[least]:.3f} ({least}), {tasks}"
 
 

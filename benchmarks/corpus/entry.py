@@ -98,7 +98,9 @@ def runs(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 def run(path: Path, arrays: Mapping[str, np.ndarray], optimised: bool = True) -> list[Value]:
     """ONNX Runtime's answers on one thread, with its default optimisations or none."""
-    options = _quiet()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -189,10 +191,3 @@ def _array(value: onnxruntime.OrtValue) -> np.ndarray:
         return np.asarray(value.numpy())
     raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
     return numpy_helper.to_array(TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=raw))
-
-
-def _quiet() -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    return options

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
+from onnx.backend.test.loader import load_model_tests
 
 from corpus.entry import Arrays, add
 
@@ -39,14 +40,16 @@ def write_cases(folder: Path, match: str = "") -> Iterator[str]:
             yield f"{name}: ONNX Runtime: {refusal[:160]}"
 
 
-def _cases() -> Iterator[tuple[str, onnx.ModelProto, Sequence[Any]]]:
-    """Name, model and the inputs of its first data set."""
+def computed(kind: str) -> Sequence[Any]:
+    """ONNX's own tests of a kind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cases are computed here, with divisions by zero on purpose
-        from onnx.backend.test.loader import load_model_tests
+        return load_model_tests(kind=kind)
 
-        tests = [*load_model_tests(kind="node"), *load_model_tests(kind="simple")]
-    for test in tests:
+
+def _cases() -> Iterator[tuple[str, onnx.ModelProto, Sequence[Any]]]:
+    """Name, model and the inputs of its first data set."""
+    for test in (*computed("node"), *computed("simple")):
         if test.model is not None and test.data_sets:
             yield test.name, test.model, test.data_sets[0][0]
         elif test.model_dir is not None:

@@ -10,9 +10,9 @@ process of its own, and batches alternate between processes. Before the race eac
 which checks it and measures the cost of serving.
 
 The race ends as soon as it is decided (``answer/sequential.py``). Looks at an ordinary 95 % interval after 3, 6, 10,
-16, 22 and 28 rounds would let 10 % of equals win (``benchmarks/stopping.py``), so each look has a stricter one, in
-the manner of Pocock, and with several candidates stricter by their number: of equals fewer than one in a hundred
-wins. The variance of the rounds is pooled with the one expected from repeats. The report prints the mean that
+16, 22 and 28 rounds would let 10 % of equals win (``2d0817f2:benchmarks/stopping.py``), so each look has a stricter
+one, in the manner of Pocock, and with several candidates stricter by their number: of equals fewer than one in a
+hundred wins. The variance of the rounds is pooled with the one expected from repeats. The report prints the mean that
 Student's interval belongs to, on a logarithmic scale.
 
 Two placements race against the two fastest baselines that were within 15 % of the best and the libraries with their
@@ -20,9 +20,9 @@ defaults (``answer/answer.py``: ``Standing``), all in one race. To be the answer
 baseline and those that may still be the best; the fastest such placement wins. A contestant that is unlikely to be
 0.5 % faster than a rival leaves after any round but the first two, which cannot turn a loss into a win. So baselines
 race on without placements until one of them is the best. A race of seconds cannot see a ratio that changes from
-minute to minute: the report shows over how long its rounds were spread. ``benchmarks/aa.py`` races an artifact
-against a copy and against slower ones. With ``--layouts`` it shows that loading anew draws as new a layout of memory
-as another process does: processes differ no more than rounds within one process.
+minute to minute: the report shows over how long its rounds were spread. ``2d0817f2:benchmarks/aa.py`` races an
+artifact against a copy and against slower ones. With ``--layouts`` it shows that loading anew draws as new a layout
+of memory as another process does: processes differ no more than rounds within one process.
 
 When an ended run is resumed, the answer that it published takes part, and stays unless a contestant beats it. Without
 new measurements there is no race.

@@ -8,7 +8,7 @@ is given up by a rule of its own, which does not bind: ignoring it leaves the ra
 Three rounds estimate their own variance badly: Student's t with two degrees of freedom needs ten standard errors. So
 the variance is moderated (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004): that of the
 rounds is pooled with one expected from repeats inside the rounds and from the known effect of a model's place in
-memory, which counts as much as ``PRIOR`` degrees of freedom (``benchmarks/stopping.py`` compares weights).
+memory, which counts as much as ``PRIOR`` degrees of freedom (``2d0817f2:benchmarks/stopping.py`` compares weights).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ times a second, although no other program runs.
 Processor clocks, and neighbours on the same host, make everything a few percent faster or slower for seconds to
 minutes. The search uses latencies as measured nevertheless, on one scale with the baselines. The fastest placements
 run again in alternating rounds before one becomes the answer, and a seed that looks faster than the answer carries
-the reason why it is not. ``benchmarks/repeatability.py`` shows how well measurements repeat.
+the reason why it is not. ``2d0817f2:benchmarks/repeatability.py`` shows how well measurements repeat.
 
 With ``search.objective: throughput`` whole models (baselines, placements, rounds of the final) are timed with the
 machine full (``runtime/crowd.py``): ``Setting.sessions`` sessions in one process, on a slot of all their cores, each

@@ -37,7 +37,7 @@ STANDARD_ERRORS = 2.0
 """A median is taken to be known within so many standard errors. Chosen."""
 NEAR_ERROR, NEAR_PAIRS = 0.01, 6
 """A latency that is known within this share after so many pairs is timed no further. Chosen;
-``benchmarks/repeatability.py`` shows how far measurements of one placement scatter."""
+``2d0817f2:benchmarks/repeatability.py`` shows how far measurements of one placement scatter."""
 
 
 class ReferenceRun(Protocol):

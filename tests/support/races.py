@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from collage_evo.answer.race import MAX_REPEATS, expected_variance
-from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
+from collage_evo.answer.sequential import FEWEST, Stopping
 
 Laps = Sequence[np.ndarray]
 """Logarithms of the ratio of each pair of bursts, one array a round."""
@@ -45,10 +45,6 @@ class Noise:
 
 def logs_of(laps: Laps) -> list[float]:
     return [median(one.tolist()) for one in laps]
-
-
-def ratio_of(laps: Laps, stopping: Stopping) -> Ratio:
-    return Ratio.of(logs_of(laps), stopping.significance, expected_variance(laps))
 
 
 def wins(laps: Laps, stopping: Stopping) -> bool:

@@ -13,7 +13,6 @@ from onnx import TensorProto, helper
 
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Node, Tensor, members, node_set
-from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, Copies, CostModel
 from collage_evo.placement.space import SearchSpace
@@ -169,25 +168,6 @@ def equal_copies(space: SearchSpace, kinds: Sequence[int], spread: float, rng: r
         alike = (match.engine, tuple(kinds[node] for node in members(match.nodes)))
         found.append(costs.setdefault(alike, ms) * rng.uniform(1 - spread, 1 + spread))
     return space.costing(replace(space.cost, match_ms=tuple(found)))
-
-
-def mistaken(space: SearchSpace, rng: random.Random, times: float = 1.0) -> SearchSpace:
-    """``space`` with costs as a run may know them: wrong for engines, for matches (alike for equal operators) and for
-    borders, by so many ``times`` what is usual."""
-    kinds, off = kinds_of(space.graph), dict[object, float]()
-
-    def factor(key: object, deviation: float) -> float:
-        return off.setdefault(key, rng.lognormvariate(0, times * deviation))
-
-    costs = tuple(
-        ms * factor(m.engine, 0.07) * factor((m.engine, tuple(kinds[i] for i in members(m.nodes))), 0.12)
-        for m, ms in zip(space.matches, space.cost.match_ms, strict=True)
-    )
-    borders = {
-        engine: Border(border.fixed_ms * factor((engine, 0), 0.5), border.ms_per_mb * factor((engine, 1), 0.5))
-        for engine, border in space.cost.borders.items()
-    }
-    return space.costing(replace(space.cost, match_ms=costs, borders=borders))
 
 
 FAST = ("b1", "fast")
