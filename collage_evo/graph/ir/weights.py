@@ -60,8 +60,9 @@ def fits_in_a_message(model: onnx.ModelProto) -> bool:
 
 
 def is_heavy(model: onnx.ModelProto) -> bool:
-    """Whether the large weights of the model are to be kept apart from it."""
-    return all_weight_bytes(model) >= HEAVY_BYTES
+    """Whether the large weights of the model are to be kept apart from it, or already are: as of any part of a heavy
+    model, however small."""
+    return any(map(is_placed, model.graph.initializer)) or all_weight_bytes(model) >= HEAVY_BYTES
 
 
 def weight_bytes(tensor: TensorProto) -> int:
@@ -202,7 +203,6 @@ class WeightFiles:
             raw.tofile(self.directory / name)
             names.append(name)
             return {"location": name, "offset": "0"}
-
 
     def adopt(self, path: Path) -> str:
         """The location of the file at ``path``, which stays where it is."""

@@ -31,8 +31,10 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.session import Session
 from collage_evo.testing.models import tiny_transformer
 from tests.cli.commands import collage
+from tests.runtime.helpers import TARGET, alternating
 from tests.support.quick import QUICK, options
 
 
@@ -134,6 +136,28 @@ def test_a_user_s_file_with_external_data_becomes_light(tmp_path: Path) -> None:
     loaded = ModelFile(str(tmp_path / "m.onnx")).load().original
     assert placed(loaded)
     assert inlined(loaded).graph.initializer == tiny_transformer().graph.initializer
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "tvm"])
+def test_a_small_region_of_a_heavy_model_has_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    model = tiny_transformer()
+    monkeypatch.setattr(weights, "HEAVY_BYTES", weights.all_weight_bytes(model))  # no region has as many
+    feeds = random_inputs(model, seed=1)
+    with Session([alternating(light(model), tmp_path, (backend, "onnxruntime"))], TARGET) as session:
+        made = session.run(None, feeds)[0]
+    np.testing.assert_allclose(made, reference_outputs(model, feeds)[0], rtol=1e-3, atol=1e-5)
+
+
+def test_a_small_part_of_a_heavy_model_is_known_by_what_its_weights_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, files = light(tiny_transformer()), weight_files()
+    elsewhere = onnx.ModelProto()
+    elsewhere.CopyFrom(one)
+    for tensor in filter(is_placed, elsewhere.graph.initializer):
+        tensor.external_data[0].value = files.adopt(files.directory / tensor.external_data[0].value)
+    monkeypatch.setattr(weights, "HEAVY_BYTES", 2**26)
+    assert digest(elsewhere) == digest(one)
 
 
 KILLED = """
