@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.digests import forget
 from collage_evo.errors import InputError
 from collage_evo.measure.jobs import (
     Opened,
@@ -92,6 +93,7 @@ class OpenArtifacts:
         references = self._context.references  # read now: they are not part of what serving takes
         judge, artifact = self._context.judge, Path(job.artifact)
         self._close_all()
+        forget()  # a user's process verifies every file, so this is what loading takes
         peak, began = PeakMemory(), time.perf_counter()
         opened = self._opened[job.artifact] = OpenArtifact(artifact, self._context.shares)
         session = opened.session

@@ -15,6 +15,7 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
+from collage_evo.digests import DIGESTS, remember
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.weights import inlined
@@ -68,6 +69,7 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     if begin.cores:
         os.sched_setaffinity(0, begin.cores)
     register_from(begin.setting.registered)
+    remember(Path(begin.setting.work) / DIGESTS)
 
     def answer(message: Message) -> None:
         answers.write(to_json(message, Message) + "\n")

@@ -12,6 +12,7 @@ from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.config import Config, SearchConfig
+from collage_evo.digests import DIGESTS, remembering
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
@@ -46,7 +47,7 @@ def open_run(
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
-    with Lookout(machine_directory(), place.name, reporter.log):
+    with Lookout(machine_directory(), place.name, reporter.log), remembering(place.work / DIGESTS):
         reporter.expect(_known_seconds(config.search))
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))

@@ -8,7 +8,6 @@ loads it again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
@@ -17,14 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from collage_evo.digests import REMEMBERED_BYTES, SETTLED_NS, digest_of_open
 from collage_evo.errors import InputError
 
 T = TypeVar("T")
-REMEMBERED_BYTES = 2**20
-"""Bytes of a file that a process hashes once for each stamp that it has."""
-SETTLED_NS = 10**9
-"""Age of a stamp from which another change has another stamp: times of files advance in steps of milliseconds, on
-some file systems of a second."""
 LOADS = 3
 """Times that a library loads files at most while links to them are made or removed. Chosen."""
 Stamp = tuple[int, int, int, int, int]
@@ -65,7 +60,7 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
             raise InputError(f"{text}: copy the artifact again, or run the search again")
         stamp = _stamp(status)
         settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
-        digest = _digests.get(stamp) or hashlib.file_digest(file, "sha256").hexdigest()
+        digest = _digests.get(stamp) or digest_of_open(file)
         if status.st_size >= REMEMBERED_BYTES and settled:
             _digests[stamp] = digest
         return CheckedFile(path, digest, stamp)

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
-from collage_evo.graph.ir.weights import is_placed
+from collage_evo.graph.ir.weights import content_digest, is_placed
 
 _VALUE_LIMIT = 64
 """Integer constants up to this many elements are part of the structure: they are shapes, axes and bounds."""
@@ -176,7 +176,9 @@ def constant_digest(graph: Graph, name: str) -> str:
     """Digest of the content of the constant ``name``, independent of its name."""
     key = f"constant {name}"
     if key not in graph.memo:
-        graph.memo[key] = hashlib.sha256(_content(graph.constants[name])).hexdigest()
+        array = graph.constants[name]
+        text = array.dtype == object
+        graph.memo[key] = hashlib.sha256(_content(array)).hexdigest() if text else content_digest(array)
     return str(graph.memo[key])
 
 

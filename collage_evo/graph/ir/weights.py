@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import hashlib
 import math
 import os
 import shutil
@@ -25,6 +26,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
+from collage_evo.digests import digest_of
 from collage_evo.files import link_or_copy
 from collage_evo.target.private import own_temporary
 
@@ -142,6 +144,19 @@ def content(tensor: TensorProto) -> np.ndarray:
         path, shape = weight_files().directory / info.location, (weight_bytes(tensor),)
         return np.memmap(path, np.uint8, "r", info.offset or 0, shape)
     return np.frombuffer(tensor.raw_data, np.uint8)
+
+
+def content_digest(array: np.ndarray) -> str:
+    """SHA-256 of an array's bytes, in hexadecimal digits; the file's where it maps a whole file."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if base is not None and base.filename is not None and base.offset == 0 and array.flags.c_contiguous:
+        path = Path(base.filename)
+        if path.stat().st_size == raw.nbytes:
+            return digest_of(path)
+    return hashlib.sha256(raw.data).hexdigest()
 
 
 def array_of(tensor: TensorProto) -> np.ndarray:

@@ -16,6 +16,7 @@ from onnx.external_data_helper import uses_external_data
 from collage_evo.files import link_or_copy, reading
 from collage_evo.graph.ir.weights import (
     content,
+    content_digest,
     fits_in_a_message,
     inlined,
     is_heavy,
@@ -108,7 +109,7 @@ def digest(model: onnx.ModelProto) -> str:
     sha = hashlib.sha256()
 
     def place(tensor: TensorProto, raw: np.ndarray) -> Mapping[str, str]:
-        sha.update(raw.data)
+        sha.update(content_digest(raw).encode())
         return {}
 
     light = light_copy(model, place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from collage_evo.digests import digest_of
 from collage_evo.errors import DamagedFile
 from collage_evo.files import reading
 
@@ -84,7 +84,7 @@ class PieceCache:
                 was, status = record["files"][name], file.stat()
                 if status.st_size != was["bytes"]:
                     raise ValueError(f"{name} has another size")
-                if not (trusted and status.st_mtime_ns == was["mtime_ns"]) and _digest(file) != was["sha256"]:
+                if not (trusted and status.st_mtime_ns == was["mtime_ns"]) and digest_of(file) != was["sha256"]:
                     raise ValueError(f"{name} was changed")
         return built_here
 
@@ -93,7 +93,7 @@ class PieceCache:
         path = self.directory / key
         files, added, present = dict[str, dict[str, Any]](), 0, dict[tuple[int, str], Path]()
         for name, file in _files(built).items():
-            digest, size = _digest(file), file.stat().st_size
+            digest, size = digest_of(file), file.stat().st_size
             if size >= SAME_BYTES:
                 present = present or self._present()
             if size < SAME_BYTES or not _shares(file, digest, present.get((size, digest))):
@@ -171,13 +171,8 @@ def _shares(file: Path, digest: str, other: Path | None) -> bool:
     """Whether ``file`` is now a link to ``other``, if that has its digest."""
     link = file.with_name(f"{file.name}.link")
     with contextlib.suppress(OSError):
-        if other is not None and _digest(other) == digest:
+        if other is not None and digest_of(other) == digest:
             os.link(other, link)
             os.replace(link, file)
             return True
     return False
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

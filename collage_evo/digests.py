@@ -1,0 +1,77 @@
+"""SHA-256 of files. The processes of a run read each large file for it once, whichever comes first.
+
+A run hashes gigabytes of weights and compiled pieces many times: as a piece, as a file of an artifact, and at each
+load. Between its processes it trusts that nobody wrote to a file whose inode, size and time of the last write are the
+same. What a run publishes is verified in full, by a process that remembers nothing, as is whatever a user loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+
+DIGESTS = "digests"
+"""Name in a run's work directory."""
+REMEMBERED_BYTES = 2**20
+"""Bytes from which the digest of a file is remembered: reading smaller ones takes no longer than looking it up."""
+SETTLED_NS = 10**9
+"""Age of a time of a file from which another change has another time: these advance in steps of milliseconds, on some
+file systems of a second."""
+
+_memory: list[Path] = []
+"""Directories with a file for each digest that this process may rely on, the last one counts."""
+
+
+@contextlib.contextmanager
+def remembering(directory: Path) -> Iterator[None]:
+    """Share the digests of large files with all processes that do so in ``directory``, for as long as the context
+    lasts."""
+    remember(directory)
+    try:
+        yield
+    finally:
+        _memory.pop()
+
+
+def remember(directory: Path) -> None:
+    """As :func:`remembering`, until the process ends."""
+    directory.mkdir(exist_ok=True)
+    _memory.append(directory)
+
+
+def forget() -> None:
+    """Rely on no remembered digest from now on."""
+    _memory.clear()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file at ``path``, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return digest_of_open(file)
+
+
+def digest_of_open(file: BufferedReader) -> str:
+    """SHA-256 of a file that is open at its beginning, in hexadecimal digits."""
+    before = os.fstat(file.fileno())
+    if not _memory or before.st_size < REMEMBERED_BYTES:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    known = _memory[-1] / "-".join(map(str, _identity(before)))
+    with contextlib.suppress(OSError):
+        return known.read_text()
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    after = os.fstat(file.fileno())
+    if _identity(after) == _identity(before) and time.time_ns() - after.st_mtime_ns > SETTLED_NS:
+        partial = known.with_name(f"{known.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):  # a full disk: it is hashed again
+            partial.write_text(digest)
+            partial.replace(known)
+    return digest
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
