@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.measure.worker_context import unbuilt
+from collage_evo.models.builder import Builder
 from collage_evo.placement.failure import Fault
 from collage_evo.testing.cases import CASES
 
@@ -45,3 +47,17 @@ def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> Non
     built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("nchw"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert unbuilt(built).fault is Fault.NEEDLESS
+
+
+@pytest.mark.parametrize(("products", "taken"), [(10, True), (11, False)])
+def test_a_layout_of_convolutions_is_needless_where_products_are_most(
+    tmp_path: Path, products: int, taken: bool
+) -> None:
+    net, rng = Builder("patches"), np.random.default_rng(0)
+    x = net.op("Conv", net.input("x", (1, 3, 8, 8)), net.const(rng.random((4, 3, 2, 2), np.float32)), strides=[2, 2])
+    for _ in range(products):
+        x = net.op("MatMul", x, net.const(rng.random((4, 4), np.float32)))
+    backend = OnnxRuntimeBackend()
+    built = backend.build(net.model(x), Target(), backend.variant("nchw"), tmp_path)
+    assert isinstance(built, Built) == taken
+    assert taken or unbuilt(built).fault is Fault.NEEDLESS
