@@ -55,8 +55,8 @@ _PROVIDER = "CPUExecutionProvider"
 _KERNEL_TIME = "_kernel_time"
 """End of a kernel's name in profiles."""
 FEW = 10
-"""Products to a convolution from which the layout of convolutions is not tried. Chosen; ViT-B/16 has 73, and took 500 and
-501 ms (Xeon, AVX2, 1 thread)."""
+"""Products to a convolution from which the layout of convolutions is not tried. Chosen; ViT-B/16 has 73, and took 500
+and 501 ms (Xeon, AVX2, 1 thread)."""
 FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
 """Names of the model, by the layout of its convolutions, or the quantisation of its products."""
 _INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
