@@ -11,6 +11,7 @@ available widths depend on the target's threads (``StandsOnOthers.on_threads``).
 - ``cut.py``, ``assign.py``, ``work.py``, ``estimate.py``: which operator runs in which lane, and which make one part,
   by estimated times
 - ``plan.py``: parts as plain data, in ``plan.json``; the order of parts, and the fewest handoffs for it
+- ``memory.py``: tensors that may share memory in every order of the parts
 - ``load.py``, ``run.py``: a bound region: its inner memory; the calls, waits and signals of each lane; failures
 - ``lane_threads.py``: lane threads: one set for each calling thread, which is lane 0; they sleep between regions
 - ``backend.py``: engines, building and loading of the parts
