@@ -113,13 +113,6 @@ def test_an_artifact_is_right_in_a_fresh_process_captured_or_not(
     assert (not notes) == captured
 
 
-def test_a_profile_tells_of_copies_between_regions(finished: Place) -> None:
-    done = finished.collage("exec", "run/best.collage", "--profile", "--repeat", 2)
-    hops = [line for line in done.stdout.splitlines() if line.startswith("transition")]
-    assert len(hops) == 3, done.stderr
-    assert all("ms for a copy" in hop for hop in hops)
-
-
 def test_without_the_device_an_artifact_for_it_is_refused_in_one_line(finished: Place) -> None:
     done = finished.collage("exec", "run/best.collage", LD_LIBRARY_PATH="")
     assert done.returncode == 3, done.stderr
