@@ -18,8 +18,7 @@ available widths depend on the target's threads (``StandsOnOthers.on_threads``).
 
 A handoff is a lock that one lane opens and another takes. A lane that fails opens all of them, every lane stops at
 its next wait, and the caller gets the error once all have stopped; a lane that hangs ends like any hang, with its
-process. A backend whose parts run in lanes must release Python's interpreter lock during a call; the conformance
-suite checks that.
+process. A backend whose parts run in lanes must release Python's interpreter lock during a call.
 
 As a backend that ``StandsOnOthers``, lanes are no baseline and no fallback, and take no part on one thread.
 
