@@ -21,9 +21,9 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.report.result import SCHEMA
 from collage_evo.target.slots import acquire_slot, usable_cores
-from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from collage_evo.export import annotated as export
 from collage_evo.export.annotated import export_onnx
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.testing.models import tiny_convnet
 from tests.export.runs import alone, placed
+from tests.support.models import tiny_convnet
 
 
 def run_directory(folder: Path, *engines: str) -> Graph:

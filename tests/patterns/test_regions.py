@@ -7,8 +7,8 @@ from hypothesis import given
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.regions import Regions, blocks_of, maximal_regions
-from collage_evo.testing.models import chain
 from tests.patterns.strategies import supported_parts
+from tests.support.models import chain
 
 
 @given(supported_parts(16))

@@ -36,8 +36,8 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import normalise as normalise_run
 from collage_evo.run.stages.model import prepare
 from collage_evo.target.target import Target
-from collage_evo.testing.models import tiny_convnet, tiny_transformer
 from tests.report.helpers import make_result
+from tests.support.models import tiny_convnet, tiny_transformer
 from tests.support.processor import needs
 
 

@@ -43,9 +43,9 @@ from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
 from collage_evo.search.evolution.settings import Budget
 from collage_evo.target.target import Target
-from collage_evo.testing.models import chain, tiny_convnet
 from tests.support import misoptimised
 from tests.support.faults import install_faulty
+from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
 
 

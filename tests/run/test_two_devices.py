@@ -14,11 +14,11 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.testing.models import chain
 from tests.support.clock import install_clock
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.halves import DeviceHalf, HostHalf
 from tests.support.faults import install_backend
+from tests.support.models import chain
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from collage_evo.backends.base import Backend, Probe
 from collage_evo.backends.variants import Variant
 from collage_evo.testing.conformance import Effort, check_backend
 from collage_evo.testing.finding import CHECKS, Report
-from collage_evo.testing.models import tiny_convnet
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend, FaultyGpuBackend
+from tests.support.models import tiny_convnet
 from tests.testing.test_conformance import COUNTING, QUICK, model
 
 pytestmark = pytest.mark.slow
