@@ -103,7 +103,7 @@ def explain(
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="With --node: also list unmeasured matches and patterns that do not match.")
+        bool, typer.Option("--all", help="With --node: also list unmeasured matches, and every refusal.")
     ] = False,
     overrides: Set = None,
     as_json: Json = False,
