@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import repository  # noqa: F401
 from turns import faults_per_run, median_ms, take_turns
 
 from collage_evo.answer.sequential import mean_interval
@@ -26,7 +27,7 @@ from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 
 ENGINES = ("onnxruntime", "openvino")
 

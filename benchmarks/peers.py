@@ -110,7 +110,7 @@ def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) 
     libraries = best_ways(feasible_baselines(flow.baselines, run.limits))
     rivals = rival_placements(searched, run.limits, libraries, result)
     artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
-    artifacts |= compiled(run, rivals, searched.costs.space)
+    artifacts |= compiled(run, rivals)
     if config.target.threads > 1:
         other = run.directory.with_name(folder_name(*key_of(source, 1, budget, options)))
         single = best_baselines(other, run.limits)
@@ -215,10 +215,10 @@ def best_greedy(space: SearchSpace, libraries: Mapping[str, Baseline]) -> Placem
     return min((greedy_placement(space, order) for order in orders), key=space.predict)
 
 
-def compiled(run: RunContext, placements: Mapping[str, Placement], space: SearchSpace) -> dict[str, Path]:
+def compiled(run: RunContext, placements: Mapping[str, Placement]) -> dict[str, Path]:
     """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
     artifacts: dict[str, Path] = {}
-    for name, written in write_placements(run, placements, space).items():
+    for name, written in write_placements(run, placements).items():
         if isinstance(written, Failure):
             print(f"{name} is left out: {written}", flush=True)
             continue

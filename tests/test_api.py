@@ -16,7 +16,7 @@ from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.report.places import COMMAND
 from collage_evo.target.private import machine_directory
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8)).astype(np.float32)

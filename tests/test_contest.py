@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from collage_evo.report.result import Operator
-from collage_evo.testing.models import tiny_convnet
 from tests.report.helpers import make_result
+from tests.support.models import tiny_convnet
 
 OURS = "ours"
 

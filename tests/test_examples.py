@@ -26,8 +26,8 @@ from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import signature_of
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.helpers import TARGET, whole
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

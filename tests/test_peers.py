@@ -27,7 +27,7 @@ from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 from tests.support.spaces import make_space, resnet_like
 
 

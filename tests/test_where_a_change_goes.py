@@ -89,11 +89,10 @@ def test_code_is_searched_without_its_prose(tmp_path: Path) -> None:
 
 
 BESIDES: Mapping[str, set[str]] = {
-    # ONNX Runtime is the reference, most people's library, and the reader of two forms of an export.
+    # ONNX Runtime is the reference, most people's library, and the reader of a form of an export.
     "onnxruntime": {
         *("graph/reference/reference.py", "graph/reference/ort_values.py"),
-        *("report/summary.py", "export/annotated.py"),
-        *("export/__init__.py", "cli/answers.py"),
+        *("report/summary.py", "export/__init__.py", "cli/answers.py"),
     }
 }
 """Modules outside of backends/ that name a library."""
@@ -121,7 +120,7 @@ def test_quantisation_knows_no_library() -> None:
 
 def test_search_costs_and_runtime_know_a_host_and_a_device_only() -> None:
     named = naming({"cuda", "CudaDevice"}, "backends/", "devices/", "target/")
-    assert named == {"config.py", "runtime/session.py", "export/annotated.py"}
+    assert named == {"config.py", "runtime/session.py"}
 
 
 def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:

@@ -142,9 +142,6 @@ class Backend(ABC):
     """Whether pieces of the variant ``default`` hold no compiled code, and so run on any processor."""
     gives_reference: ClassVar[bool] = False
     """Whether the results of all others are checked against this library's."""
-    pieces_share_memory: ClassVar[bool] = True
-    """Whether pieces on a device may write to memory that others of this backend use, such as a library's pool: two
-    of them may run at the same time only where they do not."""
     execution_providers: ClassVar[Mapping[str, str]] = {}
     """For each device the execution provider of ONNX Runtime that the library is, if it is one."""
 

@@ -103,7 +103,7 @@ def explain(
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="With --node: also list unmeasured matches and patterns that do not match.")
+        bool, typer.Option("--all", help="With --node: also list unmeasured matches, and every refusal.")
     ] = False,
     overrides: Set = None,
     as_json: Json = False,
@@ -161,7 +161,7 @@ def export(
     """Write the answer as files for use without this package.
 
     --to writes files that its libraries load; --onnx writes an ONNX file whose nodes carry their region and backend,
-    for Netron and ONNX Runtime.
+    for viewers such as Netron.
     """
     from collage_evo.commands.pack import run_of
     from collage_evo.runtime.package import is_package
@@ -200,7 +200,7 @@ def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
-    from collage_evo.export.annotated import SETTINGS, export_onnx
+    from collage_evo.export.annotated import export_onnx
 
     done = export_onnx(run, onnx)
     if as_json:
@@ -208,9 +208,3 @@ def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
         return
     counts = ", ".join(f"{name} {count}" for name, count in done.nodes.items())
     print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")
-    if done.settings:
-        print(f"in ONNX Runtime: options.add_session_config_entry({SETTINGS!r}, {done.settings!r})")
-    for name in done.absent:
-        print(f"the ONNX Runtime that is installed here has no {name}: it places those nodes as it likes")
-    for name in done.without_provider:
-        print(f"{name} is no execution provider of ONNX Runtime, which will place its nodes as it likes")

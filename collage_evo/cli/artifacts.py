@@ -17,7 +17,7 @@ def execute(
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before the timed ones.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
-    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each region and transition.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each region.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

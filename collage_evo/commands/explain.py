@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import accepts, supported_nodes
+from collage_evo.backends.enumerate import accepts
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import rewritten_name
 from collage_evo.commands.explained import Explained
@@ -16,7 +16,6 @@ from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.patterns.match import Match
-from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.report.explain import (
     BackendAnswer,
     Explanation,
@@ -164,26 +163,10 @@ def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
     ]
     if reason := matches_found.refusals.get(node.index, {}).get(backend.name):
         refusals.insert(0, Refusal("", (node.op_type,), reason))
-    else:
-        proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
-        refusals += _misfits(graph, backend, node, proposed)
     slow = {variant: why for (owner, variant), why in compared.left_out.items() if owner == backend.name}
     refusals += [Refusal("", (), f"variant {variant} takes no part: {why}") for variant, why in slow.items()]
     offers = tuple(map(compared.costs.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in matches_found.cut)
-
-
-def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[str]) -> Iterator[Refusal]:
-    """Patterns that proposed nothing of their own around the node."""
-    supported, _ = supported_nodes(graph, backend)
-    for pattern in backend.patterns():
-        if pattern.name not in proposed:
-            try:
-                reason = pattern.why_not(graph, supported, node.index)
-            except TooManyWays as error:
-                reason = str(error)
-            reason = reason or "a pattern before it matches the same operators"
-            yield Refusal(pattern.name, (node.op_type,), reason, matches=False)
 
 
 def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

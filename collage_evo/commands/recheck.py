@@ -116,7 +116,7 @@ def _compiled(
     foreign = bool(this_machine().other_than(read_artifact(compared.artifact).target.machine))
     wanted = {n: compared.run.placement(key) for n, key in keyed.items() if foreign or n != "answer"}
     if wanted:
-        for name, written in write_placements(run, wanted, compared.run.space).items():
+        for name, written in write_placements(run, wanted).items():
             if isinstance(written, Failure):
                 failed[name] = written
                 artifacts.pop(name, None)

@@ -4,7 +4,7 @@ Libraries with a profiler report the times of their kernels while they run the w
 (``costs/profiles.py``). Kernels of the others are timed standalone, the most expensive first, and scaled to the whole
 model's latency there (``costs/unprofiled.py``). Then border probes, random cuts of the model between engines, are
 measured as whole models: their time beyond their kernels is the price of borders. Regions that stand on other
-backends (``costs/dependent_costs.py``), and rewrites that no profile covers, are timed standalone as well.
+backends, and rewrites that no profile covers, are timed standalone as well.
 """
 
 from __future__ import annotations
@@ -94,7 +94,11 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
 
 
 def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts:
-    """Time kernels of engines that no profile covers, the most expensive first; estimate the others from those."""
+    """Time kernels of engines that no profile covers, the most expensive first; estimate the others from those.
+
+    Regions of which no sum of kernels predicts the time follow, the largest first: rewrites that no profile covers,
+    and those of backends that stand on others.
+    """
     scope = known.scope
     costs.recall()
     kernels = {engine: _unprofiled(known, engine) for engine in scope.plain if engine not in known.late}
@@ -113,8 +117,9 @@ def time_kernels(known: KnownCosts, costs: Costs, on_done: OnDone) -> KnownCosts
     rewritten = [index for index, match in enumerate(scope.matches)
                  if match.rewrites and bordering(match.engine) not in known.late
                  and priced.summed(match, by_engine) is None]  # fmt: skip
-    rewritten.sort(key=lambda index: -sum(known.shape[node] for node in members(scope.matches[index].nodes)))
-    costs.measure(rewritten, on_done, STANDALONE_SHARE)
+    regions = [*rewritten, *scope.dependents]
+    regions.sort(key=lambda index: -sum(known.shape[node] for node in members(scope.matches[index].nodes)))
+    costs.measure(regions, on_done, STANDALONE_SHARE)
     return replace(priced, standalone_ms=dict(costs.ms), failures=dict(costs.failures))
 
 

@@ -19,17 +19,6 @@ the earlier run (within 1 %). Otherwise nothing is captured. ``Session.notes`` l
 why; the result holds the notes of the answer and of its rivals in the final race, since single kernel launches may by
 themselves lose it.
 
-Independent pieces may run at the same time. All of them are captured on one stream, but the next captured work
-depends on the nodes that ``Device.side_by_side`` names, not on the previous capture (CUDA's
-``cuStreamUpdateCaptureDependencies``): the graph then has branches, and backends need no streams and events.
-``waits_of`` defines the dependencies: a piece waits for those that make its inputs, and, where a library's pieces
-share memory (``Backend.pieces_share_memory``), for the previous one; copies in one direction wait for each other. A
-region of cuDNN names its inner steps in the same way. Memory is planned for every order that this allows. Branches
-are not always faster, so the model is captured both ways, whole runs take turns for 0.2 seconds at the end of the
-first run, and the faster way stays. The branching way has to compute the same outputs, else it is dropped with a
-note. Predictions ignore it: the additive model adds up work that runs at the same time, and the search corrects that
-by measuring.
-
 ``run_on_device`` takes arrays of the device (anything with ``__dlpack__``) and returns new ones. Only tensors that a
 host piece reads or makes go through the host. A process has one device with one stream, so sessions take turns,
 whichever thread calls them. ``close`` waits for the device, and releases captures before the buffers that they use.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,19 +20,6 @@ _NON_BLOCKING = 1
 _THREAD_LOCAL = 1
 """Capture mode in which other threads' work on the device does not break a capture in this one."""
 _MEMORY_TYPE, _HOST = 2, 1
-_SET = 1
-"""New dependencies replace the old ones."""
-
-_Nodes = tuple[int, ...]
-"""Nodes of a graph under capture."""
-
-
-@dataclass
-class _Capture:
-    """Whether calls overlap in the capture, and whether it had any that could."""
-
-    overlapping: bool
-    independent: bool = False
 
 
 class CudaDevice(Device):
@@ -50,8 +36,6 @@ class CudaDevice(Device):
         driver.cuEventCreate(self._before, 0)
         driver.cuEventCreate(self._after, 0)
         self._scratch: Memory | None = None
-        self._capture: _Capture | None = None
-        """The present capture."""
         bus = ctypes.create_string_buffer(32)
         driver.cuDeviceGetPCIBusId(bus, len(bus), driver.device())
         self._gauges = Gauges(bus.value.decode())
@@ -122,22 +106,20 @@ class CudaDevice(Device):
         self._context.enter()
         self._driver.cuCtxSynchronize()
 
-    def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
+    def capture(self, call: Callable[[], None]) -> Replay:
         stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:
             with self._context.retained():
                 self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
-                self._capture = capture = _Capture(overlapping)
                 try:
                     self._record(call, graph)
                     self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
                 finally:
-                    self._capture = None
                     if graph.value is not None:
                         self._driver.cuGraphDestroy(graph)
         except CudaError as error:
             raise CaptureError(str(error)) from None
-        return self._replay(executable, capture.independent)
+        return self._replay(executable)
 
     def _record(self, call: Callable[[], None], graph: ctypes.c_void_p) -> None:
         """Run ``call``, and end the capture in any case."""
@@ -152,35 +134,7 @@ class CudaDevice(Device):
             raise
         self._driver.cuStreamEndCapture(self.stream, graph)
 
-    def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
-        capture = self._capture
-        if capture is not None:
-            capture.independent |= any(place and place - 1 not in needed for place, needed in enumerate(waits))
-        if capture is None or not capture.overlapping:
-            for call in calls:
-                call()
-            return
-        # One stream serves all: the next captured work depends on the nodes that are set, not on the last work.
-        before, ends = self._ends(), list[_Nodes]()
-        for call, needed in zip(calls, waits, strict=True):
-            begins = _united(ends[place] for place in needed) or before
-            self._go_on_behind(begins)
-            call()
-            ends.append(self._ends())
-        self._go_on_behind(_united(ends) or before)
-
-    def _ends(self) -> _Nodes:
-        """The nodes that the next captured work depends on."""
-        status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
-        nodes, edges, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_void_p(), ctypes.c_size_t()
-        self._driver.cuStreamGetCaptureInfo_v3(self.stream, status, number, graph, nodes, edges, count)
-        return tuple(nodes[place] or 0 for place in range(count.value))
-
-    def _go_on_behind(self, nodes: _Nodes) -> None:
-        dependencies = (ctypes.c_void_p * len(nodes))(*nodes)
-        self._driver.cuStreamUpdateCaptureDependencies_v2(self.stream, dependencies, None, len(nodes), _SET)
-
-    def _replay(self, executable: ctypes.c_void_p, independent: bool) -> Replay:
+    def _replay(self, executable: ctypes.c_void_p) -> Replay:
         enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream
 
         def replay() -> None:
@@ -188,7 +142,7 @@ class CudaDevice(Device):
             launch(executable, stream)
 
         self._context.on_release(replay, self._driver.cuGraphExecDestroy, executable)
-        return Replay(replay, independent)
+        return Replay(replay)
 
     def time_ms(self, call: Callable[[], None]) -> float:
         self._context.enter()
@@ -221,11 +175,6 @@ class CudaDevice(Device):
             self._driver.cuEventDestroy_v2(event)
         self._driver.cuStreamDestroy_v2(self.stream)
         self._stream = ctypes.c_void_p()
-
-
-def _united(ends: Iterable[_Nodes]) -> _Nodes:
-    """All of them, each once."""
-    return tuple(dict.fromkeys(node for nodes in ends for node in nodes))
 
 
 def _agreed(array: DeviceArray, host: np.ndarray) -> int:

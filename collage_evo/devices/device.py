@@ -69,8 +69,6 @@ class Replay:
     """Enqueues all captured work."""
 
     launch: Callable[[], None] = field(repr=False)
-    independent: bool = False
-    """Whether some work need not wait for the previous work, whether captured to overlap or not."""
 
     def __call__(self) -> None:
         self.launch()
@@ -122,23 +120,11 @@ class Device(ABC):
         """Wait until all work of this process's libraries on the device has run, on any stream."""
 
     @abstractmethod
-    def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
+    def capture(self, call: Callable[[], None]) -> Replay:
         """Record the work that ``call`` enqueues, without running it; returns a replay that enqueues it at once.
-
-        Args:
-            overlapping: whether its calls of :meth:`side_by_side` may run at the same time when replayed.
 
         Raises:
             CaptureError: some work of ``call`` cannot be recorded.
-        """
-
-    @abstractmethod
-    def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
-        """Run ``calls`` in this order, each of which enqueues work that does not depend on all earlier ones.
-
-        In an overlapping capture a call's work waits for the work enqueued before all of them, and for the earlier
-        calls at the positions in ``waits``; work enqueued afterwards waits for all. Elsewhere work runs in the order
-        in which it is enqueued.
         """
 
     @abstractmethod

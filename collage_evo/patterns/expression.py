@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 from collage_evo.errors import ConfigError
 from collage_evo.graph.ir.graph import Graph, Node
 
-NodeCondition = Callable[[Graph, Node], str]
-"""Why the node does not fit, or nothing."""
-TensorCondition = Callable[[Graph, str], str]
-"""Why the tensor of that name does not fit, or nothing."""
+NodeCondition = Callable[[Graph, Node], bool]
+"""Whether the node fits."""
+TensorCondition = Callable[[Graph, str], bool]
+"""Whether the tensor of that name fits."""
 Shape = tuple[int | None, ...]
 """Sizes of a tensor's axes; None for any size."""
 
@@ -32,16 +32,16 @@ class Anything(Value):
     where: TensorCondition | None = None
     constant: bool = False
 
-    def refusal(self, graph: Graph, name: str) -> str:
-        """Why the tensor does not fit; empty if it does."""
+    def fits(self, graph: Graph, name: str) -> bool:
+        """Whether the tensor meets the conditions."""
         tensor = graph.tensors[name]
         if self.constant and name not in graph.constants:
-            return f"{name} is no constant"
+            return False
         if self.dtype not in (None, tensor.dtype):
-            return f"{name} is {tensor.dtype}, not {self.dtype}"
+            return False
         if self.shape is not None and not _same(tensor.shape, self.shape):
-            return f"{name} has the shape {tensor.shape}, not {self.shape}"
-        return self.where(graph, name) if self.where else ""
+            return False
+        return self.where is None or self.where(graph, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,6 @@ class Operator:
     def takes(self, node: Node) -> bool:
         """Whether the node has one of the types, in the standard domain."""
         return not self.types or (node.op_type in self.types and node.domain in ("", "ai.onnx"))
-
-    @property
-    def label(self) -> str:
-        """Its types, for messages."""
-        few = sorted(self.types)[:4]
-        return " or ".join(few) + (" or ..." if len(self.types) > len(few) else "") or "any operator"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +105,7 @@ class Ops:
 
 
 def value(dtype: str | None = None, shape: Shape | None = None, where: TensorCondition | None = None) -> Anything:
-    """A tensor with conditions on its type; ``where`` returns the reason against it, empty for none."""
+    """A tensor with conditions on its type; ``where`` returns whether it fits."""
     return Anything(dtype, shape, where)
 
 
@@ -136,24 +130,6 @@ def chain(step: Callable[[Value], Value], x: Value, most: int) -> Either:
     while len(choices) < most:
         choices.append(step(choices[-1]))
     return Either(tuple(choices))
-
-
-def operators(ends: Sequence[Value]) -> frozenset[Operator]:
-    """All operators that are drawn above ``ends``."""
-    drawn: set[Operator] = set()
-    seen: set[Value] = set()
-    todo = list(ends)
-    while todo:
-        now = todo.pop()
-        if now in seen:
-            continue
-        seen.add(now)
-        if isinstance(now, Either):
-            todo += now.choices
-        elif isinstance(now, Result):
-            drawn.add(now.operator)
-            todo += [value for value in now.operator.inputs if isinstance(value, Value)]
-    return frozenset(drawn)
 
 
 def _same(shape: tuple[int, ...], expected: Shape) -> bool:

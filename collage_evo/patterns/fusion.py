@@ -37,11 +37,6 @@ class PostDominatorFusion(Pattern):
                 fused, last = grown, sink
                 yield fused
 
-    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        kind = kind_of(graph.nodes[index]).name.lower().replace("_", "-")
-        fits = not super().why_not(graph, supported, index)
-        return "" if fits else f"the operator is {kind}, and nothing around it is fused with such a one"
-
 
 def _may_fuse(graph: Graph, group: OpKind, last: int, inner: NodeSet, sink: int) -> bool:
     """Whether a group of kind ``group`` that ends in ``last`` may take the paths to ``sink``, and ``sink``."""

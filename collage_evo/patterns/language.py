@@ -27,7 +27,6 @@ from collage_evo.patterns.expression import (
     chain,
     constant,
     either,
-    operators,
     optional,
     value,
 )
@@ -46,12 +45,6 @@ class Pattern(ABC):
     @abstractmethod
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
         """Every place in ``graph`` where the pattern fits, using only nodes in ``supported``."""
-
-    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        """Why no match of the pattern holds the supported node ``index``; empty if one does."""
-        if any(nodes >> index & 1 for nodes in self.find(graph, supported)):
-            return ""
-        return "the operators around it do not fit"
 
 
 @dataclass(frozen=True)
@@ -82,12 +75,3 @@ class GraphPattern(Pattern):
 
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
         yield from Matcher(graph, supported).find(self.ends)
-
-    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        matcher = Matcher(graph, supported)
-        if any(nodes >> index & 1 for nodes in matcher.find(self.ends)):
-            return ""
-        node = graph.nodes[index]
-        if not any(operator.takes(node) for operator in operators(self.ends)):
-            return f"it contains no {node.op_type}"
-        return matcher.refused.get(index, "the operators around it do not fit")

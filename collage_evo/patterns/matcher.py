@@ -29,16 +29,11 @@ class TooManyWays(Exception):
 
 
 class Matcher:
-    """Backtracks over one graph, through ``supported`` nodes only.
-
-    ``refused`` maps each node on which an operator of the pattern was tried to the reason why it did not fit.
-    """
+    """Backtracks over one graph, through ``supported`` nodes only."""
 
     def __init__(self, graph: Graph, supported: NodeSet) -> None:
-        self.refused: dict[int, str] = {}
         self._graph = graph
         self._supported = supported
-        self._mismatch = ""
         self._tries = 0
 
     def find(self, ends: Sequence[Value]) -> Iterator[NodeSet]:
@@ -69,11 +64,8 @@ class Matcher:
             if isinstance(key, Operator):
                 nodes |= 1 << index
         last = {self._graph.producer[bound[end]] for end in ends}
-        leaking = [name for name in self._graph.boundary(nodes)[1] if self._graph.producer[name] not in last]
-        if leaking:
-            for index in members(nodes):
-                self.refused[index] = f"{leaking[0]}, inside of it, is read elsewhere too"
-        elif nodes:
+        leaking = any(self._graph.producer[name] not in last for name in self._graph.boundary(nodes)[1])
+        if nodes and not leaking:
             yield nodes
 
     def _downstream(self, bound: Bound, steps: int) -> Iterator[str]:
@@ -91,8 +83,6 @@ class Matcher:
         if value in bound:
             if bound[value] == name:
                 yield bound
-            else:
-                self._mismatch = f"{name} should be the same as {bound[value]}"
         elif isinstance(value, Either):
             for choice in value.choices:
                 for more in self._value(choice, name, bound):
@@ -100,16 +90,13 @@ class Matcher:
         elif isinstance(value, Result):
             maker = self._graph.producer.get(name)
             if maker is None:
-                self._mismatch = f"{name} is not made by {value.operator.label}"
                 return
             node = self._graph.nodes[maker]
             if value.position < len(node.outputs) and node.outputs[value.position] == name:
                 for more in self._operator(value.operator, node, bound):
                     yield {**more, value: name}
-        elif isinstance(value, Anything):
-            self._mismatch = value.refusal(self._graph, name)
-            if not self._mismatch:
-                yield {**bound, value: name}
+        elif isinstance(value, Anything) and value.fits(self._graph, name):
+            yield {**bound, value: name}
 
     def _operator(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
         self._tries += 1
@@ -119,29 +106,19 @@ class Matcher:
             if bound[operator] == node.index:
                 yield bound
             return
-        if not operator.takes(node):
-            self._mismatch = f"{node.op_type} ({node.name}) is not {operator.label}"
+        if not operator.takes(node) or not self._supported >> node.index & 1:
             return
         used = any(isinstance(key, Operator) and index == node.index for key, index in bound.items())
-        if used or not self._supported >> node.index & 1:
-            self._mismatch = f"{node.op_type} ({node.name}) is {'used twice' if used else 'not taken'}"
-            return
-        reason = self._refusal(operator, node)
-        if not reason:
-            fitted = False
-            for more in self._inputs(operator, node, {**bound, operator: node.index}):
-                fitted = True
-                yield more
-            reason = "" if fitted else self._mismatch
-        if reason:
-            self.refused[node.index] = self._mismatch = reason
+        if not used and self._fits(operator, node):
+            yield from self._inputs(operator, node, {**bound, operator: node.index})
 
-    def _refusal(self, operator: Operator, node: Node) -> str:
+    def _fits(self, operator: Operator, node: Node) -> bool:
+        """Whether the node has the attributes that the operator asks for, and meets its other condition."""
         for name, expected in operator.attributes.items():
             value = node.attributes.get(name, _default(node.op_type, self._graph.opset, name))
             if not (expected(value) if callable(expected) else value == expected):
-                return f"its attribute {name} is {value}"
-        return operator.where(self._graph, node) if operator.where else ""
+                return False
+        return operator.where is None or operator.where(self._graph, node)
 
     def _inputs(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
         """Every assignment of the node's tensors to the listed inputs."""
@@ -150,7 +127,6 @@ class Matcher:
         while tensors and not tensors[-1]:
             tensors.pop()
         if len(tensors) > len(listed) and ... not in operator.inputs:
-            self._mismatch = f"it has {len(tensors)} inputs, not {len(listed)}"
             return
         tensors += [""] * (len(listed) - len(tensors))
         orders: Iterator[tuple[str, ...]] = iter([tuple(tensors[: len(listed)])])
@@ -167,8 +143,6 @@ class Matcher:
         if value is None or not name:
             if value is None and not name:
                 yield from self._in_turn(pairs[1:], bound)
-            else:
-                self._mismatch = f"its input {name} should be absent" if name else "one of its inputs is absent"
             return
         for more in self._value(value, name, bound):
             yield from self._in_turn(pairs[1:], more)

@@ -30,10 +30,6 @@ class Regions(Pattern):
                 yield from _parts(blocks, 2**depth)
             yield from _parts(blocks, len(blocks))
 
-    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        reason = super().why_not(graph, supported, index)
-        return "none of its neighbours is taken" if reason else ""
-
 
 def _parts(blocks: Sequence[NodeSet], number: int) -> Iterator[NodeSet]:
     """``blocks`` in ``number`` stretches of about equal length; single nodes are dropped."""

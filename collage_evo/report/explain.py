@@ -38,13 +38,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A proposal of a pattern around the node, or the node itself, and why the backend refuses it; or a pattern that
-    does not match there (``matches``); or a variant that takes no part, without operators."""
+    """A proposal of a pattern around the node, or the node itself, and why the backend refuses it; or a variant that
+    takes no part, without operators."""
 
     pattern: str
     operators: tuple[str, ...]
     reason: str
-    matches: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ class RegionExplanation:
 def print_explanation(explanation: Explanation, console: Console, everything: bool = False) -> None:
     """Print the node, a table of offers from all backends, then each backend's refusals.
 
-    Unless ``everything`` is asked for, patterns that do not match are only counted, and so are matches without a cost
-    but for the first one of each engine.
+    Unless ``everything`` is asked for, matches without a cost are only counted, but for the first one of each engine.
     """
     if explanation.folded:
         console.print(explanation.folded, highlight=False, soft_wrap=True)
@@ -204,15 +202,12 @@ def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> 
 def _print_refusals(answer: BackendAnswer, console: Console, everything: bool) -> None:
     if answer.cut:
         console.print(f"{answer.backend}: the enumeration was cut at its bound, there may be more matches")
-    shown = [refusal for refusal in answer.refusals if everything or refusal.matches]
-    count = Counter(map(_sentence, shown))
+    count = Counter(map(_sentence, answer.refusals))
     most = len(count) if everything else SHOWN_REASONS
     for sentence, number in list(count.items())[:most]:
         console.print(f"{answer.backend}: {sentence}{f' ({number} times)' if number > 1 else ''}", soft_wrap=True)
     if len(count) > most:
         console.print(f"{answer.backend}: and {len(count) - most} more refusals: see --all")
-    if misfits := len(answer.refusals) - len(shown):
-        console.print(f"{answer.backend}: patterns that do not match: {misfits}; see --all")
 
 
 def _sentence(refusal: Refusal) -> str:
@@ -220,8 +215,6 @@ def _sentence(refusal: Refusal) -> str:
         return refusal.reason
     if not refusal.pattern:
         return f"cannot run {_short(refusal.operators)}: {refusal.reason}"
-    if not refusal.matches:
-        return f"pattern {refusal.pattern!r} does not match: {refusal.reason}"
     return f"cannot run pattern {refusal.pattern!r} on {_short(refusal.operators)}: {refusal.reason}"
 
 

@@ -69,7 +69,7 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
 
 
 def print_bench(report: BenchReport, profile: bool) -> None:
-    """Shapes, latency, and with ``profile`` each region's and each border's share."""
+    """Shapes, latency, and with ``profile`` each region's share."""
     for kind, tensors in (("input", report.inputs), ("output", report.outputs)):
         for name, (dtype, shape) in tensors.items():
             _line(f"{kind} {name}: {dtype}{list(shape)}")
@@ -84,11 +84,6 @@ def print_bench(report: BenchReport, profile: bool) -> None:
         return
     for index, (engine, spent) in enumerate(report.regions):
         _line(f"region {index} {engine}: {spent:.3f} ms")
-    for hop in report.transitions:
-        cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
-        size = "" if hop.nbytes is None else f", {hop.nbytes} bytes"
-        copied = {None: ", and a copy", 0.0: ""}.get(hop.copy_ms, f", and {hop.copy_ms:.3f} ms for a copy")
-        _line(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}{copied}")
     _line(f"outside the regions: {report.outside_ms:.3f} ms")
 
 

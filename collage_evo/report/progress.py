@@ -47,7 +47,6 @@ STAGES: Mapping[str, Stage] = {
     "costs from profiles": Stage("timing each operator in each library", 8),
     "costs of kernels that no profile has": Stage("timing the operators that are left", 5),
     "costs of borders: cuts of the model": Stage("timing the way from one library to another", 8),
-    "costs of regions on other backends": Stage("timing regions of other libraries", 2),
     "search": Stage("timing placements", 60),
     "tuning on what was learned": Stage("tuning the search on what was learned", 0),
     "compile": Stage("compiling the most promising placements", 2),

@@ -16,6 +16,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.files import link_or_copy
+from collage_evo.graph.ir.memory import plan_memory
 from collage_evo.modules import shell_command
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
@@ -35,7 +36,6 @@ from collage_evo.runtime.manifest import (
     read_checked,
 )
 from collage_evo.runtime.package import Selected, select_variant
-from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program

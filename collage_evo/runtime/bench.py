@@ -1,16 +1,15 @@
-"""Benchmark of an artifact in this process: latency, outputs, and the time of each region and border."""
+"""Benchmark of an artifact in this process: latency, outputs, and the time of each region."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.registry import device_of
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.load.data import read_npz, require_rows
 from collage_evo.runtime.artifact import load_artifact, read_artifact
@@ -18,24 +17,6 @@ from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
-from collage_evo.target.target import CPU
-
-
-@dataclass(frozen=True)
-class Transition:
-    """A tensor between two regions of different engines.
-
-    ``ms`` is the cost of leaving the one and entering the other together, as fitted when the artifact was made; it is
-    spent inside the two regions. None where the artifact does not contain it, or the size is open. ``copy_ms`` is the
-    additional cost of the copy between devices, for the first region that reads it there; 0.0 without a copy.
-    """
-
-    tensor: str
-    nbytes: int | None
-    source: int
-    target: int
-    ms: float | None
-    copy_ms: float | None = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +36,6 @@ class BenchReport:
     outputs: Mapping[str, tuple[str, tuple[int, ...]]]
     regions: tuple[tuple[str, float], ...]
     outside_ms: float
-    transitions: tuple[Transition, ...]
     fallback: bool = False
     """The inputs' shapes are of no profile."""
     device_ms: float | None = None
@@ -92,10 +72,10 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     contents = read_artifact(artifact)
     profiles, signature = contents.profiles, contents.signature
     settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
-    infos = {profile.program.shapes: profile.info for profile in profiles}
+    shapes = {profile.program.shapes for profile in profiles}
     samples = [_feeds_of(inputs, signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
-        return tuple(_bench(session, feeds, settings, infos) for feeds in samples)
+        return tuple(_bench(session, feeds, settings, shapes) for feeds in samples)
 
 
 def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
@@ -106,10 +86,7 @@ def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
 
 
 def _bench(
-    session: Session,
-    feeds: Mapping[str, np.ndarray],
-    settings: TimingSettings,
-    infos: Mapping[Shapes, Mapping[str, Any]],
+    session: Session, feeds: Mapping[str, np.ndarray], settings: TimingSettings, shapes: Collection[Shapes]
 ) -> BenchReport:
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
     program = session.program
@@ -118,7 +95,6 @@ def _bench(
     by_events = [session.time_device_ms() for _ in range(settings.min_runs)] if on_device else None
     profiles = np.array([session.profile() for _ in range(settings.min_runs)])
     engines = [f"{piece.backend}/{piece.variant}" for piece in program.pieces]
-    info = infos.get(program.shapes)
     low, high = timing.interval_ms
     return BenchReport(
         timing.median_ms,
@@ -131,8 +107,7 @@ def _bench(
         _types(outputs),
         tuple(zip(engines, np.median(profiles, axis=0).tolist(), strict=True)),
         max(0.0, timing.median_ms - float(np.median(profiles.sum(axis=1)))),
-        transitions(program, (info or {}).get("borders", {}), (info or {}).get("copies", {})),
-        fallback=info is None,
+        fallback=program.shapes not in shapes,
         device_ms=None if by_events is None else float(np.median(by_events)),
     )
 
@@ -140,46 +115,6 @@ def _bench(
 def _types(arrays: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
     as_numpy = {name: np.asarray(array) for name, array in arrays.items()}
     return {name: (array.dtype.name, array.shape) for name, array in as_numpy.items()}
-
-
-def transitions(
-    program: Program, borders: Mapping[str, Mapping[str, Any]], copies: Mapping[str, Mapping[str, Any]]
-) -> tuple[Transition, ...]:
-    """Every tensor that moves between regions of different engines, in the order in which they are read.
-
-    Args:
-        program: the placement.
-        borders: for each engine (``backend/variant``) its ``fixed_ms`` and ``ms_per_mb`` to enter or to leave.
-        copies: likewise for copies ``to_device`` and ``to_host``.
-    """
-    transitions = []
-    devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
-    there: set[tuple[str, str]] = set()
-    maker = {name: index for index, piece in enumerate(program.pieces) for name in piece.outputs}
-    for target, reader in enumerate(program.pieces):
-        for name in reader.inputs:
-            source = maker.get(name, target)
-            piece = program.pieces[source]
-            if (piece.backend, piece.variant) != (reader.backend, reader.variant):
-                nbytes = program.tensors[name].nbytes if program.tensors[name].static else None
-                sides = [borders.get(f"{side.backend}/{side.variant}") for side in (piece, reader)]
-                costs = [_ms(side, nbytes) for side in sides]
-                ms = None if None in costs else sum(cost for cost in costs if cost is not None)
-                device, copy_ms = devices[target], None
-                if device == devices[source] or (name, device) in there:
-                    copy_ms = 0.0
-                else:
-                    copy_ms = _ms(copies.get("to_host" if device == CPU else "to_device"), nbytes)
-                    there.add((name, device))
-                transitions.append(Transition(name, nbytes, source, target, ms, copy_ms))
-    return tuple(transitions)
-
-
-def _ms(cost: Mapping[str, Any] | None, nbytes: int | None) -> float | None:
-    """The cost of a tensor; None where it is unknown."""
-    if not cost or nbytes is None:
-        return None
-    return float(cost["fixed_ms"] + cost["ms_per_mb"] * nbytes / 1e6)
 
 
 def random_feeds(program: Program) -> dict[str, np.ndarray]:

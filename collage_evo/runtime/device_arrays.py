@@ -9,7 +9,7 @@ from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.dlpack import borrow
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir.graph import Tensor
-from collage_evo.runtime.plan import Lifetime, plan_memory
+from collage_evo.graph.ir.memory import place
 
 
 def as_device_array(name: str, value: Any, stream: int) -> DeviceArray:
@@ -31,7 +31,7 @@ def as_device_array(name: str, value: Any, stream: int) -> DeviceArray:
 
 def arrays_on(device: Device, tensors: Sequence[Tensor]) -> dict[str, DeviceArray]:
     """New arrays for ``tensors`` by name, in one piece of memory."""
-    plan = plan_memory([Lifetime(tensor, 0, 0) for tensor in tensors], device.alignment)
+    plan = place({tensor.name: tensor.nbytes for tensor in tensors}, lambda one, other: True, device.alignment)
     arena = device.arena(plan.size)
     return {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in tensors}
 

@@ -12,17 +12,14 @@ from functools import partial
 import numpy as np
 
 from collage_evo.devices.device import CaptureError, Device, Replay
-from collage_evo.graph.ir.memory import allocate
-from collage_evo.runtime.plan import plan_memory
+from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of, waits_of
+from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of
 
 WARM_UP_RUNS = 2
 """Runs before a capture: in the first a library allocates, in the second it may still tune."""
 STALE = 0.01
 """A replay whose relative error (2-norm) against the earlier run is larger did not record all work."""
-FEWEST_TURNS, RACE_SECONDS = 3, 0.2
-"""How long two ways to replay take turns. Chosen, not measured."""
 
 Enqueue = Callable[[], None]
 _ONE_AT_A_TIME = threading.RLock()
@@ -54,22 +51,17 @@ class DeviceWork:
     """Runs a program with some pieces on the device. For any thread, one at a time.
 
     The first run executes everything twice, and then captures uninterrupted rows of the device's work; work that
-    cannot be captured runs without, with the reason in ``notes``. Where pieces are independent, it captures a second
-    time so that they may run at the same time, and the faster of the two stays.
-
-    Args:
-        pools: for each piece the memory that it shares with others (:func:`waits_of`).
+    cannot be captured runs without, with the reason in ``notes``.
 
     Raises:
         OutOfDeviceMemory: the program's tensors do not fit.
     """
 
-    def __init__(self, device: Device, program: Program, on_device: Sequence[bool], pools: Sequence[str]) -> None:
+    def __init__(self, device: Device, program: Program, on_device: Sequence[bool]) -> None:
         self.device = device
-        self.route = route_of(program, on_device, pools)
+        self.route = route_of(program, on_device)
         self.host = allocate(plan_memory(self.route.host), program.tensors, device.pinned)
-        used = self.route.device
-        plan = used.place({name: program.tensors[name].nbytes for name in used.users}, device.alignment)
+        plan = plan_memory(self.route.device, device.alignment)
         arena = device.arena(plan.size)
         self._arena = arena(0, (plan.size,), "uint8")
         placed = (program.tensors[name] for name in plan.offsets)
@@ -77,14 +69,9 @@ class DeviceWork:
         self.notes: list[str] = []
         self.parts: tuple[BoundPiece, ...] = ()
         """Every piece in order; set before the first run."""
-        self._waits = partial(waits_of, program=program, pools=pools)
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
         self._inputs = [name for name in program.inputs if name in self.host]
         self._uncapturable: set[int] = set()
-        self.raced_ms: tuple[float, float] | None = None
-        """Times of a run with overlapping pieces, and of a sequential one, by the first run; None without overlap."""
-        self._overlapping = False
-        """Whether captures let independent pieces run at the same time."""
         self._warmed_by = 0
         """Identity of the first run's thread."""
         self._whole: tuple[Enqueue, ...] = ()
@@ -193,26 +180,16 @@ class DeviceWork:
         for _ in range(WARM_UP_RUNS):
             self._run(plain)
         self._warmed_by = threading.get_ident()
-        in_turn = self._captured(self.route.whole)
-        replays = [call for call in in_turn if isinstance(call, Replay)]
-        if not replays:
+        captured = self._captured(self.route.whole)
+        if not any(isinstance(call, Replay) for call in captured):
             return plain
         wanted = {name: self.host[name].copy() for name in self._outputs}
-        if not self._right(in_turn, plain, wanted):
-            self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
-            self._uncapturable.update(range(len(self.parts)))
-            self._run(plain)
-            return plain
-        if not any(replay.independent for replay in replays):
-            return in_turn
-        overlapping = self._captured(self.route.whole, overlapping=True)
-        if self._right(overlapping, plain, wanted):
-            self.raced_ms = self._race(overlapping, in_turn)
-            self._overlapping = self.raced_ms[0] < self.raced_ms[1]
-        else:
-            self.notes.append("nothing runs at the same time: outputs were others than in turn")
-            self._run(in_turn)
-        return overlapping if self._overlapping else in_turn
+        if self._right(captured, plain, wanted):
+            return captured
+        self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
+        self._uncapturable.update(range(len(self.parts)))
+        self._run(plain)
+        return plain
 
     def _right(
         self, captured: Iterable[Enqueue], plain: Iterable[Enqueue], wanted: Mapping[str, np.ndarray]
@@ -224,23 +201,13 @@ class DeviceWork:
         self._run(captured)
         return all(_alike(self.host[name], array) for name, array in wanted.items())
 
-    def _race(self, one: Iterable[Enqueue], other: Iterable[Enqueue]) -> tuple[float, float]:
-        """Milliseconds of a whole run by each of two ways, which take turns."""
-        runs = [partial(_in_turn, tuple(way)) for way in (one, other)]
-        spent: list[list[float]] = []
-        began = time.perf_counter()
-        while len(spent) < FEWEST_TURNS or time.perf_counter() - began < RACE_SECONDS:
-            spent.append([self.device.time_ms(run) for run in runs])
-        first, second = np.median(spent, axis=0)
-        return float(first), float(second)
-
     def _captured_body(self) -> tuple[Enqueue, ...]:
         if not self._body:
             if threading.get_ident() != self._warmed_by:  # libraries create handles and workspaces for each thread
                 plain = self._calls(self.route.body)
                 for _ in range(WARM_UP_RUNS):
                     self._run(plain)
-            self._body = self._captured(self.route.body, self._overlapping)
+            self._body = self._captured(self.route.body)
         return self._body
 
     def _run_on_zeros(self, plain: Iterable[Enqueue]) -> None:
@@ -268,7 +235,7 @@ class DeviceWork:
         for name in self._outputs:
             self.host[name].fill(0)
 
-    def _captured(self, steps: Iterable[Command], overlapping: bool = False) -> tuple[Enqueue, ...]:
+    def _captured(self, steps: Iterable[Command]) -> tuple[Enqueue, ...]:
         """The calls of ``steps``, one for each captured row of them."""
         calls: list[Enqueue] = []
         row: list[Command] = []
@@ -276,7 +243,7 @@ class DeviceWork:
             if step is not None and self._joins(step):
                 row.append(step)
                 continue
-            calls += self._captured_row(row, overlapping)
+            calls += self._captured_row(row)
             row = []
             calls += () if step is None else self._calls((step,))
         return tuple(calls)
@@ -289,20 +256,13 @@ class DeviceWork:
                 return False
         return True
 
-    def _captured_row(self, row: Sequence[Command], overlapping: bool) -> tuple[Enqueue, ...]:
+    def _captured_row(self, row: Sequence[Command]) -> tuple[Enqueue, ...]:
         plain = self._calls(row)
         pieces = [step.piece for step in row if isinstance(step, RunPiece)]
         if not pieces:
             return plain
-        enqueue = partial(self.device.side_by_side, plain, self._waits(row))
-        if overlapping:
-            try:
-                return (self.device.capture(enqueue, overlapping=True),)
-            except CaptureError as error:
-                names = ", ".join(self.parts[index].name for index in pieces)
-                self.notes.append(f"{names} not at the same time: {error}")
         try:
-            return (self.device.capture(enqueue),)
+            return (self.device.capture(partial(_in_turn, plain)),)
         except CaptureError as error:
             text = str(error)
         refused = {index: why for index in pieces if (why := self._refuses_capture(index))}
@@ -311,7 +271,7 @@ class DeviceWork:
             return plain
         self.notes += [f"{self.parts[index].name} not captured: {why}" for index, why in refused.items()]
         self._uncapturable.update(refused)
-        return self._captured(row, overlapping)
+        return self._captured(row)
 
     def _refuses_capture(self, index: int) -> str:
         """Why a single piece cannot be captured; empty if it can."""

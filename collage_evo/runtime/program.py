@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.graph.ir.graph import Tensor
+from collage_evo.graph.ir.memory import Lifetime
 from collage_evo.runtime.checked import CheckedFile
-from collage_evo.runtime.plan import Lifetime
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 
@@ -100,4 +100,5 @@ def alive(
     for name in outputs:
         first.setdefault(name, len(steps))
         last[name] = len(steps)
-    return [Lifetime(tensors[name], first[name], last[name]) for name in first if tensors[name].static]
+    static = (tensors[name] for name in first if tensors[name].static)
+    return [Lifetime(tensor.name, tensor.nbytes, first[tensor.name], last[tensor.name]) for tensor in static]

@@ -1,12 +1,11 @@
-"""The route of a program over two memories: calls, copies and waits, and the dependencies of the device's steps."""
+"""The route of a program over two memories: calls, copies and waits, and what each memory holds during them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.graph.ir.memory import StepUse, all_before
-from collage_evo.runtime.plan import Lifetime
+from collage_evo.graph.ir.memory import Lifetime
 from collage_evo.runtime.program import Program, Touched, alive
 
 
@@ -51,8 +50,8 @@ class Route:
         after: copies of the outputs that the body does not copy.
         host_inputs: inputs that must be on the host too, possibly only as outputs.
         host: lifetimes of tensors on the host, in steps of the body; inputs and outputs throughout.
-        device: use of the tensors on the device by its steps, in every order that :func:`waits_of` allows; inputs and
-            outputs throughout, as far as they are there.
+        device: the same on the device, which runs its steps in their order; inputs and outputs throughout, as far as
+            they are there.
     """
 
     before: tuple[ToDevice, ...]
@@ -60,7 +59,7 @@ class Route:
     after: tuple[ToHost, ...]
     host_inputs: tuple[str, ...]
     host: tuple[Lifetime, ...]
-    device: StepUse
+    device: tuple[Lifetime, ...]
 
     @property
     def whole(self) -> tuple[Command, ...]:
@@ -68,41 +67,8 @@ class Route:
         return (*self.before, *self.body, *self.after, Wait())
 
 
-def waits_of(steps: Sequence[Command], program: Program, pools: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """For each step the earlier ones that must have ended: makers of its inputs, and users of its piece's pool.
-
-    Copies in one direction share the device's copy engine. A step of the host, and a wait, comes after all earlier
-    steps and before all later ones.
-
-    Args:
-        pools: for each piece the name of memory that it shares with other pieces; empty if it shares none.
-    """
-    waits: list[tuple[int, ...]] = []
-    last: dict[tuple[str, object], int] = {}
-    barrier: tuple[int, ...] = ()
-    for place, step in enumerate(steps):
-        reads, makes = _device_use(step, program)
-        needed = {last[tensor] for tensor in (("tensor", name) for name in reads) if tensor in last}
-        resource: tuple[str, object] | None = None
-        match step:
-            case RunPiece(_, False) | Wait():
-                waits.append(tuple(range(place)))
-                barrier = (place,)
-                continue
-            case RunPiece(index, True):
-                resource = ("pool", pools[index]) if pools[index] else None
-            case ToDevice() | ToHost():
-                resource = ("copies", type(step))
-        if resource is not None:
-            needed |= {last[resource]} if resource in last else set()
-            last[resource] = place
-        waits.append(tuple(sorted({*barrier, *needed})))
-        last.update((("tensor", name), place) for name in makes)
-    return tuple(waits)
-
-
-def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) -> Route:
-    """The steps of ``program``, whose pieces run on the device or not; ``pools`` is as in :func:`waits_of`."""
+def route_of(program: Program, on_device: Sequence[bool]) -> Route:
+    """The steps of ``program``, whose pieces run on the device or not."""
     readers = list(zip(program.pieces, on_device, strict=True))
     for_device = {name for piece, device in readers if device for name in piece.inputs}
     for_host = {name for piece, device in readers if not device for name in piece.inputs}
@@ -134,28 +100,25 @@ def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) 
         tuple(body),
         after,
         tuple(name for name in program.inputs if name in for_host or name in program.outputs),
-        tuple(alive(_on_host(program, body, after), program.inputs, program.outputs, program.tensors)),
-        _on_device(program, body, pools, inputs, lasting),
+        tuple(alive(_on_host(program, body), program.inputs, program.outputs, program.tensors)),
+        tuple(alive([_on_device(step, program) for step in body], inputs, lasting, program.tensors)),
     )
 
 
-def _on_host(program: Program, body: Sequence[Command], after: Sequence[ToHost]) -> list[Touched]:
+def _on_host(program: Program, body: Sequence[Command]) -> list[Touched]:
     """The tensors that each step uses on the host, and after them those of the end.
 
-    The source of a copy to the device is read until the next wait; the target of a copy back after all steps may be
-    written as soon as its source is made.
+    The source of a copy to the device is read until the next wait.
     """
     touched: list[Touched] = []
     leaving: list[str] = []
-    coming = {step.tensor for step in after}
     for step in (*body, Wait()):
         match step:
             case RunPiece(index, False):
                 piece = program.pieces[index]
                 touched.append(Touched(piece.inputs, piece.outputs))
-            case RunPiece(index, True):
-                outputs = program.pieces[index].outputs
-                touched.append(Touched(makes=tuple(name for name in outputs if name in coming)))
+            case RunPiece():
+                touched.append(Touched())
             case ToHost(name):
                 touched.append(Touched(makes=(name,)))
             case ToDevice(name):
@@ -167,32 +130,13 @@ def _on_host(program: Program, body: Sequence[Command], after: Sequence[ToHost])
     return touched
 
 
-def _on_device(
-    program: Program, body: Sequence[Command], pools: Sequence[str], inputs: Sequence[str], lasting: Sequence[str]
-) -> StepUse:
-    """Each step's tensors on the device, between a first step that makes the inputs and a last one that reads all."""
-    waits = [tuple(step + 1 for step in needed) or (0,) for needed in waits_of(body, program, pools)]
-    end = len(body) + 1
-    used = StepUse(all_before(((), *waits, range(end))))
-
-    def add(step: int, reads: Sequence[str], makes: Sequence[str]) -> None:
-        static = [[name for name in names if program.tensors[name].static] for names in (reads, makes)]
-        used.add(step, *static)
-
-    add(0, (), inputs)
-    for place, step in enumerate(body, 1):
-        add(place, *_device_use(step, program))
-    add(end, (*inputs, *lasting), ())
-    return used
-
-
-def _device_use(step: Command, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tensors that a step reads and makes on the device."""
+def _on_device(step: Command, program: Program) -> Touched:
+    """The tensors that a step uses on the device."""
     match step:
         case RunPiece(index, True):
-            return program.pieces[index].inputs, program.pieces[index].outputs
+            return Touched(program.pieces[index].inputs, program.pieces[index].outputs)
         case ToDevice(name):
-            return (), (name,)
+            return Touched(makes=(name,))
         case ToHost(name):
-            return (name,), ()
-    return (), ()
+            return Touched(reads=(name,))
+    return Touched()

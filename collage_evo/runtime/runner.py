@@ -14,13 +14,13 @@ import numpy as np
 
 from collage_evo.backends.base import DeviceExecutable, DynamicExecutable, Executable, Target
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
-from collage_evo.graph.ir.memory import allocate
+from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.graph.reference.ort_values import from_ort_value
 from collage_evo.runtime.checked import load_unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
@@ -29,7 +29,6 @@ from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.input_limits import MaskedValues, plain_array
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.pages import on_huge_pages
-from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.target.target import CPU
@@ -49,9 +48,7 @@ class Runner:
         LINEAGE.use(waiting)
         self._forks = not waiting
         self._caller = threading.local()
-        backends = [get_backend(piece.backend) for piece in program.pieces]
-        devices = [backend.variant(p.variant).device for backend, p in zip(backends, program.pieces, strict=True)]
-        pools = [backend.name if backend.pieces_share_memory else "" for backend in backends]
+        devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
@@ -63,11 +60,11 @@ class Runner:
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
                 stack.enter_context(exclusive(device))  # loading allocates and waits, which breaks others' captures
-                self._work = DeviceWork(device, program, on_device, pools)
+                self._work = DeviceWork(device, program, on_device)
                 self._buffers = self._work.host
             else:
                 handed_over = _handed_over(program) if target.device == CPU else set()
-                lives = [life for life in lifetimes(program) if life.tensor.name not in handed_over]
+                lives = [life for life in lifetimes(program) if life.name not in handed_over]
                 self._buffers = allocate(plan_memory(lives), program.tensors)
             pieces = zip(program.pieces, on_device, strict=True)
             parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
@@ -89,14 +86,6 @@ class Runner:
     def notes(self) -> tuple[str, ...]:
         """Notes on work that runs worse than it could, with reasons; complete after the first run."""
         return tuple(dict.fromkeys(self._work.notes)) if self._work else ()
-
-    @property
-    def raced_ms(self) -> tuple[float, float] | None:
-        """Milliseconds of a run with overlapping pieces on the device, and of a sequential one, after the first run.
-
-        The faster of them is used. None where no piece can overlap another.
-        """
-        return self._work.raced_ms if self._work else None
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Check every input, a result of :func:`as_value`, and copy it into the buffers.

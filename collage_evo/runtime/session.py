@@ -277,11 +277,6 @@ class Session:
         return self._current.time_device_ms(flush_bytes)
 
     @property
-    def raced_ms(self) -> tuple[float, float] | None:
-        """:attr:`Runner.raced_ms` of the program that ran last."""
-        return self._current.raced_ms
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Notes on work that runs worse than it could, with reasons; complete after each program's first run."""
         return tuple(dict.fromkeys(note for runner in self._runners.values() for note in runner.notes))

@@ -41,11 +41,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuStreamSynchronize": (c_void_p,),
     "cuStreamBeginCapture_v2": (c_void_p, c_int),
     "cuStreamEndCapture": (c_void_p, _TO_HANDLE),
-    "cuStreamGetCaptureInfo_v3": (
-        *(c_void_p, _TO_INT, _TO_ADDRESS, _TO_HANDLE),
-        *(POINTER(_TO_HANDLE), _TO_HANDLE, POINTER(c_size_t)),
-    ),
-    "cuStreamUpdateCaptureDependencies_v2": (c_void_p, _TO_HANDLE, c_void_p, c_size_t, c_uint),
     "cuGraphInstantiateWithFlags": (_TO_HANDLE, c_void_p, c_uint64),
     "cuGraphDestroy": (c_void_p,),
     "cuGraphExecDestroy": (c_void_p,),

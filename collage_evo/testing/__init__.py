@@ -1,4 +1,4 @@
-"""Conformance suite and tiny models for authors of backends.
+"""Conformance suite for authors of backends.
 
 In a test file, for pytest (``pip install "collage-evo[testing]"``)::
 

@@ -29,14 +29,12 @@ from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.target.target import CPU
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, DeviceBuffer, HostBuffer
 from collage_evo.testing.finding import Finding, Status
-from collage_evo.testing.side_by_side import shared_time, together
+from collage_evo.testing.side_by_side import together
 
 SAME = 1e-6
 """Relative difference allowed between repeated runs: threads may sum in another order."""
 BUSY_SECONDS = 0.5
 _BUSY_WALL_SECONDS = 60.0
-_ENOUGH = 0.5
-"""Share of a call during which other Python threads can run, if it releases Python's lock."""
 _TURNS = 6
 """Runs of each of two instances at the same time."""
 _BUSY_SHARE = 0.1
@@ -351,20 +349,6 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     allowed = piece.target.threads
     problem = "" if busy <= allowed else f"{busy} threads worked where {allowed} may"
     return Finding("threads", piece.name, "failed" if problem else "passed", problem)
-
-
-def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
-    """Whether other Python threads run during a call of a heavy piece. A call that blocks them is correct, but runs
-    alone."""
-    built = piece.build(backend, workdir)
-    if isinstance(built, BuildFailure):
-        return Finding("release", piece.name, "declined", built.reason)
-    instance = _called_once(backend, piece, workdir)
-    share = shared_time(instance.call, enough=_ENOUGH)
-    if share >= _ENOUGH:
-        return Finding("release", piece.name, "passed")
-    reason = f"holds Python's lock: others run for {share:.0%} of a call, so that beside it nothing else gets on"
-    return Finding("release", piece.name, "declined", reason)
 
 
 def _called_once(backend: Backend, piece: Piece, workdir: Path) -> Instance:

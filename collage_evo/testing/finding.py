@@ -25,7 +25,6 @@ CHECKS: Mapping[str, str] = {
     "reload": "the declared files alone, moved elsewhere, run in another process",
     "errors": "a model that cannot be built gives a BuildFailure with a reason of one line",
     "threads": "no more threads work than the target allows",
-    "release": "other Python threads run during a call; advice, as what holds Python's lock is right",
 }
 """Checks by name, with their descriptions."""
 

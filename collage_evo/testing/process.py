@@ -27,7 +27,7 @@ _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in 
 _START_S = 120.0
 """Seconds for a process to import its modules, whatever the limit of a check: on a busy machine that takes long."""
 
-Task = Literal["examine", "reload", "errors", "threads", "release", "indices"]
+Task = Literal["examine", "reload", "errors", "threads", "indices"]
 
 
 class CheckProcess:
@@ -161,7 +161,5 @@ def _findings(
             yield examine.refuses(backend, piece, workdir)
         case "threads":
             yield examine.threads(backend, piece, workdir)
-        case "release":
-            yield examine.lets_others_run(backend, piece, workdir)
         case "indices":
             yield leads_out(backend, piece, workdir, begin)

@@ -23,8 +23,8 @@ from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.testing.models import chain
 from tests.precision.nets import ranges_of
+from tests.support.models import chain
 from tests.support.numerics import in_bfloat16, written_region
 from tests.support.processor import needs
 

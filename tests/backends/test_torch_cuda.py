@@ -37,10 +37,10 @@ from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import ROUNDOFFS, Effort, check_backend
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.device_helpers import CUDA, DEVICE, HOST, Engine, placed
 from tests.support.cuda import FakeCuda, host_view
 from tests.support.cuda.backend import FakeGpuBackend
+from tests.support.models import tiny_convnet
 
 torch = pytest.importorskip("torch")
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.cli.app import STANDS_FOR
-from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -13,8 +13,8 @@ from collage_evo.config import Config, parse_config
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.stages.threads import THREADS, OnThreads, settled
 from collage_evo.run.store import Store
-from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, nested, options
 
 

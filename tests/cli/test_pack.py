@@ -18,9 +18,9 @@ from collage_evo.runtime.package import PACKAGE
 from collage_evo.runtime.program import Program
 from collage_evo.target.levels import LEVELS
 from collage_evo.target.processor import level
-from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
 from tests.runtime.helpers import CONVNET, sums, whole
+from tests.support.models import tiny_convnet
 from tests.support.packages import GREATER, HERE, LESSER, ended, package
 from tests.support.quick import QUICK, options
 

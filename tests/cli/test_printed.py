@@ -14,8 +14,6 @@ import collage_evo.export
 from collage_evo import __version__
 from collage_evo.cli.answers import export
 from collage_evo.export import Exported
-from collage_evo.export import annotated as onnx_export
-from collage_evo.export.annotated import Export
 from collage_evo.modules import SCRIPT, shell_command, shell_python
 
 
@@ -82,12 +80,3 @@ def test_the_check_of_each_exported_folder_is_named_where_it_lies(
     )
     export(Path("run"), to=place)
     assert f"    {shell_python()} {shlex.quote(str(place / 'check.py'))}" in capsys.readouterr().out.splitlines()
-
-
-def test_a_provider_that_is_not_installed_here_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = Export("m.onnx", {"openvino": 1}, 1, "Other(=openvino)", ("Other",), ())
-    monkeypatch.setattr(onnx_export, "export_onnx", lambda run, file: done)
-    export(Path("run"), onnx=Path("m.onnx"))
-    assert "the ONNX Runtime that is installed here has no Other" in capsys.readouterr().out

@@ -19,9 +19,9 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.report.places import COMMAND
 from collage_evo.runtime.artifact import load_artifact
-from collage_evo.testing.models import chain, tiny_convnet
 from tests.cli.commands import collage, refused
 from tests.support.faults import install_faulty
+from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow

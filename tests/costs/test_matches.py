@@ -18,8 +18,8 @@ from collage_evo.measure.jobs import BuildJob, CostJob, Measured, Reply
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.models import chain
 from tests.measure.helpers import make_setting
+from tests.support.models import chain
 
 GRAPH = build_graph(chain(3))
 SETTINGS = CostSettings(TimingSettings(1, 3, 0.001, 5.0), flush=False)

@@ -11,7 +11,6 @@ import pytest
 from collage_evo.backends.base import YES
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
-from collage_evo.costs.dependent_costs import SHARE, time_dependents
 from collage_evo.costs.known_costs import CostScope, KnownCosts
 from collage_evo.costs.matches import Costs
 from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
@@ -94,7 +93,6 @@ def surveyed(
     known = profile_engines(CostScope(GRAPH, tuple(matches), backends, {}, **more), meter, profile, lambda _: None)
     known = time_kernels(known, costs, lambda _: None)
     known = measure_borders(known, meter, cuts, lambda _: None)
-    known = time_dependents(known, costs, lambda _: None)
     return known, known.space()
 
 
@@ -272,62 +270,40 @@ def test_what_is_rewritten_is_timed_alone_where_no_profile_tells() -> None:
 
 BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for first in range(0, SIZE, 8)]
 ON_OTHERS = [Match(nodes, "standing", way) for nodes in BLOCKS for way in ("good", "bad")]
-HOPELESS = [Match(nodes, "standing", "hopeless") for nodes in BLOCKS]
 
 
 def meter_of_others(good: float, bad: float) -> Meter:
-    """What stands on others takes so many times what the quickest takes operator by operator, or is given up."""
+    """What stands on others takes so many times what the quickest takes operator by operator."""
     factors = {"good": good, "bad": bad}
 
-    def took(match: Match) -> float | Failure:
+    def took(match: Match) -> float:
         if match.backend != "standing":
             return true_ms(match)
-        if match.variant == "hopeless":
-            return Failure(Fault.FAR_BEHIND, "over 100 ms")
         return factors[match.variant] * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
 
     return Meter(GRAPH, took)
 
 
-def surveyed_with_others(meter: Meter, further: Sequence[Match] = ()) -> SearchSpace:
+def surveyed_with_others(meter: Meter) -> SearchSpace:
     class Standing(StandingBackend):
         def variant(self, name: str) -> Variant:
             return Variant(name)
 
     backends: Any = {name: Backend() for name in SLOWNESS} | {"standing": Standing()}
-    return surveyed(meter, [*MATCHES, *ON_OTHERS, *further], backends)[1]
+    return surveyed(meter, [*MATCHES, *ON_OTHERS], backends)[1]
 
 
-def test_regions_on_other_backends_are_measured_largest_first_once_it_is_known_what_they_replace() -> None:
+def test_regions_on_other_backends_are_timed_behind_the_kernels_the_largest_first() -> None:
     meter = meter_of_others(0.7, 0.8)
     space = surveyed_with_others(meter)
     asked = [match for match in meter.asked if match.backend == "standing"]
     assert set(asked) == set(ON_OTHERS)
     assert meter.asked[-len(asked) :] == asked
-    assert set(meter.shares[-len(asked) :]) == {SHARE}, "they have time of their own"
-    assert max(meter.shares[: -len(asked)]) <= 1.0 < SHARE
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
     cover = cheapest_covers(space).covers[0].matches
     chosen = map(space.matches.__getitem__, cover)
     assert {match.variant for match in chosen if match.backend == "standing"} == {"good"}
-
-
-def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
-    meter = meter_of_others(0.7, 3.0)
-    surveyed_with_others(meter, HOPELESS)
-    for way in ("bad", "hopeless"):
-        assert len([match for match in meter.asked if match.variant == way]) < len(BLOCKS)
-    assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)
-
-
-def test_a_way_of_cutting_whose_largest_region_is_far_behind_is_given_up_at_once() -> None:
-    meter = meter_of_others(0.7, 3.0)
-    surveyed_with_others(meter)
-    assert len([match for match in meter.asked if match.variant == "bad"]) == 1
-    near = meter_of_others(0.7, 1.2)
-    surveyed_with_others(near)
-    assert len([match for match in near.asked if match.variant == "bad"]) > 1
 
 
 def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_own() -> None:

@@ -29,9 +29,9 @@ from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.rewrites.write import write_rewrites
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.cases.case import weight
-from collage_evo.testing.models import chain
 from tests.measure.helpers import answer_here, make_setting
 from tests.precision.nets import net, ranges_of
+from tests.support.models import chain
 from tests.support.numerics import INPUTS, in_int8
 from tests.support.spaces import make_graph, products
 

@@ -19,7 +19,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective
 from collage_evo.policy import Policy
 from collage_evo.target.target import Target
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.numerics import in_int8
 from tests.support.spaces import make_space, resnet_like
 

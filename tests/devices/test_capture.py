@@ -1,16 +1,13 @@
 """Captures: what is recorded, what a replay does, and why something cannot be recorded."""
 
 from collections.abc import Callable
-from functools import partial
 from threading import Thread
 
 import numpy as np
 import pytest
 
-from collage_evo.devices.cuda import CudaDevice
 from collage_evo.devices.device import CaptureError, Device
-from collage_evo.target import driver
-from tests.support.cuda import FakeCuda, HostFunction
+from tests.support.cuda import FakeCuda
 
 
 class Chain:
@@ -78,96 +75,6 @@ def test_one_that_is_let_go_of_while_another_is_made_breaks_nothing(device: Devi
 
     device.capture(call)
     assert [made.error for made in fake_cuda.trace() if made.name == "cuGraphExecDestroy"] == [0, 0]
-
-
-class Noted:
-    """Work that notes its name when it runs."""
-
-    def __init__(self, device: Device) -> None:
-        self.ran: list[str] = []
-        self._device = device
-        self._held: list[HostFunction] = []
-
-    def __call__(self, name: str) -> Callable[[], None]:
-        self._held.append(HostFunction(partial(self.ran.append, name)))
-        return partial(self._held[-1].enqueue, self._device.stream)
-
-    def run(self, call: Callable[[], None]) -> list[str]:
-        self.ran.clear()
-        call()
-        self._device.synchronise()
-        return list(self.ran)
-
-
-def test_what_overlaps_runs_behind_what_it_waits_for_and_before_all_that_follows(device: Device) -> None:
-    noted = Noted(device)
-    first, *calls, last = map(noted, "abcdef")
-
-    def call() -> None:
-        first()
-        device.side_by_side(calls, [(), (0,), (), (1,)])
-        last()
-
-    assert noted.run(call) == list("abcdef"), "not captured"
-    in_turn, overlapping = device.capture(call), device.capture(call, overlapping=True)
-    assert noted.run(in_turn) == list("abcdef")
-    assert noted.run(overlapping) == list("adbcef"), "the device takes what was captured last first, where it may"
-    assert in_turn.independent
-    assert overlapping.independent
-    assert noted.run(call) == noted.run(device.capture(call)) == list("abcdef"), "only what was asked for overlaps"
-
-
-def test_a_call_that_is_made_of_several_has_ended_with_all_of_them(device: Device) -> None:
-    noted = Noted(device)
-    inner = partial(device.side_by_side, [noted("b"), noted("c")], [(), ()])
-    nothing: Callable[[], None] = lambda: None  # noqa: E731
-    calls = [noted("a"), inner, nothing, noted("d")]
-    ran = noted.run(device.capture(partial(device.side_by_side, calls, [(), (0,), (1,), (2,)]), overlapping=True))
-    assert ran == list("acbd"), "also by way of one that enqueues nothing"
-
-
-@pytest.mark.parametrize(
-    ("waits", "independent"), [([(), (0,), (1,)], False), ([(), (0,), (0, 1)], False), ([(), (0,), (0,)], True)]
-)
-def test_a_replay_says_whether_anything_could_overlap(
-    device: Device, waits: list[tuple[int, ...]], independent: bool
-) -> None:
-    noted = Noted(device)
-    for overlapping in (False, True):
-        call = partial(device.side_by_side, list(map(noted, "abc")), waits)
-        assert device.capture(call, overlapping).independent == independent
-    assert not device.capture(noted("a")).independent
-
-
-def test_any_driver_orders_what_overlaps_by_what_it_waits_for(any_device: Device) -> None:
-    memory = any_device.arena(4 * 2**20)
-    source, left, right, joined = (memory(k * 2**20, (2**18,), "float32") for k in range(4))
-    given, got = (any_device.pinned(2**20).view(np.float32) for _ in range(2))
-    calls = [
-        partial(any_device.copy_in, source, given),
-        partial(any_device.copy, left, source),
-        partial(any_device.copy, right, source),
-        partial(any_device.copy, joined, left),
-        partial(any_device.copy_out, got, joined),
-        partial(any_device.copy, left, right),
-    ]
-    waits = [(), (0,), (0,), (1,), (3,), (2, 3)]
-    replay = any_device.capture(partial(any_device.side_by_side, calls, waits), overlapping=True)
-    for value in range(1, 20):
-        given[:] = value
-        replay()
-        any_device.synchronise()
-        assert (got == value).all()
-
-
-def test_a_driver_that_cannot_overlap_is_a_reason(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = Noted(device)
-    monkeypatch.setitem(driver._ARGUMENTS, "cuNobodyHasThis", ())
-    monkeypatch.setattr(CudaDevice, "_ends", lambda self: self._driver.cuNobodyHasThis())
-    call = partial(device.side_by_side, [noted("a"), noted("b")], [(), ()])
-    with pytest.raises(CaptureError, match=r"^the NVIDIA driver is too old: it has no cuNobodyHasThis$"):
-        device.capture(call, overlapping=True)
-    assert noted.run(device.capture(call)) == ["a", "b"]
 
 
 def allocating(device: Device) -> None:

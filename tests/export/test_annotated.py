@@ -1,9 +1,7 @@
-"""An exported model is the one that the answer runs, with who runs each node where Netron and ONNX Runtime look."""
+"""An exported model is the one that the answer runs, with who runs each node where Netron looks."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +11,11 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.export import annotated as export
-from collage_evo.export.annotated import ANNOTATION, SETTINGS, export_onnx
+from collage_evo.export.annotated import export_onnx
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.testing.models import tiny_convnet
 from tests.export.runs import alone, placed
+from tests.support.models import tiny_convnet
 
 
 def run_directory(folder: Path, *engines: str) -> Graph:
@@ -40,7 +38,6 @@ def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Pa
         region, backend = (0, "onnxruntime") if node.index < half else (1, "openvino")
         found = notes(model)[node.name]
         assert (found["collage_evo.region"], found["collage_evo.backend"]) == (str(region), backend)
-        assert found[ANNOTATION] == backend
     assert done.nodes == {"onnxruntime": half, "openvino": len(graph.nodes) - half}
     x = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)}
     before, after = (
@@ -59,38 +56,6 @@ def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypat
     told = [found[node.name].get("collage_evo.lanes") for node in graph.nodes]
     half = -(-len(graph.nodes) // 2)
     assert told == [None] * half + ["2"] * (len(graph.nodes) - half)
-
-
-def test_the_session_option_names_the_providers_of_the_backends_that_have_one(tmp_path: Path) -> None:
-    run_directory(tmp_path, "onnxruntime", "openvino", "ncnn")
-    done = export_onnx(tmp_path, tmp_path / "out.onnx")
-    assert done.settings == "CPUExecutionProvider(=onnxruntime); OpenVINOExecutionProvider(=openvino)"
-    assert done.without_provider == ("ncnn",)
-    named = ("CPUExecutionProvider", "OpenVINOExecutionProvider")
-    assert done.absent == tuple(name for name in named if name not in ort.get_available_providers())
-    props = {prop.key: prop.value for prop in onnx.load(tmp_path / "out.onnx").metadata_props}
-    assert props[SETTINGS] == done.settings
-
-
-READ_RULES = """
-import sys, onnxruntime as ort
-options = ort.SessionOptions()
-options.log_severity_level = 0
-options.add_session_config_entry("session.layer_assignment_settings", sys.argv[2])
-ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
-"""
-
-
-def test_onnx_runtime_understands_the_session_option(tmp_path: Path) -> None:
-    run_directory(tmp_path, "onnxruntime", "openvino")
-    done = export_onnx(tmp_path, tmp_path / "out.onnx")
-    command = [sys.executable, "-c", READ_RULES, done.file, done.settings]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert said.returncode == 0, said.stderr
-    if "annotation-based layering rules" not in said.stderr:
-        pytest.skip("this ONNX Runtime is older than layer assignment")
-    assert "Parsed 2 annotation-based layering rules" in said.stderr
-    assert "(CPUExecutionProvider -> onnxruntime) mapped to EP: CPUExecutionProvider" in said.stderr
 
 
 def test_a_single_backend_s_answer_is_the_person_s_own_file(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from collage_evo.errors import InputError
 from collage_evo.export.context_model import export_context_model
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import tiny_convnet
 from tests.export.runs import alone, placed, with_fallback
+from tests.support.models import tiny_convnet
 
 
 def of_rows(rows: int | str) -> onnx.ModelProto:

@@ -26,8 +26,8 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.target.processor import level, this_machine
-from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
 from tests.export.runs import TARGET, alone, gives_the_same, of_a_float_index, placed, usable, with_fallback
+from tests.support.models import chain, tiny_convnet, tiny_transformer
 
 LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
 ALONE = "import runpy, sys; sys.modules['collage_evo'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"  # noqa: E501

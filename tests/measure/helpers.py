@@ -25,7 +25,7 @@ from collage_evo.measure.worker import serve
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 
 

@@ -26,9 +26,9 @@ from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.measure.worker_slot import Answered, Call, Over, PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import acquire_slot, usable_cores
-from collage_evo.testing.models import tiny_convnet
 from tests.measure.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.measure.helpers import cost_job as job
+from tests.support.models import tiny_convnet
 
 pytest.importorskip("distributed")
 WORKERS = 3

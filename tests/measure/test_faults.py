@@ -21,9 +21,9 @@ from collage_evo.measure.worker_context import WorkerContext
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.models import chain
 from tests.measure.helpers import answer_here, cost_job, make_setting
 from tests.support.faults import install_faulty
+from tests.support.models import chain
 from tests.support.quick import QUICK, options
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)

@@ -24,8 +24,7 @@ from collage_evo.measure.cold_caches import (
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.testing.models import chain, tiny_transformer
-from tests.support.models import random_dag
+from tests.support.models import chain, random_dag, tiny_transformer
 from tests.support.numerics import in_bfloat16, in_int8
 
 GRAPH = build_graph(chain(3))

@@ -18,10 +18,10 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.target.processor import this_machine
-from collage_evo.testing.models import chain
 from tests.measure.helpers import make_setting
 from tests.measure.test_faults import alone
 from tests.support.faults import PLACE, install_faulty
+from tests.support.models import chain
 
 GRAPH = build_graph(chain(1))
 

@@ -15,8 +15,7 @@ from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.target.processor import Machine
 from collage_evo.testing.cases import CASES
-from collage_evo.testing.models import chain
-from tests.support.models import random_dag
+from tests.support.models import chain, random_dag
 
 
 class Plain(Backend):

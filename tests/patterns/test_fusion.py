@@ -101,9 +101,3 @@ def test_the_rule(make: Callable[[Builder], object], expected: list[str]) -> Non
     graph = build_graph(b.model(made) if isinstance(made, str) else b.model(*made))
     sets = PostDominatorFusion().find(graph, graph.all_nodes)
     assert [" ".join(graph.nodes[index].op_type for index in members(nodes)) for nodes in sets] == expected
-
-
-def test_it_says_of_which_kind_a_node_is_that_nothing_is_fused_with() -> None:
-    b = Builder("alone")
-    graph = build_graph(b.model(b.op("Softmax", image(b))))
-    assert "opaque" in PostDominatorFusion().why_not(graph, graph.all_nodes, 0)

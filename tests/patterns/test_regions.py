@@ -7,8 +7,8 @@ from hypothesis import given
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.regions import Regions, blocks_of, maximal_regions
-from collage_evo.testing.models import chain
 from tests.patterns.strategies import supported_parts
+from tests.support.models import chain
 
 
 @given(supported_parts(16))
@@ -50,9 +50,3 @@ def test_a_region_its_halves_and_quarters() -> None:
     middle = 1 << 4
     split = list(Regions(halvings=0).find(graph, graph.all_nodes & ~middle))
     assert [nodes.bit_count() for nodes in split] == [4, 11]
-
-
-def test_it_says_that_a_node_stands_alone() -> None:
-    graph = build_graph(chain(1))
-    assert Regions().why_not(graph, 1, 0) == "none of its neighbours is taken"
-    assert Regions().why_not(graph, graph.all_nodes, 0) == ""

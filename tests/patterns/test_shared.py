@@ -9,7 +9,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.common import ATTENTION, CHAIN, EPILOGUE, SINGLE
 from collage_evo.patterns.language import Pattern
 from collage_evo.testing.cases import CASES
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 
 
 def found(pattern: Pattern, graph: Graph) -> list[str]:

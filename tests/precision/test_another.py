@@ -24,7 +24,7 @@ from collage_evo.precision.transforms.edits import Edits, numerics_of
 from collage_evo.precision.transforms.piece import EditedRegion, structure_text
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.precision.transforms.transform import Data
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.numerics import in_bfloat16
 
 GRAPH = build_graph(chain(3))

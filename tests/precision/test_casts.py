@@ -27,8 +27,8 @@ from collage_evo.precision.transforms.edits import (
 )
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.precision.transforms.transform import Data
-from collage_evo.testing.models import chain
 from tests.precision.nets import ranges_of
+from tests.support.models import chain
 from tests.support.numerics import INPUTS, in_bfloat16, in_int8, writing_key, written_region
 
 GRAPH = build_graph(chain(3))

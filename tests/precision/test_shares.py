@@ -23,8 +23,8 @@ from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity
 from collage_evo.precision.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
-from collage_evo.testing.models import chain, tiny_transformer
 from tests.precision.nets import random_inputs, ranges_of
+from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
 
 

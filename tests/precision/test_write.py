@@ -22,9 +22,9 @@ from collage_evo.precision.quantise.rounded import usual_scales
 from collage_evo.precision.quantise.rules import Range, Ranges, quantisable, weight_axis
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region, structure_key
 from collage_evo.target.processor import Machine, this_machine
-from collage_evo.testing.models import chain
 from tests.precision import nets
 from tests.precision.nets import net, random_inputs, ranges_of, rounded, rounded_weights
+from tests.support.models import chain
 from tests.support.numerics import BOTH, DYNAMIC, INPUTS
 
 Net = Callable[[Builder], str]

@@ -226,19 +226,16 @@ def test_explanations() -> None:
 
 def test_what_says_little_about_a_node_is_printed_only_on_demand() -> None:
     unmeasured = [Offer(f"p{k}", "default", OPERATORS[:k], None, NOT_MEASURED) for k in (1, 2)]
-    misfit = Refusal("chain", ("Conv",), "it contains no Conv", matches=False)
-    refusals = (Refusal("", ("Conv",), "int8 needs data"), Refusal("", (), "variant f16 takes no part: slow"), misfit)
+    refusals = (Refusal("", ("Conv",), "int8 needs data"), Refusal("", (), "variant f16 takes no part: slow"))
     found = Explanation("n", "Conv", (), (BackendAnswer("ncnn", (OFFER, *unmeasured), refusals, cut=False),))
     short = printed(lambda console: print_explanation(found, console))
     assert "Backends that can run it" in short
     assert "ncnn: cannot run Conv: int8 needs data" in short
     assert "ncnn: variant f16 takes no part: slow" in short
     assert "and 1 larger matches that were not measured: see --all" in short
-    assert "ncnn: patterns that do not match: 1; see --all" in short
     assert "p2" not in short
     whole = printed(lambda console: print_explanation(found, console, everything=True))
     assert "p2" in whole
-    assert "ncnn: pattern 'chain' does not match: it contains no Conv" in whole
     assert "--all" not in whole
 
 

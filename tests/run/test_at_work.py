@@ -14,8 +14,8 @@ from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.run.at_work import at_work, require_idle
 from collage_evo.run.directory import discard_unbegun, start_run
-from collage_evo.testing.models import chain
 from tests.cli.commands import collage
+from tests.support.models import chain
 from tests.support.quick import QUICK, nested, options
 
 HOLDS = """

@@ -89,7 +89,7 @@ class Compiling:
         self.fail, self.asked = fail, list[str]()
         patch.setattr(stage, "compile_candidates", self._compile)
 
-    def _compile(self, run: Any, space: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
+    def _compile(self, run: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
         self.asked += placements
         return {name: Path(name) for name in placements if name not in self.fail}
 

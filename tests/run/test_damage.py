@@ -46,7 +46,7 @@ from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 
 NODES = 2

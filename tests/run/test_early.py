@@ -13,7 +13,7 @@ from collage_evo.placement.outcome import Objective
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
 from collage_evo.run.stages.early import likeliest_mixtures
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 
 GRAPH = build_graph(chain(4))
 BUDGET = 0.02

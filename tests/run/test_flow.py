@@ -19,8 +19,8 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.search import NotSearched
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.helpers import sums
+from tests.support.models import tiny_convnet
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested, options
 

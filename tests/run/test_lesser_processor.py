@@ -14,7 +14,7 @@ import pytest
 from collage_evo.report.result import result_in
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import this_machine
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow

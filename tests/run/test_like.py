@@ -26,8 +26,8 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
 from collage_evo.run.warm_start import QUICK as QUICKER
 from collage_evo.search.encoding import decode
-from collage_evo.testing.models import chain, tiny_convnet
 from tests.graph.ir.test_align import with_one_more
+from tests.support.models import chain, tiny_convnet
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested
 

@@ -20,9 +20,9 @@ from collage_evo.config import parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
-from collage_evo.testing.models import chain
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend
+from tests.support.models import chain
 from tests.support.quick import QUICK, options
 from tests.support.rounding import ERROR, RoundingBackend
 

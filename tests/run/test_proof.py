@@ -25,7 +25,7 @@ from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import this_machine
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, nested
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from collage_evo.graph.ir import weights
 from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.report.comparison import Rechecked
 from collage_evo.report.result import FrontPoint
-from collage_evo.testing.models import tiny_transformer
+from tests.support.models import tiny_transformer
 
 LOGS = (0.0, 0.02) * 5
 """Of how many times as fast as the answer the first other point was in each round: 95 % say that it is faster."""

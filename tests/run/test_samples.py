@@ -27,7 +27,7 @@ from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 
 MODEL = chain(1)
 SHAPE = (1, 4, 8, 8)

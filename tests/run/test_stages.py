@@ -23,7 +23,6 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.cost_model import CostModel
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
@@ -44,9 +43,9 @@ from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
 from collage_evo.search.evolution.settings import Budget
 from collage_evo.target.target import Target
-from collage_evo.testing.models import chain, tiny_convnet
 from tests.support import misoptimised
 from tests.support.faults import install_faulty
+from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
 
 
@@ -61,7 +60,6 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     )
     with open_run(config, tmp_path / "run", LineReporter()) as (run, model):
         graph = normalise(run, model).graph
-        space: Any = SimpleNamespace(graph=graph, cost=CostModel((), {}))
 
         def placed(backend: str, variant: str) -> Placement:
             rest = graph.all_nodes & ~1
@@ -73,7 +71,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
             "refused": placed("faulty", "unbuildable"),
             "good": placed("onnxruntime", "default"),
         }
-        written = write_placements(run, named, space)
+        written = write_placements(run, named)
     assert written["crashing"] == Failure(Fault.CRASH, "killed by SIGSEGV")
     assert written["refused"] == Failure(Fault.BUILD, "faulty: cannot be built, on purpose")
     assert isinstance(written["good"], Path)

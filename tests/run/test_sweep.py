@@ -21,7 +21,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
 from collage_evo.run.directory import reopen_run
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 
 SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}

@@ -23,7 +23,7 @@ from collage_evo.run.stages import threads
 from collage_evo.run.stages.threads import OnThreads, fewest, settled
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK_ALL_CORES, nested
 
 POLICY = Policy(threads_pay=1.1)

@@ -47,8 +47,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import chain
 from tests.measure.helpers import answer_here, make_setting
+from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
 

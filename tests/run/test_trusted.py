@@ -22,7 +22,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 
 RAN = "ran"
 

@@ -14,11 +14,11 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.testing.models import chain
 from tests.support.clock import install_clock
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.halves import DeviceHalf, HostHalf
 from tests.support.faults import install_backend
+from tests.support.models import chain
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow
@@ -111,13 +111,6 @@ def test_an_artifact_is_right_in_a_fresh_process_captured_or_not(
     error, notes = json.loads(done.stdout)
     assert error < 1e-4
     assert (not notes) == captured
-
-
-def test_a_profile_tells_of_copies_between_regions(finished: Place) -> None:
-    done = finished.collage("exec", "run/best.collage", "--profile", "--repeat", 2)
-    hops = [line for line in done.stdout.splitlines() if line.startswith("transition")]
-    assert len(hops) == 3, done.stderr
-    assert all("ms for a copy" in hop for hop in hops)
 
 
 def test_without_the_device_an_artifact_for_it_is_refused_in_one_line(finished: Place) -> None:

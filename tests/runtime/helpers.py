@@ -13,7 +13,7 @@ from collage_evo.measure.build.compiler import Compiler
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.program import Program
-from collage_evo.testing.models import tiny_convnet
+from tests.support.models import tiny_convnet
 
 TARGET = Target("cpu", 1, ())
 CONVNET = tiny_convnet()

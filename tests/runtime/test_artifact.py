@@ -19,8 +19,8 @@ from collage_evo.runtime.manifest import BORDER
 from collage_evo.target import slots
 from collage_evo.target.cgroup import Limit
 from collage_evo.target.processor import Machine, this_machine
-from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
+from tests.support.models import chain
 
 X = np.ones((1, 4, 8, 8), np.float32)
 

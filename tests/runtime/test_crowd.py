@@ -18,8 +18,8 @@ from collage_evo.runtime.crowd import PORTIONS, Crowd, Tally
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, RACE_RUNS, TimingSettings
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
+from tests.support.models import chain
 
 HERE = usable_cores()
 TWO = ((HERE[0],), (HERE[-1],))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import collage_evo
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, write_artifact
-from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating, whole
+from tests.support.models import chain
 
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8), np.float32)
 ODD: list[Any] = [

@@ -15,8 +15,8 @@ from collage_evo.runtime import pages, runner
 from collage_evo.runtime.pages import Span, beyond, huge_page_bytes, on_huge_pages
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.helpers import TARGET, alternating
+from tests.support.models import tiny_convnet
 
 MB = 2**20
 

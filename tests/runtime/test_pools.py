@@ -17,7 +17,7 @@ import numpy as np
 from pathlib import Path
 from collage_evo.backends.base import Target
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.runtime import helpers
 helpers.TARGET = Target("cpu", 2, ())
 known = set(os.listdir("/proc/self/task"))

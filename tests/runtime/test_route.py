@@ -1,4 +1,4 @@
-"""Steps of programs on two memories, run by a device that does nothing before it is waited for, then in any order."""
+"""Steps of programs on two memories, run by a device that works in order, as late as it may."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.graph.ir.graph import Tensor
-from collage_evo.graph.ir.memory import MemoryPlan, all_before
-from collage_evo.runtime.plan import plan_memory
+from collage_evo.graph.ir.memory import MemoryPlan, plan_memory
 from collage_evo.runtime.program import Piece, Program, lifetimes
-from collage_evo.runtime.route import RunPiece, ToDevice, ToHost, Wait, route_of, waits_of
+from collage_evo.runtime.route import RunPiece, ToDevice, ToHost, Wait, route_of
 
-Drawn = tuple[Program, list[bool], list[str]]
+Drawn = tuple[Program, list[bool]]
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> Drawn:
-    """Some pieces with inputs of what was there before, who of them runs on the device, and pools that they share."""
+    """Some pieces with inputs of what was there before, who of them runs on the device."""
     inputs = tuple(f"in{k}" for k in range(draw(st.integers(1, 2))))
     made, pieces = list(inputs), []
     for index in range(draw(st.integers(1, 7))):
@@ -33,8 +32,7 @@ def programs(draw: st.DrawFn) -> Drawn:
     tensors = {name: Tensor(name, "float32", (64 * size,)) for name, size in zip(made, sizes, strict=True)}
     program = Program(tuple(pieces), inputs, tuple(sorted(outputs)), tensors)
     on_device = draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    pools = draw(st.lists(st.sampled_from(["", "one", "other"]), min_size=len(pieces), max_size=len(pieces)))
-    return program, on_device, pools
+    return program, on_device
 
 
 class Memory:
@@ -53,16 +51,15 @@ class Memory:
 
 @given(programs(), st.randoms(use_true_random=False))
 @settings(max_examples=300)
-def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is_and_in_whatever_order(
-    drawn: Drawn, chance: Random
-) -> None:
-    program, on_device, pools = drawn
-    route, tensors = route_of(program, on_device, pools), program.tensors
-    on_host = plan_memory(route.host)
-    there = route.device.place({name: tensors[name].nbytes for name in route.device.users}, 256)
-    host, device = Memory(on_host, tensors), Memory(there, tensors)
-    before = all_before(waits_of(route.whole, program, pools))
-    queue: dict[int, Callable[[], None]] = {}
+def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is(drawn: Drawn, chance: Random) -> None:
+    program, on_device = drawn
+    route, tensors = route_of(program, on_device), program.tensors
+    host, device = (Memory(plan_memory(lives), tensors) for lives in (route.host, route.device))
+    queue: list[Callable[[], None]] = []
+
+    def work(most: int) -> None:
+        for _ in range(min(most, len(queue))):
+            queue.pop(0)()
 
     def piece(memory: Memory, index: int) -> None:
         for name in program.pieces[index].inputs:
@@ -77,57 +74,38 @@ def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is_and_in_whate
     for _ in range(2):
         for name in program.inputs:
             host.write(name)
-        for place, step in enumerate(route.whole):
+        for step in route.whole:
             match step:
                 case RunPiece(index, True):
-                    queue[place] = partial(piece, device, index)
+                    queue.append(partial(piece, device, index))
                 case RunPiece(index, False):
                     piece(host, index)
                 case ToDevice(name):
-                    queue[place] = partial(copy, host, device, name)
+                    queue.append(partial(copy, host, device, name))
                 case ToHost(name):
-                    queue[place] = partial(copy, device, host, name)
+                    queue.append(partial(copy, device, host, name))
                 case Wait():
-                    while queue:
-                        ready = [one for one in queue if not any(before[one] >> other & 1 for other in queue)]
-                        queue.pop(chance.choice(ready))()
+                    work(len(queue))
+            work(chance.choice((0, 0, 1, 2)))
         for name in (*program.inputs, *program.outputs):
             host.read(name)
             if name in device.places:
                 device.read(name)
 
 
-@given(programs())
-def test_pieces_that_share_memory_run_one_after_the_other_and_others_wait_for_what_they_need_alone(
-    drawn: Drawn,
-) -> None:
-    program, on_device, pools = drawn
-    steps = route_of(program, on_device, pools).body
-    waits = waits_of(steps, program, pools)
-    before = all_before(waits)
-    calls = ((place, step) for place, step in enumerate(steps) if isinstance(step, RunPiece))
-    pieces = [(place, call.piece) for place, call in calls if call.on_device]
-    for (early, one), (late, other) in itertools.combinations(pieces, 2):
-        if pools[one] and pools[one] == pools[other]:
-            assert before[late] >> early & 1
-        if all(on_device) and early in waits[late]:
-            needed = set(program.pieces[one].outputs) & set(program.pieces[other].inputs)
-            assert needed or (pools[one] and pools[one] == pools[other])
-
-
 def test_what_the_device_did_before_the_host_works_on_it_has_ended() -> None:
     names = [f"t{k}" for k in range(8)]
     pieces = [Piece(Path(), "any", "default", (one,), (other,)) for one, other in itertools.pairwise(names)]
     program = Program(tuple(pieces), ("t0",), ("t7",), {name: Tensor(name, "float32", (64,)) for name in names})
-    used = route_of(program, [True, False] * 3 + [True], [""] * 7).device
-    assert set(used.users) == set(names)
-    assert used.place(dict.fromkeys(names, 256), 256).size == 3 * 256, "the input, and what one piece reads and makes"
+    plan = plan_memory(route_of(program, [True, False] * 3 + [True]).device, 256)
+    assert set(plan.offsets) == set(names)
+    assert plan.size == 3 * 256, "the input, and what one piece reads and makes"
 
 
 @given(programs())
 def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: Drawn) -> None:
-    program, on_device, pools = drawn
-    steps = route_of(program, on_device, pools).whole
+    program, on_device = drawn
+    steps = route_of(program, on_device).whole
     copies = [step for step in steps if isinstance(step, ToDevice | ToHost)]
     assert len(set(copies)) == len(copies)
     coming: set[str] = set()
@@ -142,13 +120,13 @@ def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: Drawn) -> None:
 
 @given(programs())
 def test_a_program_of_the_host_alone_is_planned_as_without_a_device(drawn: Drawn) -> None:
-    program, on_device, pools = drawn
-    route = route_of(program, [False] * len(on_device), pools)
+    program, on_device = drawn
+    route = route_of(program, [False] * len(on_device))
 
     def overlaps(lives: Mapping[str, tuple[int, int]]) -> set[tuple[str, str]]:
         return {(a, b) for a in lives for b in lives if lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]}
 
-    here, there = ({x.tensor.name: (x.first, x.last) for x in lives} for lives in (route.host, lifetimes(program)))
+    here, there = ({x.name: (x.first, x.last) for x in lives} for lives in (route.host, lifetimes(program)))
     assert overlaps(here) == overlaps(there)
-    assert not route.device.users
+    assert not route.device
     assert not route.before + route.after

@@ -12,9 +12,8 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import chain
 from tests.runtime.helpers import CONVNET, TARGET, alternating, assert_expected, expected, image, whole
-from tests.support.models import parse_graph
+from tests.support.models import chain, parse_graph
 
 
 @pytest.fixture

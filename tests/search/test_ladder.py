@@ -17,7 +17,7 @@ from collage_evo.precision.transforms.edits import edits_of, nodes_in
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
 from collage_evo.search.evolution.seeds import likeliest, make_seeds
-from collage_evo.testing.models import chain
+from tests.support.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
 from tests.support.precise import predicted_error
 

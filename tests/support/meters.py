@@ -23,8 +23,6 @@ class Meter:
         self.graph = graph
         self._took, self._before = took, before
         self.asked: list[Match] = []
-        self.shares: list[float] = []
-        """The share of the time for costs that there was for each."""
 
     def key(self, match: Match) -> str:
         return f"{match.nodes:x} {match.backend} {match.variant} {match.rewrites}"
@@ -44,7 +42,6 @@ class Meter:
         on_answer: object = None,
     ) -> dict[str, Measured | Failure]:
         self.asked += matches
-        self.shares += [share] * len(matches)
         return {self.key(match): self._answer(match) for match in matches}
 
     def over(self, share: float = 1.0) -> bool:

@@ -50,9 +50,7 @@ class TestRight(BackendConformance):
         return Effort(examples=1, per_pattern=1)
 
     def test_every_check_ran(self, report: Report) -> None:
-        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "indices", "release"})
-        # On a busy machine others may not get on although they could.
-        assert report.count("release", "passed") + report.count("release", "declined")
+        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "indices"})
         assert report.count("build", "declined") > 100
 
 
@@ -112,14 +110,6 @@ def test_a_refusal_without_a_reason_is_found() -> None:
     refused = b.model(b.op("Erf", b.input("x", (1, 8))))
     failures = check_backend(wrong_building.Silent(), {"mine": model(), "refused": refused}, QUICK).failures
     assert [(finding.check, finding.case) for finding in failures] == [("contract", "refused")]
-
-
-def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
-    report = check(wrong.Holds, COUNTING)
-    assert not report.failures
-    (finding,) = [finding for finding in report.findings if finding.check == "release"]
-    assert finding.status == "declined"
-    assert "holds Python's lock" in finding.reason
 
 
 def test_where_nan_and_infinity_get_lost_is_told_and_no_failure() -> None:

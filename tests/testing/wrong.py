@@ -180,22 +180,6 @@ class Fresh(_Binds):
         return run
 
 
-class Holds(_Binds):
-    """NumPy lets other threads run while it computes; then they wait four times as long, also when it is busy."""
-
-    def bound(self, loaded, inputs, outputs):
-        compute = loaded.bind(inputs, outputs)
-
-        def run() -> None:
-            begin = time.perf_counter()
-            compute()
-            end = begin + 5 * (time.perf_counter() - begin)
-            while time.perf_counter() < end:
-                pass
-
-        return run
-
-
 class Instances(_Binds):
     """All instances of a process share the buffers of the last that was bound; memory is told apart by address."""
 

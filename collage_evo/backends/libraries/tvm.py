@@ -24,7 +24,6 @@ class Tvm(OnDevices, TvmBackend):
 
     on_cpu, on_device = TvmBackend(), TvmCudaBackend()
     variants: ClassVar[tuple[Variant, ...]] = (*TvmBackend.variants, *TvmCudaBackend.variants)
-    pieces_share_memory: ClassVar[bool] = TvmCudaBackend.pieces_share_memory
 
     def variant(self, name: str) -> Variant:
         return self.on_device.variant(name) if name.startswith(TUNED["cuda"]) else super().variant(name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.ir.graph import Tensor, members
+from collage_evo.graph.ir.graph import Tensor
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector that any backend loads."""
@@ -45,51 +45,25 @@ def place(sizes: Mapping[str, int], together: Callable[[str, str], bool], alignm
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
 
 
-StepSet = int
-"""Steps by their number, as bits."""
-
-
 @dataclass(frozen=True)
-class StepUse:
-    """The steps that use each tensor and those that make it, where some steps may run at the same time.
+class Lifetime:
+    """A tensor of ``nbytes`` and the steps during which its contents matter, both ends included."""
 
-    ``before`` gives for each step those that have ended when it begins.
-    """
-
-    before: Sequence[StepSet]
-    users: dict[str, StepSet] = field(default_factory=dict)
-    makers: dict[str, StepSet] = field(default_factory=dict)
-
-    def add(self, step: int, reads: Iterable[str], makes: Iterable[str]) -> None:
-        """Record that the step reads and makes these."""
-        outputs = tuple(makes)
-        for name in outputs:
-            self.makers[name] = self.makers.get(name, 0) | 1 << step
-        for name in (*reads, *outputs):
-            self.users[name] = self.users.get(name, 0) | 1 << step
-
-    def place(self, sizes: Mapping[str, int], alignment: int) -> MemoryPlan:
-        """:func:`place` where tensors share memory only if all that use the one come before all that make the other.
-
-        This holds for every order of the steps that ``before`` allows. ``sizes`` holds tensors that were added.
-        """
-
-        def gone(one: str, other: str) -> bool:
-            made = self.makers.get(other, 0)  # no step makes an empty tensor
-            return all(not self.users[one] & ~self.before[maker] for maker in members(made))
-
-        return place(sizes, lambda one, other: not gone(one, other) and not gone(other, one), alignment)
+    name: str
+    nbytes: int
+    first: int
+    last: int
 
 
-def all_before(waits: Sequence[Sequence[int]]) -> tuple[StepSet, ...]:
-    """For each step all that have ended when it begins, from those earlier ones that it directly waits for."""
-    before: list[StepSet] = []
-    for needed in waits:
-        earlier = 0
-        for step in needed:
-            earlier |= before[step] | 1 << step
-        before.append(earlier)
-    return tuple(before)
+def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
+    """:func:`place` for sequential steps: no tensor shares memory with another that is alive at the same time."""
+    alive = {life.name: (life.first, life.last) for life in lifetimes}
+
+    def together(name: str, other: str) -> bool:
+        (first, last), (other_first, other_last) = alive[name], alive[other]
+        return other_first <= last and first <= other_last
+
+    return place({life.name: life.nbytes for life in lifetimes}, together, alignment)
 
 
 def _plain(nbytes: int) -> np.ndarray:

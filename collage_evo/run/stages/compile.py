@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
@@ -14,7 +13,6 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import NotSearched, Searched, named
 
@@ -77,7 +75,7 @@ class CompiledCandidates:
         """Compile the candidates that have no artifact yet."""
         placements = named(searched.record.ranked)
         missing = {name: placements[name] for name in placements if name not in self.artifacts}
-        artifacts = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
+        artifacts = compile_candidates(self._run, missing) if missing else {}
         self.artifacts.update(artifacts)
         return artifacts
 
@@ -87,13 +85,11 @@ class CompiledCandidates:
             shutil.rmtree(artifact)
 
 
-def compile_candidates(
-    run: RunContext, space: SearchSpace, placements: Mapping[str, Placement]
-) -> Mapping[str, Path]:
+def compile_candidates(run: RunContext, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
     """Artifacts of the candidates, by their names, without those that could not be compiled again."""
     candidates: dict[str, Path] = {}
     with run.stage("compile"):
-        for name, artifact in write_placements(run, placements, space).items():
+        for name, artifact in write_placements(run, placements).items():
             if isinstance(artifact, Failure):
                 run.tell("one of the best placements could not be compiled again and is left out", str(artifact))
             else:
@@ -101,21 +97,16 @@ def compile_candidates(
     return candidates
 
 
-def write_placements(
-    run: RunContext, placements: Mapping[str, Placement], space: SearchSpace
-) -> Mapping[str, Path | Failure]:
+def write_placements(run: RunContext, placements: Mapping[str, Placement]) -> Mapping[str, Path | Failure]:
     """Compile each of ``placements`` into an artifact of its name in the work directory.
 
     The cache may have lost pieces since the search. If a backend dies over them, only its placement fails.
     """
-    cost = space.cost.for_sessions(1)
-    borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
-    costs = {"borders": borders, **({"copies": asdict(cost.copies)} if cost.on_device else {})}
     written: dict[str, Path | Failure] = {}
     with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
         for name, placement in placements.items():
             artifact = run.work / f"{name}.collage"
-            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, **costs})
+            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
             answer = sandbox.call(job, run.pool.timeout_s)
             written[name] = answer if isinstance(answer, Failure) else artifact
     return written

@@ -12,7 +12,6 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_on_device, measure_copies
-from collage_evo.costs.dependent_costs import time_dependents
 from collage_evo.costs.known_costs import CostScope
 from collage_evo.costs.matches import CostMeter, Costs, CostSettings, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
@@ -98,8 +97,6 @@ def gather_costs(
             engine_costs = time_kernels(engine_costs, costs, advance)
         with run.stage("costs of borders: cuts of the model"):
             engine_costs = measure_borders(engine_costs, meter, partial(_measure_probes, run, builders), advance)
-        with run.stage("costs of regions on other backends"):
-            engine_costs = time_dependents(engine_costs, costs, advance)
         if meter.contended:
             run.reporter.log(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "

@@ -11,14 +11,14 @@ available widths depend on the target's threads (``StandsOnOthers.on_threads``).
 - ``cut.py``, ``assign.py``, ``work.py``, ``estimate.py``: which operator runs in which lane, and which make one part,
   by estimated times
 - ``plan.py``: parts as plain data, in ``plan.json``; the order of parts, and the fewest handoffs for it
+- ``memory.py``: tensors that may share memory in every order of the parts
 - ``load.py``, ``run.py``: a bound region: its inner memory; the calls, waits and signals of each lane; failures
 - ``lane_threads.py``: lane threads: one set for each calling thread, which is lane 0; they sleep between regions
 - ``backend.py``: engines, building and loading of the parts
 
 A handoff is a lock that one lane opens and another takes. A lane that fails opens all of them, every lane stops at
 its next wait, and the caller gets the error once all have stopped; a lane that hangs ends like any hang, with its
-process. A backend whose parts run in lanes must release Python's interpreter lock during a call; the conformance
-suite checks that.
+process. A backend whose parts run in lanes must release Python's interpreter lock during a call.
 
 As a backend that ``StandsOnOthers``, lanes are no baseline and no fallback, and take no part on one thread.
 

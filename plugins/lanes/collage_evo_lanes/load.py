@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from collage_evo.backends.base import Executable
-from collage_evo.graph.ir.memory import MemoryPlan, StepUse, allocate
+from collage_evo.graph.ir.memory import MemoryPlan, allocate
+from collage_evo_lanes.memory import StepUse
 from collage_evo_lanes.plan import LanePlan
 from collage_evo_lanes.run import LaneCall, Task
 

@@ -73,9 +73,6 @@ class Branches(Pattern):
                 yield from width.inside(blocks[place])
                 yield from width.side_by_side(blocks[place])
 
-    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        return "too little around it could run at the same time" if super().why_not(graph, supported, index) else ""
-
 
 class Width:
     """How much of the parts of ``nodes`` is independent, by estimated times."""

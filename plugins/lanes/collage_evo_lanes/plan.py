@@ -11,7 +11,7 @@ from functools import cached_property
 
 from collage_evo.graph.ir.elements import NUMPY
 from collage_evo.graph.ir.graph import Tensor, members
-from collage_evo.graph.ir.memory import StepSet, all_before
+from collage_evo_lanes.memory import StepSet, all_before
 
 _MOST_LANES = 4096
 """More than any machine has cores for."""

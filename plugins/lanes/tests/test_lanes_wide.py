@@ -19,7 +19,6 @@ from collage_evo.files import read_json
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.runtime import pools
 from collage_evo.target.target import Target
-from collage_evo.testing.models import chain
 from collage_evo_lanes import backend as lanes_module
 from collage_evo_lanes import lane_threads as crew_module
 from collage_evo_lanes.backend import DESCRIBED, Engine, LanesBackend, engine_on
@@ -28,6 +27,7 @@ from collage_evo_lanes.plan import LanePlan
 from plugins.lanes.tests.hand_lanes import random_model
 from plugins.lanes.tests.test_lanes import Bound
 from plugins.lanes.tests.test_lanes_described import branches
+from tests.support.models import chain
 
 FOUR = Target(threads=4)
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]

@@ -14,8 +14,8 @@ from ep_build import PLUGIN, compiled
 
 from collage_evo.export.context_model import export_context_model
 from collage_evo.target.processor import level
-from collage_evo.testing.models import tiny_convnet
 from tests.export.runs import placed, usable
+from tests.support.models import tiny_convnet
 
 
 def test_the_package_names_its_provider_and_the_libraries_of_installed_packages(

@@ -23,8 +23,8 @@ from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.target.processor import level
-from collage_evo.testing.models import tiny_convnet, tiny_transformer
 from tests.export.runs import alone, of_a_float_index, placed, usable, with_fallback
+from tests.support.models import tiny_convnet, tiny_transformer
 
 pytestmark = pytest.mark.skipif(
     usable("onnxruntime", "openvino") != ["onnxruntime", "openvino"], reason="needs ONNX Runtime and OpenVINO"

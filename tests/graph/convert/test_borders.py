@@ -7,8 +7,7 @@ import onnx
 
 from collage_evo.graph.convert.borders import with_border_names
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.testing.models import tiny_convnet
-from tests.support.models import parse_graph
+from tests.support.models import parse_graph, tiny_convnet
 
 X = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)}
 

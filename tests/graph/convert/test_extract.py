@@ -18,8 +18,7 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
-from tests.support.models import random_dag, tiny_branchy
+from tests.support.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 _KINDS = {"bfloat16": TensorProto.BFLOAT16, "int4": TensorProto.INT4}
 

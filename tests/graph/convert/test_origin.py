@@ -16,8 +16,7 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import tiny_convnet, tiny_transformer
-from tests.support.models import parse_graph, random_dag, tiny_branchy
+from tests.support.models import parse_graph, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 WEIGHT = np.ones((4, 4, 3, 3), np.float32)
 PADS = [1, 1, 1, 1]

@@ -13,8 +13,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, members, node_set
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import chain, tiny_convnet
-from tests.support.models import parse_graph, random_dag, tiny_branchy
+from tests.support.models import chain, parse_graph, random_dag, tiny_branchy, tiny_convnet
 
 DAGS = st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12))
 

@@ -6,8 +6,7 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.align import likeness, same_nodes
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.testing.models import chain, tiny_convnet
-from tests.support.models import tiny_branchy
+from tests.support.models import chain, tiny_branchy, tiny_convnet
 
 
 def graph_of(model: onnx.ModelProto) -> Graph:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage_evo.graph.ir.graph import Tensor
-from collage_evo.graph.ir.memory import ALIGNMENT, allocate, place
+from collage_evo.graph.ir.memory import ALIGNMENT, Lifetime, allocate, place, plan_memory
 
 SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 300), min_size=1)
 
@@ -27,6 +27,32 @@ def test_what_is_needed_together_lies_apart(
 
 def test_what_is_never_needed_together_shares_memory() -> None:
     assert place(dict.fromkeys("abc", 1000), lambda one, other: False).size == 1024
+
+
+@st.composite
+def lifetimes(draw: st.DrawFn) -> list[Lifetime]:
+    found = []
+    for index in range(draw(st.integers(1, 12))):
+        first = draw(st.integers(0, 10))
+        size = draw(st.integers(0, 300))
+        found.append(Lifetime(f"t{index}", size, first, first + draw(st.integers(0, 5))))
+    return found
+
+
+@given(lifetimes())
+def test_tensors_alive_together_never_overlap(lives: list[Lifetime]) -> None:
+    plan = plan_memory(lives)
+    for a in lives:
+        for b in lives:
+            if a is not b and a.first <= b.last and b.first <= a.last:
+                start, other = plan.offsets[a.name], plan.offsets[b.name]
+                apart = start + a.nbytes <= other or other + b.nbytes <= start
+                assert apart or not a.nbytes or not b.nbytes
+
+
+def test_memory_is_used_again_once_a_tensor_is_dead() -> None:
+    chain = [Lifetime(f"t{i}", 4000, i, i + 1) for i in range(50)]
+    assert plan_memory(chain).size <= 2 * 4096
 
 
 def test_arrays_are_aligned_typed_and_separate() -> None:

@@ -32,9 +32,9 @@ from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
-from collage_evo.testing.models import tiny_transformer
 from tests.cli.commands import collage
 from tests.runtime.helpers import TARGET, alternating
+from tests.support.models import tiny_transformer
 from tests.support.quick import QUICK, options
 
 

@@ -14,7 +14,7 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import tiny_convnet, tiny_transformer
+from tests.support.models import tiny_convnet, tiny_transformer
 
 
 def test_inputs_depend_on_the_seed_only() -> None:

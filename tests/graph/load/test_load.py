@@ -20,8 +20,7 @@ from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.target.memory import PeakMemory
-from collage_evo.testing.models import tiny_convnet
-from tests.support.models import parse_graph
+from tests.support.models import parse_graph, tiny_convnet
 
 
 @pytest.fixture

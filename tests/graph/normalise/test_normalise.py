@@ -14,9 +14,8 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.normalise.normalise import Rules, normalise
 from collage_evo.models.builder import Builder
-from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
 from tests.graph.helpers import difference
-from tests.support.models import parse_graph, random_dag, tiny_branchy
+from tests.support.models import chain, parse_graph, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 
 def kinds(model: onnx.ModelProto) -> list[str]:

@@ -31,7 +31,6 @@ class FakeGpuBackend(DelegatingBackend):
 
     name: ClassVar[str] = "fakegpu"
     variants: ClassVar[tuple[Variant, ...]] = (Variant("default", device="cuda"), Variant("plain", device="cuda"))
-    pieces_share_memory: ClassVar[bool] = False
 
     def runs_any_model(self, variant: Variant) -> bool:
         return self.name == FakeGpuBackend.name

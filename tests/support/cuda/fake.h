@@ -1,7 +1,6 @@
 /* A CUDA driver for tests: its device memory is the host's, its work is copies, fills and host functions.
    It keeps the rules that a real one keeps, and breaks them as loudly. What is enqueued runs at once, or, with
-   FAKE_CUDA_LAZY=1, when somebody waits. Of a graph's nodes whose dependencies have run, the one that was captured last
-   runs first, so that a dependency that is missing is seen. Types are as in cuda.h, which tests do not need. */
+   FAKE_CUDA_LAZY=1, when somebody waits. Types are as in cuda.h, which tests do not need. */
 #ifndef FAKE_H
 #define FAKE_H
 #include <stddef.h>
@@ -35,7 +34,6 @@ struct op {
     void *data;
     struct event *event;
     struct graph *graph;
-    size_t *needs, needed; /* captured: the ops of the graph that it depends on */
 };
 
 struct ops {
@@ -50,7 +48,6 @@ struct graph {
 
 struct stream {
     struct ops pending, recorded;
-    size_t *ends, ended, ends_room; /* in a capture: the nodes that the next one depends on, as 1 + their place */
     enum status status;
     unsigned long thread; /* that began the capture */
     struct stream *next;

@@ -48,7 +48,6 @@ void push(struct ops *to, struct op what) {
 }
 
 static void forget(struct ops *ops) {
-    for (size_t i = 0; i < ops->count; i++) free(ops->items[i].needs);
     free(ops->items);
     *ops = (struct ops){0};
 }
@@ -57,23 +56,6 @@ void release(struct graph *graph) {
     if (--graph->holders) return;
     forget(&graph->ops);
     free(graph);
-}
-
-static void set_ends(struct stream *stream, const size_t *nodes, size_t count) {
-    if (count > stream->ends_room) {
-        stream->ends_room = 2 * count;
-        stream->ends = realloc(stream->ends, stream->ends_room * sizeof *stream->ends);
-    }
-    if (count) memmove(stream->ends, nodes, count * sizeof *nodes);
-    stream->ended = count;
-}
-
-static void record(struct stream *stream, struct op what) {
-    what.needed = stream->ended;
-    what.needs = malloc((stream->ended + 1) * sizeof *what.needs);
-    for (size_t i = 0; i < stream->ended; i++) what.needs[i] = stream->ends[i] - 1;
-    push(&stream->recorded, what);
-    set_ends(stream, &stream->recorded.count, 1);
 }
 
 static int lies_right(const struct op *op) {
@@ -88,22 +70,8 @@ static int lies_right(const struct op *op) {
 
 static void run(struct op *op);
 
-static int is_ready(const struct op *op, const char *ran) {
-    for (size_t i = 0; i < op->needed; i++)
-        if (!ran[op->needs[i]]) return 0;
-    return 1;
-}
-
 static void run_graph(struct ops *ops) {
-    char *ran = calloc(ops->count + 1, 1);
-    for (size_t done = 0; done < ops->count; done++) {
-        size_t next = ops->count;
-        while (next--)
-            if (!ran[next] && is_ready(&ops->items[next], ran)) break;
-        run(&ops->items[next]);
-        ran[next] = 1;
-    }
-    free(ran);
+    for (size_t i = 0; i < ops->count; i++) run(&ops->items[i]);
 }
 
 static void run(struct op *op) {
@@ -152,8 +120,7 @@ int enqueue(void *handle, struct op what) {
         return CAPTURE_UNSUPPORTED;
     }
     if (what.kind == LAUNCH) what.graph->holders++;
-    if (stream->status == ACTIVE) record(stream, what);
-    else push(&stream->pending, what);
+    push(stream->status == ACTIVE ? &stream->recorded : &stream->pending, what);
     if (stream->status == NONE && !lazy()) run_pending(stream);
     return broken();
 }
@@ -180,7 +147,6 @@ int cuStreamDestroy_v2(void *handle) {
             break;
         }
     forget(&stream->recorded);
-    free(stream->ends);
     free(stream);
     return done(broken());
 }
@@ -221,35 +187,7 @@ int cuStreamBeginCapture_v2(void *handle, int mode) {
     stream->status = ACTIVE;
     stream->thread = pthread_self();
     forget(&stream->recorded);
-    set_ends(stream, NULL, 0);
     return done(SUCCESS);
-}
-
-int cuStreamGetCaptureInfo_v3(void *handle, int *status, uint64_t *number, void **graph, size_t **nodes, void **edges,
-                              size_t *count) {
-    int error = enter("cuStreamGetCaptureInfo", 0, 1);
-    struct stream *stream = known(handle);
-    if (!error && !stream) error = INVALID_HANDLE;
-    if (error) return done(error);
-    *status = stream->status == ACTIVE ? 1 : stream->status == INVALIDATED ? 2 : 0;
-    *number = 0;
-    *graph = *edges = NULL;
-    *nodes = stream->ends;
-    *count = stream->status == ACTIVE ? stream->ended : 0;
-    return done(SUCCESS);
-}
-
-int cuStreamUpdateCaptureDependencies_v2(void *handle, const size_t *nodes, const void *edges, size_t count,
-                                         unsigned flags) {
-    int error = enter("cuStreamUpdateCaptureDependencies", 0, 1);
-    struct stream *stream = known(handle);
-    if (!error && !stream) error = INVALID_HANDLE;
-    if (!error && stream->status != ACTIVE) error = stream->status == NONE ? ILLEGAL_STATE : CAPTURE_INVALIDATED;
-    if (!error && (edges || flags != 1)) error = INVALID_VALUE; /* what nobody here asks for */
-    for (size_t i = 0; !error && i < count; i++)
-        if (nodes[i] < 1 || nodes[i] > stream->recorded.count) error = INVALID_VALUE;
-    if (!error) set_ends(stream, nodes, count);
-    return done(error);
 }
 
 int cuStreamEndCapture(void *handle, void **made) {

@@ -76,7 +76,6 @@ class CudnnBackend(Backend):
     title: ClassVar[str] = "cuDNN"
     extra: ClassVar[str] = "cudnn"
     variants: ClassVar[tuple[Variant, ...]] = (*_EXACT, *_ROUNDED)
-    pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
         frontend = probe_distribution(_FRONTEND, "cudnn")

@@ -32,9 +32,8 @@ def attention(op: Ops, q: Value, k: Value, v: Value, mask: Value) -> Value:
     return optional(op.Transpose, mixed)
 
 
-def _scalar(graph: Graph, name: str) -> str:
-    size = graph.constants[name].size
-    return "" if size == 1 else f"{name} has {size} elements"
+def _scalar(graph: Graph, name: str) -> bool:
+    return graph.constants[name].size == 1
 
 
 @dataclass(frozen=True)

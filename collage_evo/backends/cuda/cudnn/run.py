@@ -16,7 +16,7 @@ from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 from collage_evo.files import BUILD_ANEW, read_json, reading
-from collage_evo.graph.ir.memory import MemoryPlan, StepUse, place
+from collage_evo.graph.ir.memory import Lifetime, MemoryPlan, place, plan_memory
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
 _LARGEST = {"float16": 65504.0}
@@ -123,14 +123,12 @@ class Loaded:
 def inner_room(plan: Plan) -> MemoryPlan:
     """Memory plan of the buffers between steps, which run one after the other."""
     sizes = {buffer.name: buffer.nbytes for buffer in plan.of("inner")}
-    used = StepUse([(1 << number) - 1 for number in range(len(plan.steps))])
+    used: dict[str, list[int]] = {}
     for number, step in enumerate(plan.steps):
-        outputs = {operation.output for operation in step.operations}
         for view in step.tensors:
             if view.buffer in sizes:
-                reads, makes = ((), (view.buffer,)) if view.name in outputs else ((view.buffer,), ())
-                used.add(number, reads, makes)
-    return used.place(sizes, _ALIGNMENT)
+                used.setdefault(view.buffer, []).append(number)
+    return plan_memory([Lifetime(name, sizes[name], steps[0], steps[-1]) for name, steps in used.items()], _ALIGNMENT)
 
 
 def _run(calls: Sequence[Callable[[], None]], _: Any) -> None:

@@ -47,7 +47,6 @@ class TensorRtBackend(Backend):
         Variant("cuda-f16", Arithmetic.FLOAT16, "cuda"),
         Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
     )
-    pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
         version = _version()

@@ -28,7 +28,6 @@ class TvmCudaBackend(TvmBackend):
         Variant("cuda-f16", Arithmetic.FLOAT16, device="cuda"),
     )
     weights: ClassVar[str] = WEIGHTS
-    pieces_share_memory: ClassVar[bool] = False
 
     def declines(self, variant: Variant) -> str:
         return unusable() or lacks_arithmetic(variant.arithmetic)
