@@ -27,7 +27,7 @@ from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.samples import describe_batch, model_file, saved_profiles
-from collage_evo.run.stages.baselines import FALLBACKS
+from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
@@ -111,10 +111,10 @@ def _in_part_of_time(config: Config, profiles: int) -> Config:
 
 def _share_fallback(first: Path, place: Path) -> None:
     """Let the profile in ``place`` have the fallback of the ``first`` one, if no other library takes any shapes."""
-    fallbacks = read_baselines(first / FALLBACKS, first / "fallbacks")
+    fallbacks = read_baselines(first / FALLBACKS, first / FALLBACK_ARTIFACTS)
     if len(fallbacks) == 1 and fallbacks[0].outcome.ok and not (place / FALLBACKS).exists():
-        shutil.rmtree(place / "fallbacks", ignore_errors=True)  # of a run that was stopped here
-        shutil.copytree(first / "fallbacks", place / "fallbacks", copy_function=link_or_copy)
+        shutil.rmtree(place / FALLBACK_ARTIFACTS, ignore_errors=True)  # of a run that was stopped here
+        shutil.copytree(first / FALLBACK_ARTIFACTS, place / FALLBACK_ARTIFACTS, copy_function=link_or_copy)
         write_baselines(place / FALLBACKS, fallbacks)
 
 
@@ -138,7 +138,7 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
     places = [place for place in places if (place / BEST).exists()]
     artifacts = [place / BEST for place in places]
     first = read_artifact(artifacts[0])
-    best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])
+    best = best_fallback([read_baselines(place / FALLBACKS, place / FALLBACK_ARTIFACTS) for place in places])
     return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
 
 

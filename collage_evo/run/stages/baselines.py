@@ -34,7 +34,8 @@ from collage_evo.run.stages.costs import CUT_TIMING
 from collage_evo.runtime.manifest import is_sound
 from collage_evo.runtime.signature import signature_of
 
-FALLBACKS = "fallbacks.json"
+FALLBACKS, FALLBACK_ARTIFACTS = "fallbacks.json", "fallbacks"
+"""In a run directory: the measurements of the libraries that run inputs of any other shapes, and their artifacts."""
 ON_NORMALISED = "single backends on the normalised model"
 
 
@@ -103,7 +104,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     signature = signature_of(model.dynamic or model.original, model.declared)
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)
-    saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
+    saved, directory = run.directory / FALLBACKS, run.directory / FALLBACK_ARTIFACTS
     fallbacks = read_baselines(saved, directory, run.setting.target)
     if not fallbacks or not all(is_sound(one.artifact) for one in fallbacks if one.outcome.ok):
         with run.stage("any other shapes"):
