@@ -145,6 +145,19 @@ _current: tuple[object, ForkServer] | None = None
 _changing = threading.Lock()
 
 
+def start_server(variables: Mapping[str, str]) -> tuple[ForkServer, dict[str, str]]:
+    """The server of workers with these additions to this process's environment, started if necessary without waiting
+    until it is ready; and that environment."""
+    global _current
+    environment = {**module_environment(), **variables}
+    at_start = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+    key = (os.getpid(), at_start)  # a fork of this process does not share its server
+    with _changing:
+        if _current is None or _current[0] != key:
+            _current = (key, ForkServer(environment))
+        return _current[1], environment
+
+
 def start_worker(scratch: str, stderr: int, variables: Mapping[str, str]) -> WorkerProcess:
     """Start a worker process in the directory and environment of this one.
 
@@ -158,14 +171,8 @@ def start_worker(scratch: str, stderr: int, variables: Mapping[str, str]) -> Wor
         OSError: the system starts no more processes.
     """
     global _current
-    environment = {**module_environment(), **variables}
-    at_start = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
-    key = (os.getpid(), at_start)  # a fork of this process does not share its server
     for _ in range(2):  # the system may have killed the server
-        with _changing:
-            if _current is None or _current[0] != key:
-                _current = (key, ForkServer(environment))
-            server = _current[1]
+        server, environment = start_server(variables)
         process = server.fork(scratch, stderr)
         if process is not None:
             with contextlib.suppress(BrokenPipeError):  # it ended, which the first job finds out

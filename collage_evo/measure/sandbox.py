@@ -20,7 +20,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.exclusive import go_on
-from collage_evo.measure.fork_server import WorkerProcess, describe_end, start_worker
+from collage_evo.measure.fork_server import WorkerProcess, describe_end, start_server, start_worker
 from collage_evo.measure.jobs import A, Answer, Asks, Begin, Inherits, Job, Message, RaceJob, Setting, Waits
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
@@ -34,6 +34,17 @@ RECYCLE_SHARE_ON_DEVICE = 0.75
 """The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
 _RAISED = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
+
+
+def _variables() -> dict[str, str]:
+    """Additions to the environment of every worker process."""
+    return {"OPENBLAS_NUM_THREADS": "1", SHARED: str(shared_temporary())}
+
+
+def expect_workers() -> None:
+    """Have the modules of worker processes imported while this process does something else: the first one then starts
+    half a second sooner."""
+    start_server(_variables())
 
 
 class Sandbox:
@@ -172,8 +183,7 @@ class Sandbox:
     def _new(self) -> _Running:
         # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
-        variables = {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch.name, SHARED: str(shared_temporary())}
-        process = start_worker(scratch.name, self._stderr.fileno(), variables)
+        process = start_worker(scratch.name, self._stderr.fileno(), {**_variables(), "TMPDIR": scratch.name})
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")

@@ -16,6 +16,7 @@ from collage_evo.digests import DIGESTS, remembering
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.sandbox import expect_workers
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace
@@ -49,6 +50,8 @@ def open_run(
     place.work.mkdir(parents=True, exist_ok=True)
     with Lookout(machine_directory(), place.name, reporter.log), remembering(place.work / DIGESTS):
         reporter.expect(_known_seconds(config.search))
+        if config.fitness.executor == "local":
+            expect_workers()
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
         for note in filter(None, (describe_quota(), run.pool.workers.warning, _describe_hold(), *model.notes)):
