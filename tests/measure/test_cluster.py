@@ -45,6 +45,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
     return make_setting(tmp_path_factory.mktemp("model"))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> None:
     pool = WorkerPool(setting, usable_cores()[:1], 2**32, 60.0, DaskWorkers(cluster.address))
     jobs = [job(runs, min_seconds=0.1) for runs in range(5, 14)]
@@ -58,6 +59,7 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
     assert len({answer.worker for answer in got}) >= 2
 
 
+@pytest.mark.slow
 def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_error(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
