@@ -169,7 +169,7 @@ os._exit(9)
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    here = {**os.environ, "TMPDIR": str(tmp_path)}
+    here = {**os.environ, "TMPDIR": str(tmp_path), "COLLAGE_EVO_TMPDIR": str(tmp_path)}
 
     def left(program: str) -> Path:
         done = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, check=False)
