@@ -1,5 +1,4 @@
-"""Compared artifacts: the profiles of an artifact for ``compare`` and ``recheck``, with what is known of their
-making."""
+"""Compared artifacts: the profiles of an artifact for ``compare``, with what is known of their making."""
 
 from __future__ import annotations
 
