@@ -61,11 +61,6 @@ class ComparedArtifact:
         largest = self.info.get("accuracy", {}).get("budget")
         return self.config.accuracy.budget if largest is None else float(largest) or EXACT
 
-    @property
-    def machine(self) -> str:
-        """Description of the machine that made it."""
-        return read_artifact(self.artifact).target.description
-
 
 def subjects(
     place: Path, against: Path | None, data: str | None, trust: bool = False
