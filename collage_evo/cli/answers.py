@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, Set, Trust, app
+from collage_evo.cli.app import Debug, Json, Trust, app
 from collage_evo.cli.held import hold_process
 from collage_evo.codec import to_json
-from collage_evo.errors import ConfigError
+from collage_evo.errors import ConfigError, InputError
 from collage_evo.modules import shell_python
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.places import COMMAND
 
 if TYPE_CHECKING:
     from collage_evo.export import Form
@@ -99,37 +100,33 @@ def pick(
 
 @app.command()
 def explain(
-    source: Annotated[str, typer.Argument(metavar="MODEL", help="As for run, or the directory of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run.")],
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="With --node: also list unmeasured matches, and every refusal.")
     ] = False,
-    overrides: Set = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """List which backends can run a node or a region, and why not.
 
-    The list has their measured costs. A region is one of a run's answer.
+    The list has the costs that the run measured.
     """
     from collage_evo.commands.explain import explain_node, explain_region
-    from collage_evo.config import changed, load_config
     from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
     from collage_evo.run.directory import reopen_run
 
-    run = Path(source) if Path(source).is_dir() else None
-    config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
-    hold_process(config)
-    if (node is None) == (region is None):
-        raise ConfigError("explain needs a node or a region: give --node NAME, or --region NUMBER of a run's answer")
+    if not run.is_dir():
+        raise InputError(f"{run} is no run directory: make a run with {COMMAND} run MODEL, then explain that run")
+    hold_process(reopen_run(run))
     explanation: Explanation | RegionExplanation
-    if node is not None:
-        explanation = explain_node(config, node, run)
-    elif run is not None and region is not None:
-        explanation = explain_region(config, region, run)
+    if node is not None and region is None:
+        explanation = explain_node(run, node)
+    elif region is not None and node is None:
+        explanation = explain_region(run, region)
     else:
-        raise ConfigError("--region is one of a run's answer: give the directory of the run")
+        raise ConfigError("explain needs a node or a region: give --node NAME, or --region NUMBER of a run's answer")
     if as_json:
         print(to_json(explanation, indent=1))
     elif isinstance(explanation, Explanation):

@@ -1,4 +1,4 @@
-"""Commands that measure an answer on this machine again: compare, recheck."""
+"""Command that measures an answer on this machine again: compare."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from collage_evo.cli.app import ArtifactPath, Data, Debug, Json, Trust, app
 from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
-Against = Annotated[
-    Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
-]
-
 
 @app.command()
 def compare(
     artifact: ArtifactPath,
-    against: Against = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
+    ] = None,
     data: Data = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the artifact's budget).")
@@ -30,12 +28,15 @@ def compare(
     libraries: Annotated[
         list[str] | None, typer.Option("--library", metavar="NAME", help="Compare with this library; repeatable.")
     ] = None,
+    front: Annotated[
+        bool, typer.Option("--front", help="Compare with the run's other placements; libraries only by --library.")
+    ] = False,
     seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
     trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Time an artifact against each library with its defaults.
+    """Time an artifact against libraries or its run's front.
 
     Exit code 4: it is slower; 5: it exceeds the budget, or does not run on this machine.
     """
@@ -49,7 +50,7 @@ def compare(
     comparisons = []
     for compared in subjects(artifact, against, data, trust):
         with reporter() as progress:
-            comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least))
+            comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least, front))
         code = max(code, comparisons[-1].exit_code(at_least))
     if as_json:
         records = [
@@ -61,36 +62,3 @@ def compare(
         for one in comparisons:
             print_comparison(one, at_least, PlainConsole())
     return code
-
-
-@app.command()
-def recheck(
-    artifact: ArtifactPath,
-    against: Against = None,
-    data: Data = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
-    trust: Trust = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> int:
-    """Measure an answer and its front again, without a search.
-
-    Exit code 5: the answer exceeds the budget, or does not run on this machine.
-    """
-    from collage_evo.commands.compared import subjects
-    from collage_evo.commands.recheck import recheck as recheck_one
-    from collage_evo.commands.recheck import write_rechecked
-    from collage_evo.report.comparison import OVER_BUDGET, print_rechecked
-    from collage_evo.report.progress import reporter
-
-    profiles = subjects(artifact, against, data, trust)
-    with reporter() as progress:
-        rechecked = [recheck_one(compared, progress, seconds) for compared in profiles]
-    written = write_rechecked(profiles[0], rechecked, artifact)
-    if as_json:
-        print(written.read_text())
-    else:
-        for one in rechecked:
-            print_rechecked(one, PlainConsole())
-        print(f"written: {written}")
-    return 0 if all(one.answer and one.answer.now and one.answer.now.feasible for one in rechecked) else OVER_BUDGET

@@ -1,1 +1,1 @@
-"""Commands other than run and resume: compare, recheck, explain, pick, sweep, tune."""
+"""Commands other than run and resume: compare, explain, pick, sweep, tune."""

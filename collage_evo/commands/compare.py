@@ -1,4 +1,7 @@
-"""``compare``: an artifact against each library with its defaults, on this machine: times, ratios, errors."""
+"""``compare``: an artifact against each library with its defaults, or against the front that it comes from.
+
+All run on this machine, in turns and on the same samples.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from collage_evo.answer.sequential import Ratio, Stopping
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.commands.compared import ComparedArtifact
+from collage_evo.commands.front_again import compile_front
+from collage_evo.errors import InputError
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
@@ -49,8 +54,9 @@ def compare(
     libraries: Sequence[str] = (),
     seconds: float = 30.0,
     at_least: float = 1.0,
+    front: bool = False,
 ) -> Comparison:
-    """Race an artifact against each library with its defaults, and judge them all on the same samples.
+    """Race an artifact against libraries with their defaults or against its front, and judge all on the same samples.
 
     The objective that the artifact was made for is the one that is timed.
 
@@ -58,34 +64,41 @@ def compare(
         compared: the artifact.
         reporter: receives progress.
         budget: replaces the one that the artifact was made for.
-        libraries: names of backends; all that are usable here by default.
+        libraries: names of backends; by default all that are usable here, or none with ``front``.
         seconds: of the race; three rounds are made however long they take.
         at_least: the ratio to decide: rounds go on until the artifact is known to be so many times
-            as fast or not, or time is over.
+            as fast as a library or not, or time is over.
+        front: also race the other points of the run's front, compiled for this machine; on another processor than
+            the artifact's the answer is compiled again too.
 
     Raises:
-        CollageError: the file or the samples cannot be used.
+        CollageError: the file or the samples cannot be used, or the artifact has no front.
     """
-    with opened(compared, reporter) as (run, model, samples):
-        names = tuple(libraries) or tuple(compared.config.backends.use)
-        target = compared.config.target
-        with run.stage("each library with its defaults"):
-            backends = select_backends(names, target.device, target.threads)
-            timing = run.config.fitness.timing.settings()
-            baselines = measure_as_it_comes(backends, run.work, run.whole, timing)
+    recorded = compared.run if front else None
+    if front and recorded is None:
+        text = f"{compared.artifact} is in no run directory, so its front is not known"
+        raise InputError(f"{text}: give the run directory, or leave out --front")
+    with _opened(compared, reporter) as (run, model, samples):
+        sides: Sequence[Side] = (Side(ARTIFACT),)
+        artifacts: Mapping[str, Path] = {ARTIFACT: compared.artifact}
+        if recorded is not None:
+            with run.stage("compiling for this machine"):
+                sides, artifacts = compile_front(run, recorded, compared.artifact)
+        baselines = _baselines(run, libraries) if libraries or not front else ()
         with run.stage("taking turns"):
-            turns = _race(run, compared.artifact, baselines, seconds, at_least)
+            turns = _race(run, artifacts, baselines, seconds, at_least)
         with run.stage("errors on the samples"):
-            raced = {ARTIFACT: compared.artifact} if ARTIFACT in turns.rounds else {}
+            raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
         sessions = run.whole.setting.sessions
-    comparison = _comparison(compared, model, turns, baselines, errors, budget or compared.asked)
+    sides = [*sides, *map(_library, baselines)]
+    comparison = _comparison(compared, model, turns, sides, errors, budget or compared.asked)
     return replace(comparison, sessions=sessions)
 
 
 @contextlib.contextmanager
-def opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
+def _opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
     """A workplace for measurements of ``compared``, the user's model, and the file of samples with its outputs for
     them."""
     with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
@@ -116,22 +129,38 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
     return model, samples
 
 
-def _race(run: RunContext, artifact: Path, baselines: Sequence[Baseline], seconds: float, at_least: float) -> Race:
-    """Race the artifact and all libraries that are not far behind, until all ratios are known or time is over."""
+def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...]:
+    target = run.config.target
+    with run.stage("each library with its defaults"):
+        names = tuple(libraries) or tuple(run.config.backends.use)
+        backends = select_backends(names, target.device, target.threads)
+        return measure_as_it_comes(backends, run.work, run.whole, run.config.fitness.timing.settings())
+
+
+def _race(
+    run: RunContext, artifacts: Mapping[str, Path], baselines: Sequence[Baseline], seconds: float, at_least: float
+) -> Race:
+    """Race the artifacts and all libraries that are not far behind, until all ratios are known or time is over."""
     times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     fastest = min(times.values(), default=math.inf)
     near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
-    stopping = Stopping(run.config.final.rounds, max(1, len(near)), run.config.policy)
+    front = [name for name in artifacts if name != ARTIFACT]
+    decisive = {**dict.fromkeys(near, at_least), **dict.fromkeys(front, 1.0)}
+    stopping = Stopping(run.config.final.rounds, max(1, len(decisive)), run.config.policy)
 
     def still(so_far: Race) -> Collection[str]:
-        if ARTIFACT not in so_far.rounds or so_far.over(seconds):
+        runs = ARTIFACT in so_far.rounds
+        # Without the artifact there is no ratio, but the front's times say what would be the answer here.
+        if so_far.over(seconds) or not (runs or front):
             return ()
         run.reporter.advance()
-        rivals = [name for name in near if name in so_far.rounds]
-        decided = all(_is_known(so_far.ratio(name, ARTIFACT, stopping.significance), at_least) for name in rivals)
+        rivals = [name for name in decisive if name in so_far.rounds]
+        decided = runs and all(
+            _is_known(so_far.ratio(name, ARTIFACT, stopping.significance), decisive[name]) for name in rivals
+        )
         return () if decided and so_far.length in stopping.looks else list(so_far.rounds)
 
-    return race({**near, ARTIFACT: artifact}, run.whole, stopping.rounds, still)
+    return race({**near, **artifacts}, run.whole, stopping.rounds, still)
 
 
 def _is_known(ratio: Ratio, at_least: float) -> bool:
@@ -143,15 +172,16 @@ def _comparison(
     compared: ComparedArtifact,
     model: PreparedModel,
     turns: Race,
-    baselines: Sequence[Baseline],
+    sides: Sequence[Side],
     errors: Mapping[str, Judgement | Failure],
     asked: float | str,
 ) -> Comparison:
+    # With so many rivals one test is stricter, so that all together err as rarely as one.
     significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=compared.config.policy).significance
-    libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in baselines)
-    ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
     judgement = next((error for error in errors.values() if isinstance(error, Judgement)), None)
-    largest = limits_of(compared, model, asked, judgement).accepted
+    metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
+    limits = Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
+    measured = [_measured(side, turns, errors.get(side.name), limits, significance) for side in sides]
     target = read_artifact(compared.artifact).target
     return Comparison(
         artifact=str(compared.artifact),
@@ -162,42 +192,45 @@ def _comparison(
         samples=judgement.samples if judgement else 0,
         sample_source=compared.sample_source,
         metric=compared.config.accuracy.metric,
-        budget=largest if math.isfinite(largest) else None,
-        ours=ours,
-        libraries=libraries,
+        budget=limits.accepted if math.isfinite(limits.accepted) else None,
+        ours=next(side for side in measured if side.name == ARTIFACT),
+        libraries=tuple(side for side in measured if side.name != ARTIFACT and side.before is None),
+        front=tuple(side for side in measured if side.name != ARTIFACT and side.before is not None),
         rounds=turns.length,
         seconds=turns.seconds,
+        made_on=target.machine.cpu,
         other_processor=this_machine().other_than(target.machine),
         other_file=bool(compared.sha256) and model.digest != compared.sha256,
     )
 
 
-def limits_of(
-    compared: ComparedArtifact, model: PreparedModel, asked: float | str, judgement: Judgement | None
-) -> Limits:
-    """Error limits of ``compared`` for the budget that the user ``asked`` for; ``judgement`` has the reference's
-    score."""
-    metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
-    return Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
+def _library(baseline: Baseline) -> Side:
+    side = Side(baseline.name, baseline.variant == AS_IT_COMES, baseline.outcome.latency_ms)
+    return side if baseline.outcome.failure is None else failed(side, baseline.outcome.failure)
 
 
-def _library(baseline: Baseline, turns: Race, judged: Judgement | Failure | None, significance: float) -> Side:
-    as_default = baseline.variant == AS_IT_COMES
-    side = Side(baseline.name, as_default, baseline.outcome.latency_ms)
-    if baseline.outcome.failure is not None:
-        side = failed(side, baseline.outcome.failure)
+def _measured(
+    side: Side, turns: Race, judged: Judgement | Failure | None, limits: Limits, significance: float
+) -> Side:
+    """``side`` with the results of the race and of the samples."""
     side = _raced(side, turns, judged)
-    if side.raced and ARTIFACT in turns.rounds:
-        return replace(side, over=turns.ratio(baseline.name, ARTIFACT, significance))
-    if side.latency_ms is not None and ARTIFACT in turns.rounds:
-        ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
-        judgement = side.reason or "so far behind that it took no turns"
-        return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=judgement)
-    return side
+    side = replace(side, feasible=side.latency_ms is not None and _allowed(side, limits))
+    if side.name == ARTIFACT or side.latency_ms is None or ARTIFACT not in turns.rounds:
+        return side
+    if side.raced:
+        return replace(side, over=turns.ratio(side.name, ARTIFACT, significance))
+    ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
+    reason = side.reason or "so far behind that it took no turns"
+    return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=reason)
+
+
+def _allowed(side: Side, limits: Limits) -> bool:
+    if side.before is not None:
+        return limits.allows(side.error, side.before.exact)
+    return math.isinf(limits.accepted) or (side.error is not None and side.error <= limits.accepted)
 
 
 def _raced(side: Side, turns: Race, judged: Judgement | Failure | None) -> Side:
-    """``side`` with the results of the race and of the samples."""
     if isinstance(judged, Judgement) and math.isfinite(judged.error):
         side = replace(side, error=max(0.0, judged.error))
     elif isinstance(judged, Failure):

@@ -1,5 +1,4 @@
-"""Compared artifacts: the profiles of an artifact for ``compare`` and ``recheck``, with what is known of their
-making."""
+"""Compared artifacts: the profiles of an artifact for ``compare``, with what is known of their making."""
 
 from __future__ import annotations
 
@@ -61,11 +60,6 @@ class ComparedArtifact:
         """The error budget that it was made for, as a number: for a metric the drop in units of the score."""
         largest = self.info.get("accuracy", {}).get("budget")
         return self.config.accuracy.budget if largest is None else float(largest) or EXACT
-
-    @property
-    def machine(self) -> str:
-        """Description of the machine that made it."""
-        return read_artifact(self.artifact).target.description
 
 
 def subjects(

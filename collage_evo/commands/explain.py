@@ -1,22 +1,32 @@
-"""``explain``: the backends that can run a node or a region, their costs, and why others cannot."""
+"""``explain``: the backends that can run a node or a region of a run, their costs, and why others cannot."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import accepts
+from collage_evo.backends.enumerate import Matches, accepts, matches_of
 from collage_evo.backends.registry import device_of
+from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import rewritten_name
-from collage_evo.commands.explained import Explained
 from collage_evo.config import Config
+from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
+from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.measure.jobs import WorkFiles
 from collage_evo.patterns.match import Match
+from collage_evo.placement.cost_model import Engine
+from collage_evo.precision.quantise.ranges import read_ranges
+from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.explain import (
+    NOT_MEASURED,
     BackendAnswer,
     Explanation,
     NotTaken,
@@ -25,27 +35,137 @@ from collage_evo.report.explain import (
     RegionAnswer,
     RegionExplanation,
 )
-from collage_evo.report.result import RegionResult, Result, read_finished
+from collage_evo.report.places import command
+from collage_evo.report.result import RESULT, RegionResult, Result, read_finished, result_in
+from collage_evo.run.directory import reopen_run
+from collage_evo.run.open import LIMITS
+from collage_evo.run.profiles import FOLDER
+from collage_evo.run.stages.matches import MATCHES, Enumerated
+from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.precision import may_quantise
+from collage_evo.run.stages.threads import settled
+from collage_evo.run.store import Store
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """Note on the time of a single backend in a run for throughput."""
 
 
-def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
+@dataclass(frozen=True)
+class ExplainedRun:
+    """The search space of a run, as its records have it.
+
+    Attributes:
+        config: of the run, with the number of threads that it used.
+        backends: those that take part.
+        graph: the normalised model.
+        origin: where the nodes of the user's file went.
+        found: the matches, with those of tuned kernels.
+        excluded: engines that take no part, and why.
+        largest: the largest error of what takes part.
+        ranges: of the graph's tensors, where int8 with such took part.
+        costs: None if the run stopped before it had them.
+    """
+
+    config: Config
+    backends: Sequence[Backend]
+    graph: Graph
+    origin: Origin
+    found: Matches
+    excluded: Mapping[Engine, str]
+    largest: float
+    ranges: Ranges | None
+    costs: MeasuredCosts | None
+
+    @classmethod
+    def read(cls, run: Path) -> ExplainedRun:
+        """Read the records of ``run``, which may have stopped after it found its matches.
+
+        Raises:
+            InputError: it has not found them, or it has several profiles.
+            UnavailableError: a requested backend cannot be used.
+        """
+        if (run / FOLDER).is_dir():
+            raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
+        config, store, files = settled(reopen_run(run), run), Store(run / "work"), WorkFiles(run / "work")
+        limits, normalised = store.get(LIMITS, Limits), store.get(NORMALISED, Normalised)
+        enumerated = store.get(MATCHES, Enumerated)
+        if limits is None or normalised is None or enumerated is None:
+            result = result_in(run)
+            if result is not None and result.not_searched:
+                raise InputError(f"the model of {run} only runs whole, so it has no matches: {result.not_searched}")
+            raise InputError(f"{run} has no record of its matches: continue it with {command('resume', run)}")
+        graph = normalised.searchable(files).graph
+        costs = read_costs(store.work / "costs.json", None, graph, {})
+        return cls(
+            config=config,
+            backends=select_backends(config.backends.use, config.target.device, config.target.threads),
+            graph=graph,
+            origin=normalised.origin,
+            found=enumerated.found if costs is None else replace(enumerated.found, matches=costs.space.matches),
+            excluded=dict(enumerated.left_out),
+            largest=limits.measured,
+            ranges=read_ranges(files.ranges) if files.ranges.exists() and may_quantise(store, config) else None,
+            costs=costs,
+        )
+
+    def singles(self, backend: str, node: int) -> list[Match]:
+        """The matches of ``backend`` for the single ``node``, unchanged."""
+        plain = (match for match in self.found.matches if match.nodes == 1 << node and not match.rewrites)
+        return [match for match in plain if match.backend == backend]
+
+    def matches(self, backend: Backend, nodes: NodeSet) -> list[Match]:
+        """``nodes`` as one piece of ``backend``, in each variant that the run would offer."""
+        device = self.config.target.device
+        return matches_of(self.graph, backend, nodes, self.largest, device, self.ranges, self.excluded)
+
+    def offer(self, match: Match) -> Offer:
+        """``match`` as one way to run its nodes, with its cost or the reason why it has none."""
+        operators = _operators(self.graph, match.nodes)
+        plain = Offer(match.pattern, match.variant, operators, None, NOT_MEASURED, device_of(*match.engine))
+        index = self._indices.get(match)
+        if self.costs is None or index is None:
+            return plain
+        table = self.costs.table
+        if (failure := table.failures.get(index)) is not None:
+            return replace(plain, reason=str(failure))
+        if not math.isfinite(ms := table.standalone_ms[index]):
+            return plain
+        return replace(plain, ms=ms, reason="", estimated=index in table.estimated)
+
+    @cached_property
+    def _indices(self) -> Mapping[Match, int]:
+        if self.costs is None:
+            return {}
+        timed = self.costs.space.matches[: len(self.costs.table.standalone_ms)]
+        return {match: index for index, match in enumerate(timed)}
+
+    def apart_ms(self, options: Sequence[Sequence[Match]]) -> float | None:
+        """Cost in ms of nodes one by one, each as the fastest of its ``options``, on the device where that is least.
+
+        None if one is not known.
+        """
+        offers = [[offer for offer in map(self.offer, matches) if offer.ms is not None] for matches in options]
+        totals = []
+        for device in {offer.device for of_node in offers for offer in of_node}:
+            times = [[offer.ms or 0.0 for offer in of_node if offer.device == device] for of_node in offers]
+            totals += [sum(map(min, times))] if all(times) else []
+        return min(totals, default=None)
+
+
+def explain_node(run: Path, name: str) -> Explanation:
     """Query every backend about node ``name``. Nothing is measured.
 
     Args:
-        config: the model, the target and the backends.
+        run: its directory.
         name: of any node in the user's file; for one that was folded away the answer names the node that absorbed it.
             Also the name of a node's output, or of a node that only the normalised model has.
-        run: the directory of a run whose own costs take precedence over those that all runs share.
 
     Raises:
-        InputError: the model cannot be used, or has no such node.
+        InputError: the run has no record of its matches, or its model has no such node.
         UnavailableError: a requested backend cannot be used.
     """
-    compared = Explained.of(config, run)
-    graph, origin, nodes = compared.graph, compared.origin, _by_name(compared.graph)
+    space = ExplainedRun.read(run)
+    graph, origin, nodes = space.graph, space.origin, _by_name(space.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
@@ -54,17 +174,17 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    answers = tuple(_answer(compared, node, backend) for backend in compared.backends)
+    answers = tuple(_answer(space, node, backend) for backend in space.backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
 
 
-def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
+def explain_region(run: Path, index: int) -> RegionExplanation:
     """Query every backend about region ``index`` of the answer of ``run``, as one piece. Nothing is measured.
 
     A region that is the whole model, as in an answer of a single backend, has the times of each single backend.
 
     Raises:
-        InputError: the run has no result, or no such region, or its model has changed since.
+        InputError: the run has no result, no such region, or no record of its matches.
         UnavailableError: a requested backend cannot be used.
     """
     result = read_finished(run)[0].result
@@ -72,14 +192,14 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
-    compared = Explained.of(config, run)
-    graph = compared.graph
+    space = ExplainedRun.read(run)
+    graph = space.graph
     is_single = result.answer != "placement"
     nodes = graph.all_nodes if is_single else _nodes_named(graph, region.nodes, run)
     chosen = _chosen(graph, region, nodes, run)
     answers = []
-    for backend in compared.backends:
-        answer = _region_answer(compared, nodes, backend, chosen)
+    for backend in space.backends:
+        answer = _region_answer(space, nodes, backend, chosen)
         if is_single:
             answer = replace(answer, offers=tuple(_single_offers(result, backend, graph)))
         answers.append(answer)
@@ -110,7 +230,7 @@ def _by_name(graph: Graph) -> dict[str, Node]:
 def _nodes_named(graph: Graph, names: Sequence[str], run: Path) -> NodeSet:
     nodes = _by_name(graph)
     if missing := [name for name in names if name not in nodes]:
-        raise InputError(f"the model has no node {missing[0]!r}, which {run} placed: it has changed since; run again")
+        raise InputError(f"the model in {run}/work has no node {missing[0]!r}, which {RESULT} names: run again")
     return node_set(nodes[name].index for name in names)
 
 
@@ -119,22 +239,22 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
     return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
 
 
-def _region_answer(compared: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
-    graph, costs = compared.graph, compared.costs
+def _region_answer(space: ExplainedRun, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
+    graph = space.graph
     same_backend = chosen.backend == backend.name
-    written = (costs.offer(chosen),) if same_backend and chosen.rewrites else ()
+    written = (space.offer(chosen),) if same_backend and chosen.rewrites else ()
     verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
-    apart = costs.apart_ms([compared.singles(backend.name, node) for node in members(nodes)])
+    apart = space.apart_ms([space.singles(backend.name, node) for node in members(nodes)])
     if not (verdict := accepts(graph, backend, nodes)):
         return RegionAnswer(backend.name, written, (), verdict.reason, apart)
-    matches = compared.matches(backend, nodes)
+    matches = space.matches(backend, nodes)
     if same_backend and chosen.family not in {match.engine for match in matches}:
         matches.append(Match(nodes, *chosen.family))  # a tuned one
-    return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
+    return RegionAnswer(backend.name, (*map(space.offer, matches), *written), (), "", apart)
 
 
 def _single_offers(result: Result, backend: Backend, graph: Graph) -> Iterator[Offer]:
@@ -149,11 +269,11 @@ def _single_offers(result: Result, backend: Backend, graph: Graph) -> Iterator[O
             yield Offer("", variant, operators, row.median_ms, row.reason or note, device)
 
 
-def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
+def _answer(space: ExplainedRun, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 
-    graph, matches_found = compared.graph, compared.found
+    graph, matches_found = space.graph, space.found
     matches = [match for match in matches_found.matches if holds(match.nodes, match.backend)]
     matches.sort(key=lambda match: (match.nodes.bit_count(), match.nodes, match.variant))
     refusals = [
@@ -163,9 +283,9 @@ def _answer(compared: Explained, node: Node, backend: Backend) -> BackendAnswer:
     ]
     if reason := matches_found.refusals.get(node.index, {}).get(backend.name):
         refusals.insert(0, Refusal("", (node.op_type,), reason))
-    slow = {variant: why for (owner, variant), why in compared.left_out.items() if owner == backend.name}
+    slow = {variant: why for (owner, variant), why in space.excluded.items() if owner == backend.name}
     refusals += [Refusal("", (), f"variant {variant} takes no part: {why}") for variant, why in slow.items()]
-    offers = tuple(map(compared.costs.offer, matches))
+    offers = tuple(map(space.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in matches_found.cut)
 
 

@@ -1,4 +1,4 @@
-"""Measurements of an artifact beside libraries or beside its own front: plain data, a table, a sentence."""
+"""Comparison of an artifact with libraries or with its own front: plain data, a table, a verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Side:
     """One side of the comparison.
 
     Attributes:
-        name: of the library; :data:`ARTIFACT`.
+        name: of the library, or :data:`ARTIFACT`, or of a point of the front in the race.
         own_settings: the library reads the file itself, with its own settings except for the number of threads; else
             it runs the model as its backend compiles it here.
         latency_ms: median; None if it did not run.
@@ -33,6 +33,8 @@ class Side:
         load_ms, peak_bytes: cost of loading in a process of its own, and its peak memory.
         reason: why it did not run, or did not race.
         detail: the library's own message, if that differs.
+        feasible: whether it ran within the budget.
+        before: what the run measured, if it is a point of the run's front.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Side:
     peak_bytes: int | None = None
     reason: str = ""
     detail: str = ""
+    feasible: bool = False
+    before: FrontPoint | None = None
 
 
 def failed(side: Side, failure: Failure) -> Side:
@@ -52,15 +56,17 @@ def failed(side: Side, failure: Failure) -> Side:
     own."""
     if side.name == ARTIFACT:
         return replace(side, reason=str(failure))
-    return replace(side, reason=describe_failure(failure, side.name), detail=raw_words(failure, side.name))
+    library = side.name if side.before is None else ""
+    return replace(side, reason=describe_failure(failure, library), detail=raw_words(failure, library))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Result of a comparison on this machine.
 
-    ``budget``: the largest error allowed, None if any is. ``other_processor``: the differences between this
-    processor's instructions and those of the one that the artifact was made with; empty if there are none.
+    ``budget``: the largest error allowed, None if any is. ``front``: the other points of the run's front, compiled
+    again here; empty unless they were asked for. ``made_on``: the processor that the artifact was made with.
+    ``other_processor``: how this processor's instructions differ from that one's; empty if they do not.
     ``other_file``: the file is not the one that the artifact was made from. ``sessions``: how many ran at once; with
     several, times are the machine's for a run.
     """
@@ -78,20 +84,31 @@ class Comparison:
     libraries: tuple[Side, ...]
     rounds: int
     seconds: float
+    front: tuple[Side, ...] = ()
+    made_on: str = ""
     other_processor: str = ""
     other_file: bool = False
     sessions: int = 1
 
     @property
     def over_budget(self) -> bool:
-        """Whether the artifact's error exceeds the budget, or is not known."""
-        return self.budget is not None and not (self.ours.error is not None and self.ours.error <= self.budget)
+        """Whether the artifact's error exceeds the budget or is not known, or it does not run."""
+        return not self.ours.feasible
 
     @property
     def rivals(self) -> tuple[Side, ...]:
         """The libraries that ran and are within the budget, the fastest first."""
-        running = [side for side in self.libraries if side.latency_ms is not None and self._keeps(side)]
-        return tuple(sorted(running, key=lambda side: side.latency_ms or 0.0))
+        return _usable(self.libraries)
+
+    @property
+    def has_front(self) -> bool:
+        """Whether the run's front takes part."""
+        return any(side.before is not None for side in (self.ours, *self.front))
+
+    @property
+    def alternatives(self) -> tuple[Side, ...]:
+        """The points of the front that ran and are within the budget, the fastest first."""
+        return _usable(self.front)
 
     def slower_than(self, at_least: float) -> tuple[Side, ...]:
         """The rivals over which the artifact's speed-up is certainly less than ``at_least``."""
@@ -99,23 +116,29 @@ class Comparison:
 
     def exit_code(self, at_least: float) -> int:
         """Exit code for scripts: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 if neither holds."""
-        if self.over_budget or self.ours.latency_ms is None:
+        if self.over_budget:
             return OVER_BUDGET
         return SLOWER if self.slower_than(at_least) else 0
 
-    def _keeps(self, side: Side) -> bool:
-        return self.budget is None or (side.error is not None and side.error <= self.budget)
+
+def _usable(sides: Sequence[Side]) -> tuple[Side, ...]:
+    return tuple(sorted((side for side in sides if side.feasible), key=lambda side: side.latency_ms or 0.0))
 
 
 def print_comparison(comparison: Comparison, at_least: float, console: Console) -> None:
     """Print the table, notes on it, and the verdict."""
     title = f"{comparison.artifact} on {comparison.cpu}, {comparison.threads} thread(s)"
     title += f", {format_shapes(comparison.shapes)}"
-    table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
-    for side in (comparison.ours, *sorted(comparison.libraries, key=lambda side: side.latency_ms or float("inf"))):
-        table.add_row(_name(side), *_cells(side), style="bold" if side is comparison.ours else None)
+    others = sorted((*comparison.libraries, *comparison.front), key=lambda side: side.latency_ms or float("inf"))
+    # A terminal of 80 columns has no room for all.
+    more = ("ms then", "error then") if comparison.has_front else ("load s", "memory MB")
+    table = new_table(title, "what...", "ms", "artifact over it", "error", *more)
+    for side in (comparison.ours, *others):
+        ms, error = _numbers(side)
+        cells = (ms, _ratio(side.over), error, *(_numbers(side.before) if comparison.has_front else _served(side)))
+        table.add_row(_name(side), *cells, style="bold" if side is comparison.ours else None)
     console.print(table)
-    for side in (comparison.ours, *comparison.libraries):
+    for side in (comparison.ours, *others):
         if side.reason:
             console.print(f"{_name(side)}: {side.reason}", highlight=False)
     for line in (*notes(comparison), verdict(comparison, at_least)):
@@ -125,25 +148,33 @@ def print_comparison(comparison: Comparison, at_least: float, console: Console) 
 def notes(comparison: Comparison) -> list[str]:
     """Notes for readers of the table."""
     what = f"drop of {comparison.metric}" if comparison.metric else "relative error (2-norm)"
+    ran = f"Libraries ran {comparison.file}, with their own settings but for the number of threads. "
     lines = [
-        f"Libraries ran {comparison.file}, with their own settings but for the number of threads. Error: {what} on "
+        f"{ran if comparison.libraries else ''}Error: {what} on "
         f"{comparison.samples} samples {comparison.sample_source}. "
         f"Turns: {comparison.rounds} rounds over {comparison.seconds:.0f} s."
     ]
+    if comparison.has_front:
+        lines.append(f"Then: as the run measured it, on {comparison.made_on}.")
     if comparison.sessions > 1:
         at_once = f"{comparison.sessions} sessions at once"
         lines.append(f"Made for throughput: ms are the machine's for a run, with {at_once}.")
     if any(not side.own_settings for side in comparison.libraries):
         lines.append("Converted: the library reads no ONNX file itself; this program converted it.")
     if comparison.other_processor:
-        lines.append(f"Another processor: {comparison.other_processor}.")
+        again = " The answer is compiled again for this one." if comparison.has_front else ""
+        lines.append(f"Another processor: {comparison.other_processor}.{again}")
     if comparison.other_file:
         lines.append("Another file: the artifact was not made of this one, or not with these shapes.")
     return lines
 
 
 def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
-    """The result for the artifact here, in one sentence."""
+    """The result for the artifact here, in one sentence; with a front, another one says what to do about it."""
+    return f"{_verdict(comparison, at_least)} {_verdict_on_front(comparison)}".rstrip()
+
+
+def _verdict(comparison: Comparison, at_least: float) -> str:
     if comparison.ours.latency_ms is None:
         return f"The artifact does not run here: {comparison.ours.reason}."
     error = "not known" if comparison.ours.error is None else f"{comparison.ours.error:.2g}"
@@ -151,7 +182,8 @@ def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
     if comparison.over_budget:
         return f"The artifact exceeds the budget: its error is {error}{allowed}."
     if not comparison.rivals:
-        return f"No library that ran meets the budget; the artifact's error is {error}{allowed}."
+        start = "No library that ran meets the budget; the" if comparison.libraries else "The"
+        return f"{start} artifact's error is {error}{allowed}."
     best = comparison.rivals[0]
     lines = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that meets the budget"
     if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
@@ -163,12 +195,29 @@ def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
     return f"{lines[0].upper()}{lines[1:]}; its error is {error}{allowed}."
 
 
-def _cells(side: Side) -> Sequence[str]:
-    ms = "-" if side.latency_ms is None else f"{side.latency_ms:.3g}"
-    error = "-" if side.error is None else f"{side.error:.1e}"
+def _verdict_on_front(comparison: Comparison) -> str:
+    if not comparison.has_front:
+        return ""
+    search = "run the search again on this machine"
+    if comparison.ours.feasible:
+        faster = [side for side in comparison.alternatives if side.over is not None and side.over.high < 1.0]
+        if not faster:
+            return "Nothing of its front is faster here for certain."
+        ratio, other = _ratio(faster[0].over), _name(faster[0])
+        return f"Of its front, {other} is faster here: the artifact is {ratio} times as fast: {search}."
+    if not comparison.alternatives:
+        return f"Nothing of its front meets the budget here: {search}."
+    return f"The fastest of its front that meets the budget here is {_name(comparison.alternatives[0])}: {search}."
+
+
+def _numbers(of: Side | FrontPoint | None) -> tuple[str, str]:
+    ms = "-" if of is None or of.latency_ms is None else f"{of.latency_ms:.3g}"
+    return ms, "-" if of is None or of.error is None else f"{of.error:.1e}"
+
+
+def _served(side: Side) -> tuple[str, str]:
     load = "" if side.load_ms is None else f"{side.load_ms / 1e3:.2f}"
-    memory = "" if side.peak_bytes is None else f"{side.peak_bytes / 1e6:.0f}"
-    return ms, _ratio(side.over), error, load, memory
+    return load, "" if side.peak_bytes is None else f"{side.peak_bytes / 1e6:.0f}"
 
 
 def _ratio(over: Ratio | None) -> str:
@@ -178,109 +227,8 @@ def _ratio(over: Ratio | None) -> str:
 
 
 def _name(side: Side) -> str:
+    if side.before is not None:
+        return f"{ARTIFACT}; {side.before.how}" if side.name == ARTIFACT else side.before.how
     if side.name == ARTIFACT:
         return ARTIFACT
     return f"{side.name} with its defaults" if side.own_settings else f"{side.name}, converted"
-
-
-@dataclass(frozen=True)
-class Again:
-    """A point of the front of latency against error, then and now.
-
-    ``before`` is None if no run has it. ``now`` is None if it does not run here; then ``reason`` is why, and
-    ``detail`` the library's own message, if that differs. ``over``: its speed-up over the answer.
-    """
-
-    before: FrontPoint | None
-    now: FrontPoint | None
-    reason: str = ""
-    over: Ratio | None = None
-    detail: str = ""
-
-    @property
-    def how(self) -> str:
-        """Description in words."""
-        point = self.before or self.now
-        return point.how if point else "the artifact"
-
-    @property
-    def answer(self) -> bool:
-        """Whether it is the published answer."""
-        return (self.before or self.now or _ANSWER).answer
-
-
-_SEARCH = "run the search again on this machine"
-_ANSWER = FrontPoint(0.0, None, "", "", (), answer=True)
-
-
-@dataclass(frozen=True)
-class Rechecked:
-    """Result for an answer, and for the front that it comes from, on this machine.
-
-    ``largest``: the error allowed, None if any is. ``samples`` and ``sample_source``: their number and origin.
-    """
-
-    artifact: str
-    made_on: str
-    cpu: str
-    other_processor: str
-    samples: int
-    sample_source: str
-    largest: float | None
-    rounds: int
-    points: tuple[Again, ...]
-
-    @property
-    def answer(self) -> Again | None:
-        """The published answer."""
-        return next((again for again in self.points if again.answer), None)
-
-    @property
-    def fit(self) -> tuple[Again, ...]:
-        """Points within the budget here, the fastest first."""
-        fit = [again for again in self.points if again.now is not None and again.now.feasible]
-        return tuple(sorted(fit, key=lambda again: again.now.latency_ms if again.now else 0.0))
-
-    @property
-    def faster(self) -> Again | None:
-        """The fastest of these that is certainly faster than the answer."""
-        return next((again for again in self.fit if again.over is not None and again.over.low > 1.0), None)
-
-
-def print_rechecked(rechecked: Rechecked, console: Console) -> None:
-    """Print the table and its consequences."""
-    title = f"{rechecked.artifact}: as it was, and as it is on {rechecked.cpu}"
-    table = new_table(title, "ms then", "now", "error then", "now ", "what...")
-    for again in rechecked.points:
-        text = f"the answer; {again.how}" if again.answer else again.how
-        cells = (*_both(again, "latency_ms", ".3g"), *_both(again, "error", ".1e"))
-        why = f"; does not run here: {again.reason}" if again.reason else ""
-        table.add_row(*cells, f"{text}{why}", style="bold" if again.answer else None)
-    console.print(table)
-    if rechecked.other_processor:
-        console.print(f"Another processor: {rechecked.other_processor}.", highlight=False)
-    samples = f"{rechecked.samples} samples {rechecked.sample_source}"
-    console.print(f"Errors on {samples}; {rechecked.rounds} rounds of turns.", highlight=False)
-    console.print(verdict_on_front(rechecked), highlight=False)
-
-
-def verdict_on_front(rechecked: Rechecked) -> str:
-    """The result for the answer here, in one sentence."""
-    answer, faster = rechecked.answer, rechecked.faster
-    allowed = "" if rechecked.largest is None else f" (budget {rechecked.largest:.2g})"
-    if answer is not None and answer.now is not None and answer.now.feasible:
-        if faster is None:
-            return f"The answer meets its budget{allowed}, and nothing of its front is faster here for certain."
-        return f"The answer meets its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
-    if answer is None or answer.now is None:
-        text = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
-    else:
-        error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
-        text = f"The answer exceeds its budget here: its error is {error}{allowed}"
-    other = f"; the fastest of its front that meets it is {rechecked.fit[0].how}" if rechecked.fit else ""
-    return f"{text}{other}: {_SEARCH}."
-
-
-def _both(again: Again, name: str, form: str) -> Sequence[str]:
-    values = (getattr(point, name) if point else None for point in (again.before, again.now))
-    return ["-" if value is None else f"{value:{form}}" for value in values]

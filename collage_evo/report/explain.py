@@ -136,7 +136,7 @@ def print_explanation(explanation: Explanation, console: Console, everything: bo
         _print_failures(answer.backend, answer.offers, console)
     offers = [offer for answer in explanation.answers for offer in answer.offers]
     if offers and all(offer.reason == NOT_MEASURED for offer in offers):
-        console.print("no cost is known yet: run the search with this configuration, it measures them")
+        console.print("no cost is known: the run measured none of them")
     for answer in explanation.answers:
         _print_refusals(answer, console, everything)
 

@@ -36,7 +36,7 @@ MADE = (
     *("result.json", "report.html", "details.log", "best.collage", ".best.collage.new", ".best.collage.before"),
     *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),
-    *("baselines", "fallbacks", "work", "picked", "rechecked", "profiles", "trials", IN_MEMORY),
+    *("baselines", "fallbacks", "work", "picked", "profiles", "trials", IN_MEMORY),
 )
 """Patterns for the names of all that a run, a sweep or a tuning writes into its directory."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")

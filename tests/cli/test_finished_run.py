@@ -111,7 +111,7 @@ def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Pa
     done = collage("explain", "run", "--region", 0, cwd=finished)
     assert "region 0: " in done.stdout, done.stderr
     refused(here("explain", "run", cwd=finished), "--node", "--region")
-    refused(here("explain", "tiny.onnx", "--region", 0, cwd=finished), "directory of the run")
+    refused(here("explain", "run", "--node", "a", "--region", 0, cwd=finished), "--node", "--region")
 
 
 def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here: Here) -> None:

@@ -3,56 +3,92 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.commands.explain import explain_node, explain_region
 from collage_evo.config import load_config
-from collage_evo.costs.database import CostDatabase
-from collage_evo.costs.matches import CostKeys, CostSettings
+from collage_evo.costs.matches import CostTable
+from collage_evo.costs.saved_costs import MeasuredCosts, write_costs
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.load.load import load_model
-from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.measure.jobs import Measured
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.files import read_model
+from collage_evo.measure.jobs import WorkFiles
 from collage_evo.measure.references import read_references
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
+from collage_evo.placement.cost_model import Border, CostModel
 from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import BackendAnswer, Explanation, RegionExplanation, print_explanation, print_region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RESULT, Latency, RegionResult, write_result
-from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
-from collage_evo.run.samples import model_file
-from collage_evo.run.stages.model import normalise as normalise_run
-from collage_evo.run.stages.model import prepare
-from collage_evo.target.target import Target
+from collage_evo.run.machine import chosen_backends
+from collage_evo.run.open import open_run
+from collage_evo.run.stages.matches import MATCHES, Enumerated, find_matches
+from collage_evo.run.stages.model import normalise
+from collage_evo.run.store import Store
 from tests.report.helpers import make_result
 from tests.support.models import tiny_convnet, tiny_transformer
 from tests.support.processor import needs
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("explain")
-    onnx.save(tiny_transformer(), folder / "tiny.onnx")
-    return load_config(
-        str(folder / "tiny.onnx"), [f"cache.dir={folder / 'cache'}", "backends.use=[onnxruntime, ncnn]"]
-    )
+def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
+    """The directory of a run of ``model`` that stopped when it had found its matches."""
+    onnx.save(model, folder / "net.onnx")
+    overrides = [f"cache.dir={folder / 'cache'}", *said]
+    config, place = load_config(str(folder / "net.onnx"), overrides), folder / "run"
+    backends = chosen_backends(config)
+    baselines = [Baseline(one.name, one.name, "default", Path(), Outcome(1.0)) for one in backends]
+    with open_run(start_run(place, config), place, LineReporter(lambda line: None)) as (run, prepared):
+        find_matches(run, normalise(run, prepared), prepared.digest, baselines, backends, None)
+    return place
+
+
+def with_costs(run: Path, ms: Mapping[Match, float], failures: Mapping[Match, Failure]) -> None:
+    """Give ``run`` costs of a search: these standalone times and ``failures``, and none for the other matches."""
+    graph, enumerated = graph_in(run), Store(run / "work").get(MATCHES, Enumerated)
+    assert enumerated is not None
+    matches = tuple(dict.fromkeys((*enumerated.found.matches, *ms)))
+    times = tuple(ms.get(match, math.inf) for match in matches)
+    table = CostTable(times, {matches.index(match): failure for match, failure in failures.items()})
+    costs = CostModel((1.0,) * len(matches), {match.engine: Border(0.0, 0.0) for match in matches})
+    measured = MeasuredCosts(table, SearchSpace(graph, matches, costs), len(ms), 0, 0)
+    write_costs(run / "work" / "costs.json", "", measured)
 
 
 @pytest.fixture(scope="module")
-def graph(config):
-    return build_graph(normalise(load_model(config.model.source).original))
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("explain"), tiny_transformer(), "backends.use=[onnxruntime, ncnn]")
+
+
+@pytest.fixture
+def run(place: Path, tmp_path: Path) -> Path:
+    """The same, for a test that adds records to it."""
+    return shutil.copytree(place, tmp_path / "run")
+
+
+def graph_in(run: Path) -> Graph:
+    return build_graph(read_model(run / "work" / "normalised.onnx"))
+
+
+@pytest.fixture(scope="module")
+def graph(place: Path) -> Graph:
+    return graph_in(place)
 
 
 def by_name(found: Explanation) -> dict[str, BackendAnswer]:
@@ -63,8 +99,8 @@ def node_of(graph, op_type: str):
     return next(node for node in graph.nodes if node.op_type == op_type)
 
 
-def test_who_could_run_it_and_why_another_not(config, graph) -> None:
-    answers = by_name(explain_node(config, node_of(graph, "Gather").name))
+def test_who_could_run_it_and_why_another_not(place, graph) -> None:
+    answers = by_name(explain_node(place, node_of(graph, "Gather").name))
     assert answers["onnxruntime"].offers[0].operators == ("Gather",)
     assert {offer.reason for offer in answers["onnxruntime"].offers} == {"not measured"}
     assert not answers["ncnn"].offers
@@ -72,36 +108,46 @@ def test_who_could_run_it_and_why_another_not(config, graph) -> None:
     assert "Gather" in answers["ncnn"].refusals[0].reason
 
 
-def test_where_only_float32_may_answer_nothing_else_is_offered(config, graph) -> None:
-    name = node_of(graph, "MatMul").name
-    chosen = ["backends.use=[openvino]", "accuracy.budget=exact"]
-    (answer,) = explain_node(load_config(config.model.source, chosen), name).answers
+def test_where_only_float32_may_answer_nothing_else_is_offered(graph, tmp_path: Path) -> None:
+    run = recorded(tmp_path, tiny_transformer(), "backends.use=[openvino]", "accuracy.budget=exact")
+    (answer,) = explain_node(run, node_of(graph, "MatMul").name).answers
     kinds = {get_backend("openvino").variant(offer.variant).arithmetic for offer in answer.offers}
     assert kinds == {Arithmetic.FLOAT32}
 
 
-def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(config, graph) -> None:
+def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(run, graph) -> None:
     node = node_of(graph, "Softmax")
-    database = CostDatabase(Path(config.cache.dir) / "costs.sqlite")
-    settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
-    measured = Measured((2.0, 3.0, 4.0), 0.0, 0.0)
-    for backend, answer in (("onnxruntime", measured), ("ncnn", Failure(Fault.BUILD, "no"))):
-        match = Match(1 << node.index, backend)
-        database.put(CostKeys(graph, Target(), settings).of(match), answer)
-    answers = by_name(explain_node(config, node.name))
+    failures = {Match(1 << node.index, "ncnn"): Failure(Fault.BUILD, "no")}
+    with_costs(run, {Match(1 << node.index, "onnxruntime"): 3.0}, failures)
+    answers = by_name(explain_node(run, node.name))
     assert answers["onnxruntime"].offers[0].ms == 3.0
     assert (answers["ncnn"].offers[0].ms, answers["ncnn"].offers[0].reason) == (None, "build: no")
 
 
-def test_an_unknown_node_is_answered_with_the_nearest(config, graph) -> None:
+def test_a_run_that_has_no_matches_says_why(place, tmp_path: Path) -> None:
+    begun = shutil.copytree(place, tmp_path / "begun")
+    (begun / "work" / "matches.json").unlink()
+    with pytest.raises(InputError, match=r"no record of its matches: continue it with .* resume"):
+        explain_node(begun, "x")
+    write_result(begun / RESULT, replace(make_result(), not_searched="no backend takes node x"))
+    with pytest.raises(InputError, match="only runs whole, so it has no matches: no backend takes node x"):
+        explain_node(begun, "x")
+
+
+def test_the_run_stays_as_it_is(run, graph) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    explain_node(run, node_of(graph, "Softmax").name)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_an_unknown_node_is_answered_with_the_nearest(place, graph) -> None:
     with pytest.raises(InputError, match="Softmax"):
-        explain_node(config, node_of(graph, "Softmax").name + "x")
+        explain_node(place, node_of(graph, "Softmax").name + "x")
 
 
-def test_a_node_that_was_folded_away_is_answered_with_what_holds_it(config, tmp_path: Path) -> None:
+def test_a_node_that_was_folded_away_is_answered_with_what_holds_it(tmp_path: Path) -> None:
     model = tiny_convnet()
-    onnx.save(model, tmp_path / "net.onnx")
-    other = load_config(str(tmp_path / "net.onnx"), ["backends.use=[onnxruntime]"])
+    other = recorded(tmp_path, model, "backends.use=[onnxruntime]")
     norm = next(node for node in model.graph.node if node.op_type == "BatchNormalization")
     for name in (norm.name, norm.output[0]):
         found = explain_node(other, name)
@@ -114,8 +160,8 @@ def test_a_node_that_became_a_constant_tells_who_reads_it(tmp_path: Path) -> Non
     b = Builder("constant")
     x = b.input("x", (2, 3))
     shape = b.op("Shape", x, name="shape")
-    onnx.save(b.model(b.op("Reshape", b.op("Exp", x), shape, name="same")), tmp_path / "net.onnx")
-    found = explain_node(load_config(str(tmp_path / "net.onnx"), ["backends.use=[onnxruntime]"]), "shape")
+    model = b.model(b.op("Reshape", b.op("Exp", x), shape, name="same"))
+    found = explain_node(recorded(tmp_path, model, "backends.use=[onnxruntime]"), "shape")
     assert not found.answers
     assert "was folded into" in printed(print_explanation, found)
 
@@ -126,8 +172,8 @@ def printed(show, found: Explanation | RegionExplanation) -> str:
     return console.export_text()
 
 
-def run_of(config, folder: Path, answer: str, nodes: list[str]) -> Path:
-    """A run directory as far as explaining a region reads it: one region of ncnn and one of ONNX Runtime."""
+def with_answer(run: Path, answer: str, nodes: list[str]) -> Path:
+    """``run`` with a result: one region of ncnn and one of ONNX Runtime, both of these ``nodes``."""
     lanes = (("Mul",), ("Softmax",))
     regions = [RegionResult(name, "default", tuple(nodes), 0.25, lanes=lanes) for name in ("ncnn", "onnxruntime")]
     baselines = [
@@ -135,27 +181,17 @@ def run_of(config, folder: Path, answer: str, nodes: list[str]) -> Path:
         Latency("ncnn", reason="build: it does not know Gather"),
         Latency("greedy:onnxruntime,ncnn", 2.5),
     ]
-    folder.mkdir()
     result = replace(make_result(), answer=answer, placement=regions, baselines=baselines)
-    write_result(folder / RESULT, result)
-    return folder
+    write_result(run / RESULT, result)
+    return run
 
 
-def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, graph, tmp_path: Path) -> None:
+def test_a_region_is_answered_as_one_piece_and_operator_by_operator(run, graph) -> None:
     nodes = [node for node in graph.nodes if node.op_type in ("Softmax", "Mul")]
-    run = run_of(config, tmp_path / "run", "placement", [node.name for node in nodes])
-    database = CostDatabase(run / "work" / "costs.sqlite")
-    settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
-
-    def put(nodes: int, ms: float) -> None:
-        match = Match(nodes, "onnxruntime")
-        key = CostKeys(graph, Target(), settings).of(match)
-        database.put(key, Measured((ms,), 0.0, 0.0))
-
-    put(sum(1 << node.index for node in nodes), 0.75)
-    for node in nodes:
-        put(1 << node.index, 0.5)
-    found = explain_region(config, 1, run)
+    with_answer(run, "placement", [node.name for node in nodes])
+    whole = Match(sum(1 << node.index for node in nodes), "onnxruntime")
+    with_costs(run, {whole: 0.75, **{Match(1 << node.index, "onnxruntime"): 0.5 for node in nodes}}, {})
+    found = explain_region(run, 1)
     assert found.nodes == tuple((node.name, node.op_type) for node in nodes)
     assert found.lanes == (("Mul",), ("Softmax",))
     answers = {answer.backend: answer for answer in found.answers}
@@ -169,58 +205,52 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
 
 @needs(Arithmetic.INT8)
 def test_a_region_is_offered_in_int8_where_the_run_had_ranges_for_it(tmp_path: Path) -> None:
-    onnx.save(tiny_convnet(), tmp_path / "net.onnx")
-    said = ["backends.use=[openvino]", "accuracy.int8_without_data=true", f"cache.dir={tmp_path / 'cache'}"]
-    run = tmp_path / "run"
-    config = start_run(run, load_config(str(tmp_path / "net.onnx"), said))
-    place = Workplace(config, run, LineReporter(lambda line: None))
-    place.work.mkdir()
-    found = normalise_run(place, prepare(place, model_file(config)))
-    feeds = [feeds for feeds, _ in read_references(place.files.reference)]
-    write_ranges(place.files.ranges, calibrate(found.graph, feeds, 1, 60.0))
-    conv = next(node for node in found.graph.nodes if node.op_type == "Conv")
-    answered = run_of(config, tmp_path / "answered", "placement", [conv.name])
-    shutil.copyfile(answered / "result.json", run / "result.json")
-    (answer,) = explain_region(config, 0, run).answers
+    said = ["backends.use=[openvino]", "accuracy.int8_without_data=true"]
+    run = recorded(tmp_path, tiny_convnet(), *said)
+    graph, files = graph_in(run), WorkFiles(run / "work")
+    feeds = [feeds for feeds, _ in read_references(files.reference)]
+    write_ranges(files.ranges, calibrate(graph, feeds, 1, 60.0))
+    with_answer(run, "placement", [node_of(graph, "Conv").name])
+    (answer,) = explain_region(run, 0).answers
     kinds = {get_backend("openvino").variant(offer.variant).arithmetic for offer in answer.offers}
     assert kinds >= {Arithmetic.FLOAT32, Arithmetic.INT8}
 
 
-def test_of_a_run_with_several_profiles_one_is_asked_for(config, graph, tmp_path: Path) -> None:
-    run = run_of(config, tmp_path / "run", "placement", [])
+def test_of_a_run_with_several_profiles_one_is_asked_for(run, graph) -> None:
+    with_answer(run, "placement", [])
     (run / "profiles" / "0").mkdir(parents=True)
-    for explain in (lambda: explain_node(config, graph.nodes[0].name, run), lambda: explain_region(config, 0, run)):
+    for explain in (lambda: explain_node(run, graph.nodes[0].name), lambda: explain_region(run, 0)):
         with pytest.raises(InputError, match="give the directory of one"):
             explain()
 
 
-def test_a_backend_that_does_not_take_a_region_names_the_node(config, graph, tmp_path: Path) -> None:
+def test_a_backend_that_does_not_take_a_region_names_the_node(run, graph) -> None:
     node = node_of(graph, "Gather")
-    found = explain_region(config, 0, run_of(config, tmp_path / "run", "placement", [node.name]))
+    found = explain_region(with_answer(run, "placement", [node.name]), 0)
     answer = next(answer for answer in found.answers if answer.backend == "ncnn")
     assert [(one.node, one.op_type) for one in answer.not_taken] == [(node.name, "Gather")]
     assert f"ncnn: not Gather ({node.name}): " in printed(print_region, found)
 
 
-def test_a_single_backend_s_only_region_has_the_times_of_each_backend_alone(config, graph, tmp_path: Path) -> None:
-    found = explain_region(config, 0, run_of(config, tmp_path / "run", "onnxruntime", ["whatever"]))
+def test_a_single_backend_s_only_region_has_the_times_of_each_backend_alone(run, graph) -> None:
+    found = explain_region(with_answer(run, "onnxruntime", ["whatever"]), 0)
     offers = {answer.backend: answer.offers for answer in found.answers}
     assert [offer.ms for offer in offers["onnxruntime"]] == [1.5]
     assert offers["ncnn"][0].reason == "build: it does not know Gather"
     assert len(found.nodes) == len(graph.nodes)
 
 
-def test_a_region_that_is_not_there_or_not_of_this_model_is_refused(config, tmp_path: Path) -> None:
-    run = run_of(config, tmp_path / "run", "placement", ["elsewhere"])
+def test_a_region_that_is_not_there_or_not_of_this_model_is_refused(run, tmp_path: Path) -> None:
+    with_answer(run, "placement", ["elsewhere"])
     with pytest.raises(InputError, match="0 to 1"):
-        explain_region(config, 2, run)
+        explain_region(run, 2)
     with pytest.raises(InputError, match="elsewhere"):
-        explain_region(config, 0, run)
+        explain_region(run, 0)
     with pytest.raises(InputError, match=r"result\.json"):
-        explain_region(config, 0, tmp_path)
+        explain_region(tmp_path, 0)
 
 
-def test_it_prints_all_of_it(config, graph) -> None:
-    text = printed(print_explanation, explain_node(config, node_of(graph, "Gather").name))
+def test_it_prints_all_of_it(place, graph) -> None:
+    text = printed(print_explanation, explain_node(place, node_of(graph, "Gather").name))
     assert "onnxruntime" in text
     assert "ncnn: cannot run Gather" in text

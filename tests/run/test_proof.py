@@ -1,4 +1,4 @@
-"""An artifact is held against libraries as they come, and measured again, here and now; what was there stays."""
+"""An artifact is compared with libraries and with its run's front, here and now; what was there stays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,16 @@ import pytest
 
 from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
-from collage_evo.commands.recheck import recheck, write_rechecked
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
-from collage_evo.report.comparison import OVER_BUDGET, Comparison
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.report.comparison import OVER_BUDGET, Comparison, verdict
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import FrontPoint
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.recorded import RecordedRun, read_runs
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import this_machine
 from tests.support.models import tiny_convnet
@@ -42,10 +46,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compared(
-    place: Path, against: Path | None = None, data: Path | None = None, libraries: Sequence[str] = ("onnxruntime",)
+    place: Path,
+    against: Path | None = None,
+    data: Path | None = None,
+    libraries: Sequence[str] = ("onnxruntime",),
+    front: bool = False,
 ) -> Comparison:
     (subject,) = subjects(place, against, str(data) if data else None)
-    return compare(subject, LineReporter(), libraries=libraries, seconds=1.0)
+    return compare(subject, LineReporter(), libraries=libraries, seconds=1.0, front=front)
 
 
 def samples(path: Path, count: int) -> Path:
@@ -87,26 +95,40 @@ def test_other_weights_are_told_and_are_over_the_budget(run: Path, tmp_path: Pat
     assert found.exit_code(1.0) == OVER_BUDGET
 
 
-def test_what_is_measured_again_lies_beside_what_was_there(run: Path) -> None:
+def test_the_front_of_a_run_is_measured_again_and_its_files_stay(run: Path) -> None:
     before = contents(run)
-    (subject,) = subjects(run, None, None)
-    written = [write_rechecked(subject, [recheck(subject, LineReporter(), 1.0)], run) for _ in range(2)]
-    after = contents(run)
-    assert {path.name for path in after.keys() - before.keys()} == {path.name for path in written}
-    assert {path: after[path] for path in before} == before
-    (told,) = json.loads(written[0].read_text())
-    (answer,) = [point for point in told["points"] if point["before"]["answer"]]
-    assert answer["now"]["feasible"]
-    assert answer["now"]["latency_ms"] > 0.0
+    found = compared(run, libraries=(), front=True)
+    assert contents(run) == before
+    assert not found.libraries
+    assert found.ours.before is not None
+    assert found.ours.before.answer
+    assert (found.ours.feasible, found.ours.raced, found.exit_code(1.0)) == (True, True, 0)
+    recorded = [point for point in read_runs(run)[0].front if not point.answer]
+    assert sorted(side.before.how for side in found.front if side.before) == sorted(point.how for point in recorded)
+    assert all(side.raced and side.over and side.error is not None for side in found.front)
 
 
-def test_of_an_artifact_alone_what_it_says_of_itself_is_measured_again(run: Path, tmp_path: Path) -> None:
+def test_the_front_and_libraries_by_name_are_in_one_race(run: Path) -> None:
+    found = compared(run, libraries=("onnxruntime",), front=True)
+    assert [side.name for side in found.libraries] == ["onnxruntime"]
+    assert found.ours.before is not None
+
+
+def test_a_point_of_the_front_that_fails_here_has_the_reason(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = FrontPoint(1.0, 1e-6, "", "onnxruntime alone, float32", ("float32",), "onnxruntime", feasible=True)
+    monkeypatch.setattr(RecordedRun, "front", (replace(point, answer=True), point))
+    failure = Failure(Fault.REFUSED, "it needs another library")
+    monkeypatch.setattr("collage_evo.commands.front_again.measure_one", lambda *_: Outcome.unfit(failure))
+    found = compared(run, libraries=(), front=True)
+    (side,) = found.front
+    assert (side.latency_ms, side.feasible, "it needs another library" in side.reason) == (None, False, True)
+    assert "Nothing of its front is faster" in verdict(found)
+
+
+def test_an_artifact_elsewhere_is_measured_and_has_no_front(run: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(run / "best.collage", tmp_path / "moved.collage")
-    (subject,) = subjects(moved, run.parent / "tiny.onnx", None)
-    found = recheck(subject, LineReporter(), 1.0)
-    assert found.answer is not None
-    assert found.answer.now is not None
-    assert write_rechecked(subject, [found], moved) == tmp_path / "moved.rechecked" / "000.json"
+    with pytest.raises(InputError, match="give the run directory, or leave out --front"):
+        compared(moved, run.parent / "tiny.onnx", front=True)
 
 
 def test_an_artifact_alone_is_judged_by_the_metric_that_it_was_made_by(run: Path, tmp_path: Path) -> None:
@@ -132,8 +154,9 @@ def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_co
     held = collage("compare", run, "--library", "onnxruntime")
     assert held.returncode == OVER_BUDGET, held.stderr
     assert "The artifact does not run here" in held.stdout
-    again = collage("recheck", run, "--json")
+    again = collage("compare", run, "--front", "--json")
     assert again.returncode == 0, again.stderr
-    (told,) = json.loads(again.stdout)
+    told = json.loads(again.stdout)
     assert "lacks" in told["other_processor"]
-    assert told["points"][0]["now"]["feasible"]
+    assert told["ours"]["feasible"]
+    assert told["ours"]["latency_ms"] > 0.0

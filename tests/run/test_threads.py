@@ -11,12 +11,12 @@ import onnx
 import pytest
 
 from collage_evo.answer.baselines import Baseline
-from collage_evo.commands.explained import Explained
+from collage_evo.commands.explain import ExplainedRun
 from collage_evo.config import parse_config
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.directory import reopen_run, save_run
+from collage_evo.run.directory import save_run
 from collage_evo.run.flow import evaluate
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
@@ -93,7 +93,7 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     assert (told["target"]["threads"], told["target"]["allowed_threads"]) == (1, 2)
     assert any("Of 2 threads 1 are used" in note for note in found.result.notes)
     assert settled(config, place).target.threads == 1
-    assert Explained.of(reopen_run(place), place).costs.target.threads == 1
+    assert ExplainedRun.read(place).config.target.threads == 1
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: pytest.fail("it was decided"))
     assert evaluate(config, place, LineReporter(), lambda flow: flow.run.target.threads) == 1
 

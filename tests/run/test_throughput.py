@@ -23,7 +23,6 @@ from collage_evo.backends.base import Backend
 from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pick import pick_answer
-from collage_evo.commands.recheck import recheck
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.prepare import PreparedModel
@@ -93,9 +92,9 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
         asked.append(pool.setting.sessions)
         return Race({}, {})
 
-    monkeypatch.setattr("collage_evo.commands.recheck.race", race)
+    monkeypatch.setattr("collage_evo.commands.compare.race", race)
     (compared,) = subjects(folder / "run", None, None)
-    recheck(compared, LineReporter())
+    compare(compared, LineReporter(), front=True)
     assert asked == [len(usable_cores())]
 
 

@@ -1,0 +1,68 @@
+"""Front of a run, compiled again for this machine: the contestants of ``compare --front``.
+
+Placements are compiled from the run's own normalised model, so that one may run here whose artifact does not.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage_evo.answer.baselines import measure_one
+from collage_evo.backends.registry import get_backend
+from collage_evo.files import link_or_copy
+from collage_evo.placement.failure import Failure
+from collage_evo.report.comparison import ARTIFACT, Side, failed
+from collage_evo.run.context import RunContext
+from collage_evo.run.recorded import RecordedRun
+from collage_evo.run.stages.compile import write_placements
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.processor import this_machine
+
+WEIGHTS = "normalised.onnx.data"
+COPIED = ("normalised.onnx", WEIGHTS, "ranges.json", "records")
+"""Files of a run's work directory that recompiling its placements needs."""
+MOST = 8
+"""Points of the front that are measured again, the answer among them."""
+
+
+def compile_front(run: RunContext, recorded: RecordedRun, artifact: Path) -> tuple[list[Side], Mapping[str, Path]]:
+    """The sides of the answer and of the other points of its front, and the artifacts of those that compile here.
+
+    The answer's is the published ``artifact``, unless that was made on another kind of processor.
+
+    Raises:
+        InputError: the records of the run's search are gone.
+    """
+    _take(recorded, run.work)
+    front = sorted(recorded.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))[:MOST]
+    points = {ARTIFACT if point.answer else f"point-{k}": point for k, point in enumerate(front)}
+    foreign = this_machine().other_than(read_artifact(artifact).target.machine)
+    missing = {name: point for name, point in points.items() if foreign or name != ARTIFACT}
+    placements = {name: recorded.placement(point.key) for name, point in missing.items() if point.key}
+    written: dict[str, Path | Failure] = {ARTIFACT: artifact}
+    if placements:
+        written |= write_placements(run, placements)
+    written |= {n: _single(run, n, p.single) for n, p in missing.items() if p.single and not p.key}
+    sides = {name: Side(name, before=points.get(name)) for name in written}
+    failures = {name: outcome for name, outcome in written.items() if isinstance(outcome, Failure)}
+    sides |= {name: failed(sides[name], failure) for name, failure in failures.items()}
+    return list(sides.values()), {name: path for name, path in written.items() if isinstance(path, Path)}
+
+
+def _single(run: RunContext, name: str, engine: str) -> Path | Failure:
+    """The artifact of a single backend on the user's own file."""
+    backend, _, variant = engine.partition("/")
+    library, artifact = get_backend(backend), run.work / f"{name}.collage"
+    outcome = measure_one(library, library.variant(variant or "default"), artifact, run.pool)
+    return outcome.failure if outcome.failure is not None and outcome.latency_ms is None else artifact
+
+
+def _take(recorded: RecordedRun, work: Path) -> None:
+    for name in COPIED:
+        source = recorded.directory / "work" / name
+        if source.is_dir():  # tuning goes on in its records, so they are copied
+            shutil.copytree(source, work / name, copy_function=link_or_copy if name == WEIGHTS else shutil.copy2)
+        elif source.exists():
+            shutil.copyfile(source, work / name)
