@@ -45,7 +45,7 @@ from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_no
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
-from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early
+from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early, recorded_errors_off
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import hold_out
@@ -190,8 +190,8 @@ class Flow:
     @cached_property
     def seeds(self) -> Seeds:
         """Initial placements of the search."""
-        space = self.costs.space
-        seeds = make_seeds(space, bounds=answer_bounds(self.run), baseline_ms=known_ms(self.normalised))
+        space, off = self.costs.space, recorded_errors_off(self.run.store, self.early, self.costs.space)
+        seeds = make_seeds(space, bounds=answer_bounds(self.run), baseline_ms=known_ms(self.normalised), off=off)
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> SearchRecord:

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.patterns.match import Match
-from collage_evo.placement.outcome import Objective
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
-from collage_evo.run.stages.early import likeliest_mixtures
+from collage_evo.run.stages import early
+from collage_evo.run.stages.early import (
+    EarlyMixture,
+    errors_off,
+    expected_space,
+    likeliest_mixtures,
+    measure_early,
+    recorded_errors_off,
+)
+from collage_evo.run.store import Store
 from tests.support.models import chain
 
 GRAPH = build_graph(chain(4))
 BUDGET = 0.02
+FAMILY = ("openvino", "default")
+BASELINE_MS = {FAMILY: 10.0}
+TIMED = Outcome(5.0, 5.0, 5.0, 3)
+UNKNOWN, FAR = Failure(Fault.BUILD, "no"), Failure(Fault.WRONG_NUMBERS, "far off", 0.04)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +52,80 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     matches += [lower(1 << node, edits=numerics_of((arithmetic, 1 << node))) for node in heavy]
     terms = {Objective.ERROR: (0.0,) * len(nodes) + (1e-6,) * len(heavy)}
     baseline_ms = {("openvino", "default"): 10.0}
-    (placement,) = likeliest_mixtures(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms, BUDGET)
+    space = expected_space(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms)
+    (placement,) = likeliest_mixtures(space, baseline_ms, BUDGET)
     (region,) = placement.regions
     assert nodes_in(region.numerics, arithmetic) == sum(1 << node for node in heavy)
+
+
+def mixed_space() -> SearchSpace:
+    """Each convolution in float32 or in int8, which adds 0.01 to the error."""
+    heavy = [node.index for node in GRAPH.nodes if node.op_type == "Conv"]
+    matches = [Match(1 << node.index, "openvino", "default") for node in GRAPH.nodes]
+    for node in heavy:
+        edits = numerics_of((Arithmetic.INT8, 1 << node))
+        matches.append(Match(1 << node, "openvino", "int8", base="default", edits=edits))
+    terms = {Objective.ERROR: (0.0,) * len(GRAPH.nodes) + (1e-4,) * len(heavy)}
+    return expected_space(GRAPH, Matches(tuple(matches), {}), terms, BASELINE_MS)
+
+
+def in_int8(placement: Placement) -> int:
+    return sum(nodes_in(region.numerics, Arithmetic.INT8).bit_count() for region in placement.regions)
+
+
+def measured(error: float | None, failure: Failure | None = None) -> list[EarlyMixture]:
+    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03)
+    assert in_int8(mixture) == 4
+    return [EarlyMixture(mixture, FAMILY, replace(TIMED, error=error, failure=failure))]
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "off"),
+    [
+        *((0.06, None, 3.0), (0.01, None, 0.5), (9.0, None, 4.0), (0.0, None, None)),
+        *((None, UNKNOWN, None), (None, FAR, 2.0)),
+    ],
+)
+def test_what_was_measured_corrects_what_is_predicted(
+    error: float | None, failure: Failure | None, off: float | None
+) -> None:
+    found = errors_off(measured(error, failure), mixed_space())
+    assert found.get(FAMILY) == (None if off is None else pytest.approx(off))
+
+
+@pytest.mark.parametrize(("off", "count"), [(1.0, 4), (2.0, 1), (4.0, 0)])
+def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, count: int) -> None:
+    found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, {FAMILY: off})
+    assert [in_int8(placement) for placement in found] == ([count] if count else [0])
+
+
+def test_corrections_are_those_that_the_run_recorded(tmp_path: Path) -> None:
+    store, space = Store(tmp_path), mixed_space()
+    assert recorded_errors_off(store, measured(0.06), space) == {FAMILY: pytest.approx(3.0)}
+    assert recorded_errors_off(store, (), space) == {FAMILY: pytest.approx(3.0)}
+
+
+class Judge:
+    """An evaluator whose placements err by three times what is predicted."""
+
+    def __init__(self, budget: float) -> None:
+        self.bounds, self.builders = {Objective.ERROR: budget}, None
+        self.measured: list[int] = []
+
+    def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome]:
+        counts = [in_int8(placement) for placement in placements]
+        self.measured += counts
+        return [replace(TIMED, error=3 * 0.01 * count**0.5) for count in counts]
+
+
+@pytest.mark.parametrize(("budget", "measured_counts"), [(0.03, [4, 0]), (0.1, [4])])
+def test_another_mixture_is_measured_where_none_is_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch, budget: float, measured_counts: list[int]
+) -> None:
+    judge, run = Judge(budget), MagicMock()
+    run.limits.budget = budget
+    monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
+    space = mixed_space()
+    found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
+    assert judge.measured == measured_counts
+    assert [in_int8(mixture.placement) for mixture in found] == measured_counts

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.operators import HEAVY
@@ -54,12 +55,17 @@ class _Step:
 
 
 def greedy_levels(
-    space: SearchSpace, engines: Sequence[Engine], budget: float, levels: Sequence[float] = BUDGET_LEVELS
+    space: SearchSpace,
+    engines: Sequence[Engine],
+    budget: float,
+    levels: Sequence[float] = BUDGET_LEVELS,
+    off: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Iterator[tuple[Engine, Placement]]:
     """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats.
 
-    ``budget`` is the relative error that ``levels`` are shares of. Empty if the budget is no bound, or a family
-    offers a single precision.
+    ``budget`` is the relative error that ``levels`` are shares of; ``off``: measured over predicted error of a
+    family's placements, where some were measured. Empty if the budget is no bound, or a family offers a single
+    precision.
     """
     if not math.isfinite(budget):
         return
@@ -75,7 +81,8 @@ def greedy_levels(
             if len(yielded[family]) == MAX_LEVELS:
                 continue
             _, begun = _totals(space, exact)
-            choices = {**exact, **_taken(offered, ERROR.amount(level * budget) - begun)}
+            most = ERROR.amount(level * budget / off.get(family, 1.0))
+            choices = {**exact, **_taken(offered, most - begun)}
             placement = _placed(space, family, choices)
             if placement is not None and placement.key not in yielded[family]:
                 yielded[family].add(placement.key)

@@ -72,6 +72,7 @@ def make_seeds(
     space: SearchSpace,
     bounds: Bounds = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
+    off: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
     and different good ones.
@@ -89,11 +90,14 @@ def make_seeds(
     it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and the other engines
     come last, in the order of :func:`likeliest`.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it.
+    ``baseline_ms``: ms of the whole model on engines that ran it; ``off``: measured over predicted error of mixtures,
+    by family, where some were measured.
     """
     seeds: Seeds
-    ways, near = (_precise, 0) if space.terms else (_placements, NEAR_SEEDS)
-    seeds = Seeds(space, ways(space, lambda: seeds.dp, bounds, baseline_ms), near)
+    if space.terms:
+        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, off), 0)
+    else:
+        seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
 
 
@@ -115,7 +119,7 @@ def likeliest(
 
 
 def _placements(
-    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], baseline_ms: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     if known := [engine for engine in space.engines if engine in baseline_ms]:
         fastest = min(known, key=lambda engine: baseline_ms[engine])
@@ -133,13 +137,17 @@ def _placements(
 
 
 def _precise(
-    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, baseline_ms: Mapping[Engine, float]
+    space: SearchSpace,
+    dp: Callable[[], DpResult],
+    bounds: Bounds,
+    baseline_ms: Mapping[Engine, float],
+    off: Mapping[Engine, float],
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
     most_ms = PROMISING * min(baseline_ms.values(), default=0.0)
     yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms)])
-    for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf)):
+    for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf), off=off):
         yield level_kind(family), placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
