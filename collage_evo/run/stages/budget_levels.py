@@ -71,7 +71,8 @@ def _worth_it(
     )
     for family in dict.fromkeys(map(space.cost.family, near)):
         engines = [engine for engine in near if space.cost.family(engine) == family]
-        for _, placement in greedy_levels(space, engines, budget / _off(space, record, family, budget), SHARES):
+        off = {family: _off(space, record, family, budget)}
+        for _, placement in greedy_levels(space, engines, budget, SHARES, off):
             if placement.key not in record.evaluated and space.predict(placement) <= fastest:
                 yield placement, level_kind(family)
 
