@@ -15,9 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.answer.answer import may_win
 from collage_evo.answer.baselines import Baseline, best_single, near_defaults
-from collage_evo.answer.contestants import Contestants
 from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
@@ -35,12 +33,12 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
-from collage_evo.run.objectives import Precision, answer_bounds, further_bounds, terms
+from collage_evo.run.objectives import Precision, answer_bounds, terms
 from collage_evo.run.open import open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import NotSearched, Searched, SearchRecord, recorded_search
-from collage_evo.run.stages.answer import answer_speeds, decide, deliver
+from collage_evo.run.stages.answer import answer_speeds, deliver
 from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
@@ -48,7 +46,7 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early, recorded_errors_off
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
-from collage_evo.run.stages.held_out import hold_out
+from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
@@ -250,17 +248,14 @@ class Flow:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
         best, levels = best_single(self.baselines, run.limits.budget), partial(self.with_budget_levels, run)
-        near = partial(may_win, best=best.outcome, policy=run.config.policy)
-        compiled = CompiledCandidates(run, searched, levels, near, delivery.answered)
+        compiled = CompiledCandidates(run, searched, levels, best.outcome, delivery.answered)
         keys = compiled.searched.keys
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
-        race = partial(decide, run, incumbent=incumbent, defaults=defaults)
-        contestants = Contestants.of(compiled.artifacts, self.baselines, run.limits, further_bounds(run))
-        verdict, held_out = hold_out(run, self.model, contestants, race, compiled.safer)
+        verdict, held_out = hold_out(run, self.model, compiled, self.baselines, incumbent, defaults)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-        artifact = Contestants(compiled.artifacts, self.baselines).artifact(verdict.answer)
+        artifact = artifact_of(verdict, compiled, self.baselines)
         answer = deliver(run, verdict.answer, artifact, delivery, details)
         compiled.remove()
         result = Ended(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +16,7 @@ from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
@@ -87,28 +88,30 @@ class Compiling:
 
     def __init__(self, patch: pytest.MonkeyPatch, fail: tuple[str, ...] = ()) -> None:
         self.fail, self.asked = fail, list[str]()
-        patch.setattr(stage, "compile_candidates", self._compile)
+        patch.setattr(stage, "write_placements", self._write)
 
-    def _compile(self, run: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
+    def _write(self, run: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path | Failure]:
         self.asked += placements
-        return {name: Path(name) for name in placements if name not in self.fail}
+        failure = Failure(Fault.BUILD, "on purpose")
+        return {name: failure if name in self.fail else Path(name) for name in placements}
 
 
 def candidates(
     limits: Limits,
     count: int,
     levels: Callable[[Searched, float], Searched] = lambda found, budget: found,
-    near: Callable[[Outcome], bool] = lambda outcome: True,
+    best_ms: float = 1e9,
 ) -> tuple[CompiledCandidates, dict[str, str]]:
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
     found = SearchRecord(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
-    config = SimpleNamespace(final=SimpleNamespace(candidates=count))
-    run: Any = SimpleNamespace(limits=limits, config=config)
+    config = SimpleNamespace(final=SimpleNamespace(candidates=count), policy=DEFAULT_POLICY)
+    ignore = {"stage": lambda name: nullcontext(), "tell": lambda *words: None}
+    run: Any = SimpleNamespace(limits=limits, config=config, **ignore)
     told = {placement.key: name for name, placement in placements.items()}
-    return CompiledCandidates(run, searched, levels, near), told
+    return CompiledCandidates(run, searched, levels, Outcome(best_ms)), told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +158,8 @@ def test_only_placements_near_the_best_single_backend_race(monkeypatch: pytest.M
     tried, placements = two_nodes()
     outcome = tried.evaluated[placements["first"].key].outcome
     for best_ms, asked in ((outcome.latency_ms, True), (cast(float, outcome.latency_ms) / 1.2, False)):
-        near = partial(may_win, best=replace(outcome, latency_ms=best_ms), policy=DEFAULT_POLICY)
-        assert near(outcome) == asked
-    none, _ = candidates(Limits(1e-3, 0.022), 2, near=lambda outcome: False)
+        assert may_win(outcome, replace(outcome, latency_ms=best_ms), DEFAULT_POLICY) == asked
+    none, _ = candidates(Limits(1e-3, 0.022), 2, best_ms=1e-9)
     assert none.artifacts == {} == dict(cast(Searched, none.searched).keys)
     assert compiling.asked == []
     assert none.safer({"openvino/bf16": 0.9}), "the best single backend is out, and with it the bound"

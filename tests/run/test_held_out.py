@@ -11,10 +11,8 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
-from collage_evo.answer import contestants
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
-from collage_evo.answer.contestants import CHANCES, Contestants
 from collage_evo.answer.race import Race
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.placement.failure import Failure, Fault
@@ -22,7 +20,8 @@ from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages import held_out as stage
-from collage_evo.run.stages.held_out import HeldOut, hold_out
+from collage_evo.run.stages.compile import CompiledCandidates
+from collage_evo.run.stages.held_out import CHANCES, HeldOut, hold_out
 from collage_evo.run.stages.samples import Sampled
 
 SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
@@ -47,22 +46,25 @@ class Run:
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
         patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
-        for module in (stage, contestants):
-            patch.setattr(module, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
+        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
+        patch.setattr(stage, "decide", self._fastest)
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
         return Judgement(error, 10, error, error) if isinstance(error, float) else error
 
-    def _fastest(self, racing: Contestants) -> Verdict:
-        present = {*racing.placements, *(baseline.name for baseline in racing.baselines)}
+    def _fastest(
+        self, run: RunContext, placements: Mapping[str, Path], baselines: Sequence[Baseline], *_: Any
+    ) -> Verdict:
+        present = {*placements, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
         return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         self.seen.append(dict(seen))
-        return {name: Path(name) for name in self.spare}
+        self.artifacts |= (spare := {name: Path(name) for name in self.spare})
+        return spare
 
     def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
         limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
@@ -72,8 +74,7 @@ class Run:
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [Baseline(name, name, "default", Path(name), Outcome(9.0, error=1e-7)) for name in names]
-        first = Contestants(self.artifacts, baselines, last=baselines)
-        verdict, held = hold_out(run, cast(PreparedModel, None), first, self._fastest, self.safer)
+        verdict, held = hold_out(run, cast(PreparedModel, None), cast(CompiledCandidates, self), baselines)
         return verdict.answer, held
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from collage_evo.answer import answer as final_answer
 from collage_evo.answer.answer import FinalSettings, Verdict
-from collage_evo.answer.baselines import Baseline
-from collage_evo.answer.contestants import Contestants
+from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
@@ -19,6 +18,7 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
+from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import ATTEMPTS, Timing
 from collage_evo.target.target import CPU
@@ -41,19 +41,24 @@ class Answer:
 
 
 def decide(
-    run: RunContext, contestants: Contestants, incumbent: str = "", defaults: Sequence[Baseline] = ()
+    run: RunContext,
+    placements: Mapping[str, Path],
+    baselines: Sequence[Baseline],
+    incumbent: str = "",
+    defaults: Sequence[Baseline] = (),
 ) -> Verdict:
-    """Race the contestants, and the libraries with their ``defaults``.
+    """Race the artifacts of ``placements``, those of ``baselines`` that are within the limits, and the libraries with
+    their ``defaults``.
 
     ``incumbent`` is the one of them that was the answer before.
     """
     final = run.config.final
     settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
-    placements, baselines = contestants.placements, contestants.baselines
+    feasible = feasible_baselines(baselines, run.limits, further_bounds(run))
     with run.stage("final: taking turns"):
         note = run.reporter.advance
         return final_answer.decide(
-            placements, baselines, run.whole, settings, lambda done: note(1, done), incumbent, defaults
+            placements, feasible, run.whole, settings, lambda done: note(1, done), incumbent, defaults
         )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.measure.jobs import ArtifactJob, regions_of
@@ -28,7 +29,7 @@ class CompiledCandidates:
         run: its limits apply.
         searched: the measured placements.
         levels: adds budget levels for a budget to these, which it measures.
-        near: whether a placement of an outcome may be faster than the best single backend; others do not race.
+        best: the best single backend; placements that cannot be faster do not race.
         answered: the key of the answer before, if it was a placement.
 
     Raises:
@@ -40,22 +41,21 @@ class CompiledCandidates:
         run: RunContext,
         searched: Searched | NotSearched,
         levels: Callable[[Searched, float], Searched],
-        near: Callable[[Outcome], bool],
+        best: Outcome,
         answered: str = "",
     ) -> None:
         self._run, self._all, self._levels = run, searched, levels
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
-            count, tried = run.config.final.candidates, searched.tried
+            tried, policy = searched.tried, run.config.policy
             racing = [
                 placement
                 for placement in searched.record.ranked
-                if placement.key == answered or near(tried.evaluated[placement.key].outcome)
+                if placement.key == answered or may_win(tried.evaluated[placement.key].outcome, best, policy)
             ]
-            first = race_candidates(tried, racing, run.limits, count, answered)
-            self.searched = searched.ranking(first)
-            if self.searched.keys and not self._compile(self.searched):
+            first = race_candidates(tried, racing, run.limits, run.config.final.candidates, answered)
+            if not self._compile(searched, first) and first:
                 raise InputError("no placement could be compiled; run again with --debug")
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
@@ -68,33 +68,29 @@ class CompiledCandidates:
         if budget := safer_budget(self._all.tried, self._run.limits, errors):
             self._all = self._levels(self._all, budget)
         more = safer_candidates(self._all.tried, self._all.record.ranked, self._run.limits, errors)
-        self.searched = self._all.ranking(tuple(dict.fromkeys((*racing, *more))))
-        return self._compile(self.searched)
+        return self._compile(self._all, tuple(dict.fromkeys((*racing, *more))))
 
-    def _compile(self, searched: Searched) -> Mapping[str, Path]:
-        """Compile the candidates that have no artifact yet."""
-        placements = named(searched.record.ranked)
-        missing = {name: placements[name] for name in placements if name not in self.artifacts}
-        artifacts = compile_candidates(self._run, missing) if missing else {}
-        self.artifacts.update(artifacts)
-        return artifacts
+    def _compile(self, searched: Searched, racing: Sequence[Placement]) -> Mapping[str, Path]:
+        """Compile those of ``racing`` that have no artifact yet; returns the artifacts of those that compile."""
+        self.searched = searched.ranking(racing)
+        missing = {name: one for name, one in named(racing).items() if name not in self.artifacts}
+        if not missing:
+            return {}
+        compiled: dict[str, Path] = {}
+        with self._run.stage("compile"):
+            for name, artifact in write_placements(self._run, missing).items():
+                if isinstance(artifact, Path):
+                    compiled[name] = artifact
+                    continue
+                why = "one of the best placements could not be compiled again and is left out"
+                self._run.tell(why, str(artifact))
+        self.artifacts |= compiled
+        return compiled
 
     def remove(self) -> None:
         """Remove the artifacts: each is as large as the model, and quickly compiled again."""
         for artifact in self.artifacts.values():
             shutil.rmtree(artifact)
-
-
-def compile_candidates(run: RunContext, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
-    """Artifacts of the candidates, by their names, without those that could not be compiled again."""
-    candidates: dict[str, Path] = {}
-    with run.stage("compile"):
-        for name, artifact in write_placements(run, placements).items():
-            if isinstance(artifact, Failure):
-                run.tell("one of the best placements could not be compiled again and is left out", str(artifact))
-            else:
-                candidates[name] = artifact
-    return candidates
 
 
 def write_placements(run: RunContext, placements: Mapping[str, Placement]) -> Mapping[str, Path | Failure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
 from collage_evo.answer.answer import Verdict
-from collage_evo.answer.contestants import Contestants, Exclusion, lineups
+from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import InputError
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import JudgeJob, Setting
@@ -22,14 +22,27 @@ from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
+from collage_evo.run.stages.answer import decide
+from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
+CHANCES = 3
+"""So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
+safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
 JUDGE_TIMEOUT_S = 600.0
 """Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
 interval."""
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Why a winner is not the answer, and the error that it may have on other samples; None if that is unknown."""
+
+    reason: str
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,23 +67,24 @@ class HeldOut:
 def hold_out(
     run: RunContext,
     model: PreparedModel,
-    contestants: Contestants,
-    race: Callable[[Contestants], Verdict],
-    safer: Callable[[Mapping[str, float]], Mapping[str, Path]],
+    candidates: CompiledCandidates,
+    baselines: Sequence[Baseline],
+    incumbent: str = "",
+    defaults: Sequence[Baseline] = (),
 ) -> tuple[Verdict, HeldOut]:
-    """Race ``contestants`` and judge the winner on the held-out samples; if it exceeds the budget, race the others.
+    """Race ``candidates`` and ``baselines``, and judge the winner on the held-out samples; if it exceeds the budget,
+    race the others.
 
     Args:
         run: its setting has the budget.
         model: computes the expected outputs of the samples.
-        contestants: of the first race.
-        race: decides among contestants.
-        safer: returns more placements, from the errors of those by these names, when all others are excluded.
+        candidates: more are compiled once, when only those in float32 are left.
+        baselines: all measured ones.
+        incumbent: as in :func:`decide`, like ``defaults``.
     """
     excluded: dict[str, Exclusion] = {}
-    races = lineups(contestants, excluded, safer)
-    racing = next(races)
-    verdict = race(racing)
+    placements, asked = candidates.artifacts, False
+    verdict = decide(run, placements, baselines, incumbent, defaults)
     with run.stage("held-out samples"):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
@@ -78,7 +92,7 @@ def hold_out(
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
     while True:
-        artifact = racing.artifact(verdict.answer)
+        artifact = artifact_of(verdict, candidates, baselines)
         judgement = judged(run, artifact, samples)
         # A winner in float32 throughout stays: nothing is more exact.
         exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
@@ -86,8 +100,22 @@ def hold_out(
             return verdict, _held_out(run.limits, judgement, sampled, excluded)
         excluded[verdict.answer] = exclusion
         run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
-        racing = next(races)
-        verdict = race(racing)
+        exact_only = len(excluded) >= CHANCES
+        placements = {
+            name: path
+            for name, path in placements.items()
+            if name not in excluded and (computes_exactly(path) or not exact_only)
+        }
+        if not asked and all(map(computes_exactly, placements.values())):
+            errors = {name: one.error for name, one in excluded.items() if one.error is not None}
+            placements, asked = {**placements, **candidates.safer(errors)}, True
+        left = [baseline for baseline in baselines if baseline.name not in excluded]
+        verdict = decide(run, placements, left, incumbent, defaults)
+
+
+def artifact_of(verdict: Verdict, candidates: CompiledCandidates, baselines: Sequence[Baseline]) -> Path:
+    """The artifact of the winner of a race."""
+    return {**candidates.artifacts, **{one.name: one.artifact for one in baselines}}[verdict.answer]
 
 
 def _exclusion(limits: Limits, judgement: Judgement | Failure, shared: bool) -> Exclusion | None:
