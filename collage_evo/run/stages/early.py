@@ -21,7 +21,7 @@ from collage_evo.placement.outcome import Objective, Outcome, Terms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.evolve import measuring
+from collage_evo.run.stages.evolve import EARLY, measuring
 from collage_evo.run.store import Store
 from collage_evo.search.encoding import encode
 from collage_evo.search.evolution.knapsack import greedy_levels
@@ -91,7 +91,7 @@ def measure_early(
         return ()
     measured: list[EarlyMixture] = []
     with (
-        run.stage("early: likely mixtures of precisions", len(likely)),
+        run.stage(EARLY, len(likely)),
         measuring(run, next(iter(likely)), baselines) as evaluator,
     ):
         evaluator.on_measured = best.offers(evaluator.builders, space)

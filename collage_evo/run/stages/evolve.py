@@ -34,6 +34,9 @@ from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 from collage_evo.target.target import CPU
 
+EARLY = "early: likely mixtures of precisions"
+"""The stage before the search, which measures the same way."""
+
 
 def evolve(
     run: RunContext,
@@ -53,7 +56,8 @@ def evolve(
     """
     search = run.config.search
     spent_s = time.monotonic() - run.begin
-    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config))
+    early_s = run.seconds.get(EARLY, 0.0) / max(1, len(evaluated))
+    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), early_s)
     start = new_state(search.ga.seed)
     if space.terms:
         corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
