@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto
 
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir import weights
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.normalise.normalise import normalise
@@ -110,6 +111,34 @@ def test_the_time_that_a_model_takes_to_load_is_not_that_of_its_trials(monkeypat
     monkeypatch.setattr(sensitivity, "Reference", Slow)
     graph = build_graph(normalise(chain(2)))
     assert error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=100).estimated == 0
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(math.inf, 2), (1e5, 2), (500.0, 2), (15.0, 1)])
+def test_a_heavy_model_has_switches_for_what_is_tried_only(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, batches: int
+) -> None:
+    graph, made = build_graph(normalise(tiny_transformer())), list[int]()
+    ranges, feeds = ranges_of(graph), [random_inputs(graph, 0)]
+    exact = error_sensitivities(graph, ranges, feeds)
+    now = iter(range(0, 100_000, 10))
+
+    class Counted(Reference):
+        def __init__(self, model: onnx.ModelProto, threads: int) -> None:
+            super().__init__(model, threads)
+            made.append(sum(value.name.startswith("switch ") for value in model.graph.input))
+
+    monkeypatch.setattr(weights, "HEAVY_BYTES", 0)
+    monkeypatch.setattr(sensitivity, "HEAVY_FIRST", 4)
+    monkeypatch.setattr(sensitivity, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(sensitivity, "Reference", Counted)
+    found = error_sensitivities(graph, ranges, feeds, seconds=seconds)
+    assert made[0] == 4
+    assert len(made) == batches
+    if math.isinf(seconds):
+        assert found == {arithmetic: pytest.approx(shares) for arithmetic, shares in exact.items()}
+        assert found.estimated == 0
+    elif batches == 1:
+        assert found.estimated > 0
 
 
 def test_what_is_moved_was_rounded_by_who_made_it() -> None:

@@ -24,6 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.graph.convert.extract import import_domains
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
+from collage_evo.graph.ir.weights import is_heavy
 from collage_evo.graph.reference.reference import Reference, counted_distances, holds_labels
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
@@ -33,6 +34,8 @@ from collage_evo.precision.transforms.transform import Rounding, Transform
 
 FIRST_OF_A_KIND = 8
 """Operators of each arithmetic, heavy and other ones, that are tried first. Chosen."""
+HEAVY_FIRST = 16
+"""Trials of a heavy model for which the first switches are written. Chosen."""
 MORE_SHARE = 0.5
 """Share of the time after which no further sample is tried."""
 
@@ -92,10 +95,11 @@ def error_sensitivities(
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
     losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
     trials = _in_order(list(_trials(graph, losing)))
+    if is_heavy(graph.model):
+        return _complete(graph, trials, _errors2_of_heavy(graph, ranges, feeds, threads, seconds, trials))
     reference = Reference(_with_switches(graph, losing, ranges), threads)
-    outputs = [reference.run(sample) for sample in feeds[:2]]
-    labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
-    # From here on: a model of gigabytes takes longer to load than a small one is tried for.
+    labels = _labels(reference, feeds)
+    # From here on: a model takes longer to load than a small one is tried for.
     begin = time.monotonic()
     end, more_end = begin + seconds, begin + MORE_SHARE * seconds
     rounds: list[dict[_Trial, float]] = []
@@ -109,6 +113,40 @@ def error_sensitivities(
             rounds.append(errors)
     means = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
     return _complete(graph, trials, means)
+
+
+def _errors2_of_heavy(
+    graph: Graph,
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, Any]],
+    threads: int,
+    seconds: float,
+    trials: Sequence[_Trial],
+) -> dict[_Trial, float]:
+    """The squared error on the first sample of as many trials as ``seconds`` allow, without the time for loading.
+
+    Switches hold rounded weights and are written in seconds each, so only those that there is time to try: a few
+    first, which tell how long a trial takes.
+    """
+    errors: dict[_Trial, float] = {}
+    spent_s, count = 0.0, HEAVY_FIRST
+    while feeds and count and len(errors) < len(trials):
+        batch = trials[len(errors) : len(errors) + count]
+        losing = {one: node_set(trial.node for trial in batch if trial.transform is one) for one in TRANSFORMS}
+        reference = Reference(_with_switches(graph, losing, ranges), threads)
+        labels = _labels(reference, feeds)
+        begin = time.monotonic()
+        errors |= _errors2(graph, reference, feeds[0], labels, ranges, batch, begin + seconds - spent_s)
+        spent_s += time.monotonic() - begin
+        left = (seconds - spent_s) / spent_s * len(errors)
+        count = int(min(max(0.0, left), len(trials)))
+    return errors
+
+
+def _labels(reference: Reference, feeds: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Whether each output holds labels."""
+    outputs = [reference.run(sample) for sample in feeds[:2]]
+    return [holds_labels(output) for output in zip(*outputs, strict=True)]
 
 
 def _errors2(
@@ -201,7 +239,7 @@ def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ra
             other, numbers = instead(plain)
             copies[0].CopyFrom(_choice(switch, plain.output[0], other, [copy.deepcopy(copies[0])], numbers))
         protos += [*copies, *behind]
-        if node.op_type in HEAVY:
+        if node.op_type in HEAVY and tried:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
     del model.graph.node[:]
     model.graph.node.extend(protos)
