@@ -22,6 +22,7 @@ REMEMBERED_BYTES = 2**20
 SETTLED_NS = 10**9
 """Age of a time of a file from which another change has another time: these advance in steps of milliseconds, on some
 file systems of a second."""
+_DIGITS = 64
 
 _memory: list[Path] = []
 """Directories with a file for each digest that this process may rely on, the last one counts."""
@@ -61,8 +62,9 @@ def digest_of_open(file: BufferedReader) -> str:
     if not _memory or before.st_size < REMEMBERED_BYTES:
         return hashlib.file_digest(file, "sha256").hexdigest()
     known = _memory[-1] / "-".join(map(str, _identity(before)))
-    with contextlib.suppress(OSError):
-        return known.read_text()
+    with contextlib.suppress(OSError, ValueError):
+        if len(remembered := known.read_text("ascii")) == _DIGITS:
+            return remembered
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     after = os.fstat(file.fileno())
     if _identity(after) == _identity(before) and time.time_ns() - after.st_mtime_ns > SETTLED_NS:

@@ -64,3 +64,12 @@ def test_a_directory_that_cannot_be_written_to_costs_nothing_but_time(file: Path
     with remembering(tmp_path / "digests"):
         (tmp_path / "digests").rmdir()
         assert digest_of(file) == digest_of(file) == sha(OLD)
+
+
+def test_a_damaged_record_is_not_relied_on(file: Path, tmp_path: Path) -> None:
+    with remembering(tmp_path / "digests"):
+        assert digest_of(file) == sha(OLD)
+        (record,) = (tmp_path / "digests").iterdir()
+        for damage in (b"", b"\xff" * 64):
+            record.write_bytes(damage)
+            assert digest_of(file) == sha(OLD)

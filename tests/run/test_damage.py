@@ -38,6 +38,7 @@ from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
+from collage_evo.run.stages.early import ERRORS_OFF
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities
@@ -115,6 +116,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "checkpoint*.json": search,
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
+    "work/errors_off.json": lambda at: Store(at.run / "work").get(ERRORS_OFF, dict[str, float]),
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),

@@ -17,14 +17,14 @@ from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
-from collage_evo.placement.outcome import Objective, Outcome, Terms
+from collage_evo.placement.outcome import Outcome, Terms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import EARLY, measuring
 from collage_evo.run.store import Store
 from collage_evo.search.encoding import encode
-from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.knapsack import error_off, greedy_levels
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import SEED, Evaluated
 
@@ -133,13 +133,11 @@ def errors_off(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[Engine
     """Measured over predicted error of the last mixture of each family that has both."""
     off: dict[Engine, float] = {}
     for mixture in early:
-        matches = [match for region in mixture.placement.regions for match in region.matches]
-        predicted = Objective.ERROR.of_amount(space.added(Objective.ERROR, matches))
         error, failure = mixture.outcome.error, mixture.outcome.failure
         if error is None and failure is not None:
             error = failure.relative_error  # far above the budget
-        if error and predicted:
-            off[mixture.family] = min(max(error / predicted, 1 / FARTHEST), FARTHEST)
+        if error is not None and (ratio := error_off(space, mixture.placement, error)) is not None:
+            off[mixture.family] = min(max(ratio, 1 / FARTHEST), FARTHEST)
     return off
 
 

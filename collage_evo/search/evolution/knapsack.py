@@ -94,6 +94,12 @@ def greedy_levels(
                 yield family, placement
 
 
+def error_off(space: SearchSpace, placement: Placement, error: float) -> float | None:
+    """Measured over predicted error of a placement; None where one of them is 0."""
+    predicted = ERROR.of_amount(space.added(ERROR, (match for region in placement.regions for match in region.matches)))
+    return error / predicted if error and predicted else None
+
+
 def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
     """``engines`` without those that write the precision of another into more operators, and are no faster over the
     whole model.
