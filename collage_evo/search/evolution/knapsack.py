@@ -96,7 +96,8 @@ def greedy_levels(
 
 def error_off(space: SearchSpace, placement: Placement, error: float) -> float | None:
     """Measured over predicted error of a placement; None where one of them is 0."""
-    predicted = ERROR.of_amount(space.added(ERROR, (match for region in placement.regions for match in region.matches)))
+    matches = [match for region in placement.regions for match in region.matches]
+    predicted = ERROR.of_amount(space.added(ERROR, matches))
     return error / predicted if error and predicted else None
 
 
