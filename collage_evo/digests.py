@@ -50,6 +50,11 @@ def forget() -> None:
     _memory.clear()
 
 
+def remembers() -> bool:
+    """Whether this process is one of a run, and relies on the times of the last writes."""
+    return bool(_memory)
+
+
 def digest_of(path: Path) -> str:
     """SHA-256 of the file at ``path``, in hexadecimal digits."""
     with path.open("rb") as file:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.digests import REMEMBERED_BYTES, SETTLED_NS, digest_of_open
+from collage_evo.digests import REMEMBERED_BYTES, SETTLED_NS, digest_of_open, remembers
 from collage_evo.errors import InputError
 
 T = TypeVar("T")
@@ -104,7 +104,8 @@ def _unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
             now = _stamp_of(file.path)
             if now is None or now[:4] != stamp[:4] or around[file] != [_stamp_of(d) for d in _directories(file)]:
                 raise _changed(file)
-            linked += [file] if now != stamp else []
+            # A run makes links all the time: its processes would load gigabytes again and again.
+            linked += [file] if now != stamp and not remembers() else []
         for file in linked:
             raise _Linked(str(_changed(file)))
 

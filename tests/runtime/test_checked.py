@@ -14,6 +14,7 @@ import collage_evo
 from collage_evo.backends.base import Executable
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.registry import get_backend
+from collage_evo.digests import remembering
 from collage_evo.errors import InputError
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, write_artifact
@@ -192,6 +193,24 @@ def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
         with collage_evo.load(artifact) as session:
             np.testing.assert_array_equal(rows_of(session, 2), 3)
         assert len(loads) == times + 1
+
+
+def test_the_processes_of_a_run_load_once_however_many_links_are_made_meanwhile(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loads = OnnxRuntimeBackend.load, list[Path]()
+    monkeypatch.setattr("collage_evo.runtime.checked._directories", lambda file: [])  # the links lie in them
+
+    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
+        loads.append(workdir)
+        made = load(self, workdir, *rest)
+        link(workdir / "model.onnx")
+        return made  # type: ignore[return-value]
+
+    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    with remembering(tmp_path / "digests"), collage_evo.load(artifact) as session:
+        np.testing.assert_array_equal(rows_of(session, 2), 3)
+    assert len(loads) == 1
 
 
 @pytest.fixture

@@ -65,7 +65,8 @@ def greedy_levels(
     levels: Sequence[float] = (),
     off: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Iterator[tuple[Engine, Placement]]:
-    """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats.
+    """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats; at
+    each level the family first that is predicted to be the fastest.
 
     ``budget`` is the relative error that ``levels`` are shares of, by default :data:`BUDGET_LEVELS`, or
     :data:`CORRECTED_LEVELS` of a family in ``off``: measured over predicted error of its placements, where some were
@@ -82,6 +83,7 @@ def greedy_levels(
     yielded: dict[Engine, set[str]] = {family: set() for family in steps}
     levels_of = {family: levels or (CORRECTED_LEVELS if family in off else BUDGET_LEVELS) for family in steps}
     for level_of_each in zip_longest(*levels_of.values()):
+        placements: list[tuple[Engine, Placement]] = []
         for level, (family, (exact, offered)) in zip(level_of_each, steps.items(), strict=True):
             if level is None or len(yielded[family]) == MAX_LEVELS:
                 continue
@@ -91,7 +93,9 @@ def greedy_levels(
             placement = _placed(space, family, choices)
             if placement is not None and placement.key not in yielded[family]:
                 yielded[family].add(placement.key)
-                yield family, placement
+                placements.append((family, placement))
+        # A slow model has time for two or three: of the family that gains the most, not of the fastest in float32.
+        yield from sorted(placements, key=lambda one: space.predict(one[1]))
 
 
 def error_off(space: SearchSpace, placement: Placement, error: float) -> float | None:
