@@ -197,3 +197,39 @@ def test_float32_of_a_family_is_not_far_behind_where_its_lower_precision_is_fast
     assert (set(near), far) == ({FLOAT32, LOW, INT8}, ())
     near, far = likeliest(space(families=False), {FLOAT32: 9.0, LOW: 4.0})
     assert (set(near), far) == ({LOW, INT8}, (FLOAT32,))
+
+
+OTHER, OTHER_LOW = ("b", "default"), ("b", "low")
+
+
+def two_families(other_ms: float) -> SearchSpace:
+    """Each convolution takes 4 and 2 ms in ``a``, 4 ms and ``other_ms`` in ``b``, in float32 and in bfloat16."""
+    matches, ms, error2 = [], [], []
+    for node in range(len(GRAPH.nodes)):
+        heavy = node % 2 == 0
+        for exact, low, low_ms in ((FLOAT32, LOW, 2.0), (OTHER, OTHER_LOW, other_ms)):
+            matches += [
+                Match(1 << node, *exact),
+                Match(1 << node, *low, base="default", edits=in_bfloat16(1 << node)),
+            ]
+            ms += [4.0, low_ms] if heavy else [0.0, 0.0]
+            error2 += [0.0, LOW_ERROR[node // 2] if heavy else 0.0]
+    borders = {engine: Border(0.0, 0.0) for engine in (FLOAT32, LOW, OTHER, OTHER_LOW)}
+    cost = CostModel(tuple(ms), borders, families={LOW: FLOAT32, OTHER_LOW: OTHER})
+    return SearchSpace(GRAPH, tuple(matches), cost, terms={Objective.ERROR: tuple(error2)})
+
+
+@pytest.mark.parametrize(("other_ms", "first"), [(1.0, OTHER), (3.0, FLOAT32)])
+def test_the_family_that_is_predicted_the_fastest_comes_first(other_ms: float, first: tuple[str, str]) -> None:
+    engines = [FLOAT32, LOW, OTHER, OTHER_LOW]
+    family, _ = next(greedy_levels(two_families(other_ms), engines, math.sqrt(7.5) / BUDGET_LEVELS[0]))
+    assert family == first
+
+
+def test_the_levels_of_a_family_that_errs_more_than_predicted_are_lower() -> None:
+    engines, budget = [FLOAT32, LOW, OTHER, OTHER_LOW], math.sqrt(7.5) / BUDGET_LEVELS[0]
+    found = list(greedy_levels(two_families(2.0), engines, budget, off={FLOAT32: 2.0}))
+    first = {family: placement for family, placement in reversed(found)}
+    errors = {family: predicted_error(two_families(2.0), placement) for family, placement in first.items()}
+    assert errors[OTHER] == pytest.approx(math.sqrt(7.0))
+    assert errors[FLOAT32] <= math.sqrt(7.5) / 2
