@@ -32,21 +32,17 @@ _memory: list[Path] = []
 def remembering(directory: Path) -> Iterator[None]:
     """Share the digests of large files with all processes that do so in ``directory``, for as long as the context
     lasts."""
-    remember(directory)
+    directory.mkdir(exist_ok=True)
+    before = [*_memory]
+    _memory.append(directory)
     try:
         yield
     finally:
-        _memory.pop()
-
-
-def remember(directory: Path) -> None:
-    """As :func:`remembering`, until the process ends."""
-    directory.mkdir(exist_ok=True)
-    _memory.append(directory)
+        _memory[:] = before
 
 
 def forget() -> None:
-    """Rely on no remembered digest from now on."""
+    """Rely on no remembered digest from now on, within the context."""
     _memory.clear()
 
 

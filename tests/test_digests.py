@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo import digests
-from collage_evo.digests import REMEMBERED_BYTES, digest_of, forget, remember, remembering
+from collage_evo.digests import REMEMBERED_BYTES, digest_of, forget, remembering
 
 OLD, NEW = b"a" * REMEMBERED_BYTES, b"b" * REMEMBERED_BYTES
 
@@ -51,13 +50,12 @@ def test_a_file_that_was_written_to_is_read_again(file: Path, tmp_path: Path) ->
         assert digest_of(file) == sha(OLD)
 
 
-def test_a_process_that_verifies_forgets(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "_memory", [])
-    remember(tmp_path / "digests")
-    assert digest_of(file) == sha(OLD)
-    write_unseen(file)
-    forget()
-    assert digest_of(file) == sha(NEW)
+def test_a_process_that_verifies_forgets(file: Path, tmp_path: Path) -> None:
+    with remembering(tmp_path / "digests"):
+        assert digest_of(file) == sha(OLD)
+        write_unseen(file)
+        forget()
+        assert digest_of(file) == sha(NEW)
 
 
 def test_a_directory_that_cannot_be_written_to_costs_nothing_but_time(file: Path, tmp_path: Path) -> None:

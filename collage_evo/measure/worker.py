@@ -15,7 +15,7 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.devices.open import open_device
-from collage_evo.digests import DIGESTS, remember
+from collage_evo.digests import DIGESTS, remembering
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.weights import inlined
@@ -69,7 +69,6 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     if begin.cores:
         os.sched_setaffinity(0, begin.cores)
     register_from(begin.setting.registered)
-    remember(Path(begin.setting.work) / DIGESTS)
 
     def answer(message: Message) -> None:
         answers.write(to_json(message, Message) + "\n")
@@ -80,14 +79,15 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     )
     worker = Worker(context)
     answer(Waits())  # the timeout of the job starts here: importing registered backends may take seconds
-    for line in jobs:
-        job = from_json(line, Job)
-        try:
-            with context.exclusive.job() if isinstance(job, TimedJob) else nullcontext():
-                answered = worker.handlers[type(job)](job)
-        except Exception as error:  # a backend may raise anything, also over a file that is not what it seems
-            answered = failure_of(error)
-        answer(answered)
+    with remembering(Path(begin.setting.work) / DIGESTS):
+        for line in jobs:
+            job = from_json(line, Job)
+            try:
+                with context.exclusive.job() if isinstance(job, TimedJob) else nullcontext():
+                    answered = worker.handlers[type(job)](job)
+            except Exception as error:  # a backend may raise anything, also over a file that is not what it seems
+                answered = failure_of(error)
+            answer(answered)
 
 
 class Worker:
