@@ -12,6 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from io import BufferedReader
 from pathlib import Path
 
@@ -24,8 +25,8 @@ SETTLED_NS = 10**9
 file systems of a second."""
 _DIGITS = 64
 
-_memory: list[Path] = []
-"""Directories with a file for each digest that this process may rely on, the last one counts."""
+_memory: ContextVar[Path | None] = ContextVar("memory", default=None)
+"""A directory with a file for each digest that this thread may rely on: threads of a user's own do not."""
 
 
 @contextlib.contextmanager
@@ -33,22 +34,21 @@ def remembering(directory: Path) -> Iterator[None]:
     """Share the digests of large files with all processes that do so in ``directory``, for as long as the context
     lasts."""
     directory.mkdir(exist_ok=True)
-    before = [*_memory]
-    _memory.append(directory)
+    before = _memory.set(directory)
     try:
         yield
     finally:
-        _memory[:] = before
+        _memory.reset(before)
 
 
 def forget() -> None:
     """Rely on no remembered digest from now on, within the context."""
-    _memory.clear()
+    _memory.set(None)
 
 
 def remembers() -> bool:
-    """Whether this process is one of a run, and relies on the times of the last writes."""
-    return bool(_memory)
+    """Whether this thread is one of a run, and relies on the times of the last writes."""
+    return _memory.get() is not None
 
 
 def digest_of(path: Path) -> str:
@@ -60,9 +60,10 @@ def digest_of(path: Path) -> str:
 def digest_of_open(file: BufferedReader) -> str:
     """SHA-256 of a file that is open at its beginning, in hexadecimal digits."""
     before = os.fstat(file.fileno())
-    if not _memory or before.st_size < REMEMBERED_BYTES:
+    memory = _memory.get()
+    if memory is None or before.st_size < REMEMBERED_BYTES:
         return hashlib.file_digest(file, "sha256").hexdigest()
-    known = _memory[-1] / "-".join(map(str, _identity(before)))
+    known = memory / "-".join(map(str, _identity(before)))
     with contextlib.suppress(OSError, ValueError):
         if len(remembered := known.read_text("ascii")) == _DIGITS:
             return remembered

@@ -73,7 +73,7 @@ def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) 
     text = " ".join(str(found).split())  # lines break where the numbers before them let them
     for part in ("budget 0.01", "save(PATH)", "export(PATH)", "table()"):
         assert part in text
-    assert any("only one sample" in note for note in found.report.accuracy.notes)  # text has as many as fit in
+    assert any("only one sample" in note for note in found.report.accuracy.notes)  # the text has those that fit
     for wrong in (str(found.directory), COMMAND, "1 samples", "held-out"):
         assert wrong not in text
 

@@ -107,12 +107,12 @@ def warm_timer(session: Session, timing: TimingSettings) -> Callable[[], Timing]
     return partial(measure, partial(session.time_device_ms, 0), timing, warm_s=_warm_s(session))
 
 
-def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2) -> float:
+def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2) -> float | None:
     """Milliseconds that ``session.run`` takes beyond ``session.execute``: checks, and copies of inputs and outputs.
 
     Both run alternately on the same inputs, at least three times. The result is the median difference less twice its
-    standard error, at least 0: of a model of 80 ms three differences scatter by more than any call takes. So a model
-    of :data:`LONG_S` is compared once, and a call of it counts as nothing.
+    standard error, at least 0: of a model of 80 ms three differences scatter by more than any call takes. Of a
+    model of :data:`LONG_S` it is not measured: None.
     """
     differences: list[float] = []
     begin = time.perf_counter()
@@ -124,7 +124,7 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
         third = time.perf_counter()
         differences.append(2 * second - first - third)
         if third - second >= LONG_S:
-            return 0.0
+            return None
     values = np.array(differences)
     median = float(np.median(values))
     # A few differences have no robust deviation; of ten and more, a contended run does not inflate it.

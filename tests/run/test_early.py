@@ -112,7 +112,7 @@ class Judge:
         self.bounds, self.builders = {Objective.ERROR: budget}, None
         self.measured: list[int] = []
 
-    def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome]:
+    def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome | None]:
         counts = [in_int8(placement) for placement in placements]
         self.measured += counts
         return [replace(TIMED, error=3 * 0.01 * count**0.5) for count in counts]
@@ -129,3 +129,19 @@ def test_another_mixture_is_measured_where_none_is_within_the_budget(
     found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
     assert judge.measured == measured_counts
     assert [in_int8(mixture.placement) for mixture in found] == measured_counts
+
+
+def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(Judge):
+        def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome | None]:
+            first = not self.measured
+            outcomes = super().evaluate(placements, until)
+            return [None] if first else outcomes
+
+    judge, run = Late(0.1), MagicMock()
+    run.limits.budget = 0.1
+    monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
+    space = mixed_space()
+    found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
+    assert judge.measured == [4, 4]
+    assert [in_int8(mixture.placement) for mixture in found] == [4]

@@ -168,13 +168,8 @@ def changed_unseen(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@pytest.mark.parametrize(
-    ("happens", "times", "refused"),
-    [(link, 1, False), (link, 2, False), (link, 3, True), (changed_unseen, 1, True)],
-)
-def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
-    artifact: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int, refused: bool
-) -> None:
+def loading(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int) -> list[Path]:
+    """The folders that ONNX Runtime loads from now on; ``happens`` to the file of the first ones meanwhile."""
     load, loads = OnnxRuntimeBackend.load, list[Path]()
     monkeypatch.setattr("collage_evo.runtime.checked._directories", lambda file: [])  # the links lie in them
 
@@ -186,6 +181,17 @@ def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
         return made  # type: ignore[return-value]
 
     monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    return loads
+
+
+@pytest.mark.parametrize(
+    ("happens", "times", "refused"),
+    [(link, 1, False), (link, 2, False), (link, 3, True), (changed_unseen, 1, True)],
+)
+def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int, refused: bool
+) -> None:
+    loads = loading(monkeypatch, happens, times)
     if refused:
         with pytest.raises(InputError, match="was changed since its artifact was opened"):
             collage_evo.load(artifact)
@@ -198,16 +204,7 @@ def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
 def test_the_processes_of_a_run_load_once_however_many_links_are_made_meanwhile(
     artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load, loads = OnnxRuntimeBackend.load, list[Path]()
-    monkeypatch.setattr("collage_evo.runtime.checked._directories", lambda file: [])  # the links lie in them
-
-    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
-        loads.append(workdir)
-        made = load(self, workdir, *rest)
-        link(workdir / "model.onnx")
-        return made  # type: ignore[return-value]
-
-    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    loads = loading(monkeypatch, link, times=3)
     with remembering(tmp_path / "digests"), collage_evo.load(artifact) as session:
         np.testing.assert_array_equal(rows_of(session, 2), 3)
     assert len(loads) == 1

@@ -81,7 +81,8 @@ def error_sensitivities(
         graph: the normalised model.
         ranges: of its activations; without them nothing is in int8.
         feeds: samples, by input name. All operators are tried on the first, heavy ones also on the others within
-            ``MORE_SHARE`` of the time: an operator's error differs several times between samples.
+            ``MORE_SHARE`` of the time, unless the model is heavy: an operator's error differs several times between
+            samples.
         threads: of the reference.
         seconds: no further trial begins after this time, from when the model is loaded. The remaining operators get
             the median of the measured ones of their kind, or the arithmetic's roundoff squared.
@@ -129,12 +130,13 @@ def _errors2_of_heavy(
     first, which tell how long a trial takes.
     """
     errors: dict[_Trial, float] = {}
+    labels: list[bool] = []
     spent_s, count = 0.0, HEAVY_FIRST
     while feeds and count and len(errors) < len(trials):
         batch = trials[len(errors) : len(errors) + count]
         losing = {one: node_set(trial.node for trial in batch if trial.transform is one) for one in TRANSFORMS}
         reference = Reference(_with_switches(graph, losing, ranges), threads)
-        labels = _labels(reference, feeds)
+        labels = labels or _labels(reference, feeds)
         begin = time.monotonic()
         errors |= _errors2(graph, reference, feeds[0], labels, ranges, batch, begin + seconds - spent_s)
         spent_s += time.monotonic() - begin

@@ -105,7 +105,7 @@ def measure_early(
             off = errors_off(measured, space)
             again = likeliest_mixtures(space, baseline_ms, run.limits.budget, off)
             tried = {mixture.placement.key for mixture in measured}
-            likely = {one: family for one, family in again.items() if family in off and one.key not in tried}
+            likely = {one: family for one, family in again.items() if one.key not in tried}
             if not likely:
                 break
         best.finish()
