@@ -153,11 +153,12 @@ class Standing:
         return Verdict(best, best, ITSELF, candidate, speedups[candidate], final)
 
     def _beats(self, name: str, rival: str) -> bool:
-        return self.stopping.won(self.race.logs(rival, name), self.race.expected(rival, name))
+        race = self.race
+        return self.stopping.won(race.logs(rival, name), race.expected(rival, name), race.shared)
 
     def _given_up(self, name: str, rivals: Sequence[str]) -> bool:
         give_up, race = self.stopping.given_up, self.race
-        return any(give_up(race.logs(rival, name), race.expected(rival, name)) for rival in rivals)
+        return any(give_up(race.logs(rival, name), race.expected(rival, name), race.shared) for rival in rivals)
 
     def _fastest_first(self, names: Sequence[str]) -> list[str]:
         rounds = self.race.rounds

@@ -1,4 +1,4 @@
-"""Race of artifacts: paired sample batches in rounds that each load all contestants anew."""
+"""Race of artifacts: paired sample batches in rounds that each load all contestants anew, unless they load for long."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ LAYOUT = 0.005
 """Standard deviation of a latency's logarithm over placements of the model in memory."""
 _OF_MEDIAN = math.pi / 2
 """Variance of a median over that of a mean."""
+LOADED_ONCE_S = 5.0
+"""Contestants that together take so many seconds to load stay loaded for all rounds. Chosen: four of an encoder of 24
+layers took 14 s, in each of three rounds."""
 MAX_REPEATS = 14
 """Maximum of repeats in a round: large models have fewer, at least two, since a round has a time limit."""
 
@@ -47,13 +50,15 @@ class Race:
     """Sample batches by contestant, round and repeat; failures; and the serving cost of the others.
 
     A contestant that left a race early has fewer rounds, the first ones. ``seconds``: from the first round's
-    beginning to the last one's end.
+    beginning to the last one's end. ``shared``: variance of the logarithm of a ratio that all rounds share, where
+    contestants were loaded once.
     """
 
     rounds: Mapping[str, tuple[tuple[SampleBatch, ...], ...]]
     failed: Mapping[str, Failure]
     serving: Mapping[str, Serving] = field(default_factory=dict)
     seconds: float = 0.0
+    shared: float = 0.0
 
     @property
     def length(self) -> int:
@@ -80,7 +85,7 @@ class Race:
 
     def ratio(self, rival: str, name: str, significance: float) -> Ratio:
         """The speed-up of ``name`` over ``rival``."""
-        return Ratio.of(self.logs(rival, name), significance, self.expected(rival, name))
+        return Ratio.of(self.logs(rival, name), significance, self.expected(rival, name), self.shared)
 
 
 def expected_variance(rounds: Sequence[np.ndarray]) -> float:
@@ -103,8 +108,8 @@ class RaceRunner:
     """Runs contestants one at a time on the same cores. Use as a context manager: its exit ends their processes.
 
     On one thread all are loaded in one process, and neighbouring batches are microseconds apart. On several threads,
-    and after a common process failed, each contestant has its own. ``failed`` has the reason for each contestant that
-    failed and is excluded.
+    and after a common process failed, each contestant has its own, and also where they load for long: then each stays
+    loaded. ``failed`` has the reason for each contestant that failed and is excluded.
     """
 
     def __init__(
@@ -114,6 +119,8 @@ class RaceRunner:
         self._sandboxes: dict[str, Sandbox] = {}
         # On several threads the pools of two libraries in one process slow each other down.
         self._apart = pool.setting.target.threads > 1
+        self._loaded_once = False
+        self._warm: dict[str, list[SampleBatch]] = {}
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
 
@@ -128,10 +135,29 @@ class RaceRunner:
                 self._fail(name, opened)
                 continue
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
-            if not self._apart:
+            if not (self._apart or self._all_fit):
                 self._sandboxes[name].close()
-        if not self._apart:
+        self._loaded_once = self._all_fit and self._load_ms > LOADED_ONCE_S * 1e3
+        if self._loaded_once:
+            self._apart = True
+        elif not self._apart:
+            for sandbox in self._sandboxes.values():
+                sandbox.close()
             self.start_sandboxes(self._sandboxes)
+
+    @property
+    def _all_fit(self) -> bool:
+        """Whether all contestants that were opened so far may be loaded at once, each in its own process."""
+        return sum(one.peak_bytes for one in self.serving.values()) <= self._pool.memory_bytes
+
+    @property
+    def _load_ms(self) -> float:
+        return sum(one.load_ms for one in self.serving.values())
+
+    @property
+    def shared(self) -> float:
+        """Variance of the logarithm of a ratio that all rounds share."""
+        return 2 * LAYOUT**2 if self._loaded_once else 0.0
 
     def start_sandboxes(self, names: Collection[str]) -> None:
         """Start processes for ``names`` that have loaded nothing yet."""
@@ -139,15 +165,19 @@ class RaceRunner:
         self._sandboxes = {name: self._sandbox() if self._apart else one for name in names}
 
     def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
-        """Load ``names`` anew, in random order and elsewhere in memory, and run all repeats; failing contestants are
-        excluded.
+        """Load ``names`` anew, in random order and elsewhere in memory, unless they stay loaded, and run all repeats;
+        failing contestants are excluded.
 
         A model's place in memory decides some tenths of a percent for as long as it stays there, so that repeats are
         not independent values, but rounds are.
         """
         while True:
             apart, began = self._apart, time.monotonic()
-            warm = self._run(self._shuffled(names), reload=True)
+            warm = {name: self._warm[name] for name in names if name in self._warm}
+            if not warm:
+                warm = self._run(self._shuffled(names), reload=not self._loaded_once)
+            if self._loaded_once:
+                self._warm = warm
             order = self._repeat_order(warm, time.monotonic() - began) if warm else ()
             batches = self._run(order, reload=False) if warm else {}
             if apart == self._apart:
@@ -244,7 +274,7 @@ def race(
                 batches[name].append(repeats)
             there = {name: tuple(batches[name]) for name in artifacts if name not in runner.failed}
             serving = {name: runner.serving[name] for name in there}
-            so_far = Race(there, dict(runner.failed), serving, time.monotonic() - began)
+            so_far = Race(there, dict(runner.failed), serving, time.monotonic() - began, runner.shared)
             goes_on = still(so_far)
             runner.leave([name for name in names if name not in goes_on])
             names = goes_on

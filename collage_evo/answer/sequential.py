@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.statistics import LEVEL
@@ -39,7 +39,7 @@ RACES = 100_000
 
 
 def mean_interval(
-    logs: Sequence[float], significance: float = 1.0 - LEVEL, expected: float | None = None
+    logs: Sequence[float], significance: float = 1.0 - LEVEL, expected: float | None = None, shared: float = 0.0
 ) -> tuple[float, float]:
     """Student's interval of the mean, at one look of ``significance``; the whole line for a single value.
 
@@ -47,12 +47,14 @@ def mean_interval(
         logs: logarithms of a ratio, one a round.
         significance: of the look.
         expected: the variance that a round is expected to have; with None the rounds are the only estimate.
+        shared: known variance of what shifts all rounds alike, which more rounds do not reduce.
     """
     if len(logs) < 2:
         return -math.inf, math.inf
     freedom, prior = len(logs) - 1, 0 if expected is None else PRIOR
     variance = (freedom * float(np.var(logs, ddof=1)) + prior * (expected or 0.0)) / (freedom + prior)
     reach = float(stdtrit(freedom + prior, 1.0 - significance / 2)) * math.sqrt(variance / len(logs))
+    reach = math.hypot(reach, float(ndtri(1.0 - significance / 2)) * math.sqrt(shared))
     mean = float(np.mean(logs))
     return mean - reach, mean + reach
 
@@ -68,11 +70,14 @@ class Ratio:
 
     @classmethod
     def of(
-        cls, logs: Sequence[float], significance: float = 1.0 - LEVEL, expected: float | None = None
+        cls,
+        logs: Sequence[float],
+        significance: float = 1.0 - LEVEL,
+        expected: float | None = None,
+        shared: float = 0.0,
     ) -> Ratio:
-        """Computed from the logarithms of the rounds' ratios; ``significance`` and ``expected`` as in
-        :func:`mean_interval`."""
-        low, high = mean_interval(logs, significance, expected)
+        """Computed from the logarithms of the rounds' ratios; the other arguments as in :func:`mean_interval`."""
+        low, high = mean_interval(logs, significance, expected, shared)
         high = math.exp(high) if high < math.inf else math.inf
         return cls(math.exp(float(np.mean(logs))), math.exp(low), high, tuple(map(math.exp, logs)))
 
@@ -119,11 +124,11 @@ class Stopping:
         """Significance of a single look; see :func:`mean_interval`."""
         return nominal_significance(self.looks, 1.0 - (1.0 - self.policy.race_level) / self.candidates)
 
-    def won(self, logs: Sequence[float], expected: float | None = None) -> bool:
-        """Whether the candidate is faster, at a look; ``expected`` as in :func:`mean_interval`."""
-        return mean_interval(logs, self.significance, expected)[0] > 0.0
+    def won(self, logs: Sequence[float], expected: float | None = None, shared: float = 0.0) -> bool:
+        """Whether the candidate is faster, at a look; ``expected`` and ``shared`` as in :func:`mean_interval`."""
+        return mean_interval(logs, self.significance, expected, shared)[0] > 0.0
 
-    def given_up(self, logs: Sequence[float], expected: float | None = None) -> bool:
+    def given_up(self, logs: Sequence[float], expected: float | None = None, shared: float = 0.0) -> bool:
         """Whether the candidate is unlikely to be faster by a margin that is worth more rounds."""
         most = math.log1p(self.policy.race_worth)
-        return len(logs) >= FEWEST and mean_interval(logs, 2 * MISSED, expected)[1] < most
+        return len(logs) >= FEWEST and mean_interval(logs, 2 * MISSED, expected, shared)[1] < most

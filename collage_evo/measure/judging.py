@@ -38,6 +38,9 @@ NEAR = 1.5
 """An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
 """For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
+ENOUGH_S, LEAST = 5.0, 4
+"""The relative error of a placement over the samples of the search is that of the samples that run in this time, and
+of so many at least: held-out samples judge the answer. Chosen."""
 JUDGE_SECONDS = 60.0
 """A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
 out."""
@@ -49,11 +52,13 @@ EXACT = "exact"
 class Estimate:
     """The error on few samples: on all of them, and without the sample with the largest error.
 
-    A single sample can cause most of an error, for example where a classifier's label changes.
+    A single sample can cause most of an error, for example where a classifier's label changes. ``pairs``: the samples
+    and their outputs.
     """
 
     error: float
     least: float
+    pairs: Pairs = ()
 
 
 class Judge:
@@ -159,13 +164,15 @@ class Judge:
         largest = (max((getattr(error, name) for error in errors), default=0.0) for name in ("relative", "max_abs"))
         return Error(*largest)
 
-    def over_samples(self, session: Session, exact: bool, most: int | None = None) -> float | Failure | None:
-        """The error that the budget bounds, over all samples of the search; None where no budget applies.
+    def over_samples(
+        self, session: Session, exact: bool, most: int | None = None, known: Pairs = ()
+    ) -> float | Failure | None:
+        """The error that the budget bounds, over the samples of the search; None where no budget applies.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
-        ``most`` samples, always the first ones, give an estimate.
+        ``most`` samples, always the first ones, give an estimate. ``known``: the first ones, and their outputs.
         """
-        pairs = self._outputs(session, exact, most)
+        pairs = self._outputs(session, exact, most, known)
         if pairs is None or isinstance(pairs, Failure):
             return pairs
         # a part of the samples has a score of its own
@@ -180,7 +187,7 @@ class Judge:
         error = least = self._error(pairs)
         if self._setting.over == "all" and len(pairs) > 1:
             least = min(self._error([*pairs[:left_out], *pairs[left_out + 1 :]]) for left_out in range(len(pairs)))
-        return self._refused(least, exact) or Estimate(error, least)
+        return self._refused(least, exact) or Estimate(error, least, pairs)
 
     def promising(self, estimate: Estimate) -> bool:
         """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
@@ -190,15 +197,20 @@ class Judge:
         """The error that counts if no samples beyond those of ``estimate`` are used."""
         return self._refused(estimate.error, exact) or estimate.error
 
-    def _outputs(self, session: Session, exact: bool, most: int | None) -> Pairs | Failure | None:
+    def _outputs(
+        self, session: Session, exact: bool, most: int | None, known: Pairs = ()
+    ) -> Pairs | Failure | None:
         """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
         if not self._limits.front or (exact and not self._setting.metric):
             return None
+        few_do = most is None and not self._setting.metric and self._setting.over == "all"
+        least = max(1, LEAST - len(known)) if few_do else None
         try:
             clock = ActiveClock() if self._setting.target.device == CPU else time.monotonic
-            return _run(session, self.samples[:most], JUDGE_SECONDS, clock)
+            more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock, least)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
+        return [*known, *more]
 
     def _error(self, pairs: Pairs, reference: float | None = None) -> float:
         return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
@@ -233,10 +245,16 @@ def _run(
     samples: tuple[Sample, ...],
     seconds: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
+    least: int | None = None,
 ) -> Pairs:
     if not samples:
         raise InputError("the run has no samples for the error: start it again with --overwrite")
-    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
+
+    def run(feeds: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
+        outputs: Sequence[Any] = plain(session.run(list(names), feeds))
+        return outputs
+
+    return run_samples(run, samples, seconds, clock, least, ENOUGH_S)
 
 
 class ActiveClock:

@@ -27,7 +27,7 @@ from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import ATTEMPTS
+from collage_evo.runtime.timing import ATTEMPTS, LONG_S, Timing
 
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """If more matches than this stay contended in every repeat, later ones are timed once, because repeats do not
@@ -80,7 +80,7 @@ class Parts:
         return Measured(timing.times_ms, error.relative, error.max_abs, contended=timing.contended)
 
     def kernels(self, job: KernelsJob) -> KernelTimes | Failure:
-        """Time a region, and profile its kernels with its library's profiler."""
+        """Profile a region's kernels with its library's profiler, and time the region without it."""
         region, context = job.region, self._context
         context.expect_any_backend()
         program = self._program(region)
@@ -89,12 +89,14 @@ class Parts:
         inputs = list(self._feeds(extract(context.graph, region.nodes), program).values())
         backend, (piece,) = get_backend(region.backend), program.pieces
         assert isinstance(backend, HasProfiler)
-        with Session([program], context.target) as session:
-            session.run(None, dict(zip(program.inputs, inputs, strict=True)))
-            context.exclusive.acquire_exclusive()
-            timing = context.uncontended(session, warm_timer(session, job.timing), job.timing, 1)
-            variant = backend.variant(piece.variant)
-            kernel_times = backend.profile(piece.directory, context.target, variant, inputs, job.seconds)
+        context.exclusive.acquire_exclusive()
+        variant = backend.variant(piece.variant)
+        kernel_times = backend.profile(piece.directory, context.target, variant, inputs, job.seconds)
+        timing = Timing((sum(kernel.ms for kernel in kernel_times),))
+        if timing.median_ms < LONG_S * 1e3:  # of a longer run the profiler's own time is no share
+            with Session([program], context.target) as session:
+                session.run(None, dict(zip(program.inputs, inputs, strict=True)))
+                timing = context.uncontended(session, warm_timer(session, job.timing), job.timing, 1)
         kernels = kernels_of(context.graph, region, context.compiler.model(context.graph, region), kernel_times)
         return KernelTimes(tuple(kernels), timing.times_ms, timing.contended)
 

@@ -183,12 +183,13 @@ def _is_decided(values_ms: Sequence[float], lost_ms: float) -> bool:
 def warm_up(
     tried: Session, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
 ) -> None:
-    """Untimed runs; only one for a session that is far too slow, which has run before, if only for the check."""
+    """Untimed runs; only one for a session that takes long or is far too slow, which has run before, if only for the
+    check."""
     for _ in range(runs):
         start = clock()
         tried.execute()
         spent_ms = (clock() - start) * 1e3
-        if spent_ms > give_up_ms and (spent_ms > WARM_UP_GAIN * give_up_ms or spent_ms >= LONG_S * 1e3):
+        if spent_ms >= LONG_S * 1e3 or spent_ms > WARM_UP_GAIN * give_up_ms:
             return
 
 

@@ -181,7 +181,8 @@ class WholeModels:
         if approximate is not None:
             return approximate, True
         if estimate is None or (near and self._judge.promising(estimate)):
-            return self._judge.over_samples(session, exact), False
+            known = () if estimate is None else estimate.pairs
+            return self._judge.over_samples(session, exact, known=known), False
         return self._judge.settled(estimate, exact), False
 
     def _by_clock(

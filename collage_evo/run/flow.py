@@ -43,7 +43,7 @@ from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_no
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
-from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early, recorded_errors_off
+from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early, recorded_corrections
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
@@ -188,8 +188,9 @@ class Flow:
     @cached_property
     def seeds(self) -> Seeds:
         """Initial placements of the search."""
-        space, off = self.costs.space, recorded_errors_off(self.run.store, self.early, self.costs.space)
-        seeds = make_seeds(space, bounds=answer_bounds(self.run), baseline_ms=known_ms(self.normalised), off=off)
+        run, space, baseline_ms = self.run, self.costs.space, known_ms(self.normalised)
+        corrections = recorded_corrections(run.store, self.early, space)
+        seeds = make_seeds(space, answer_bounds(run), baseline_ms, corrections)
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> SearchRecord:

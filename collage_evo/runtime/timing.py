@@ -14,16 +14,17 @@ from collage_evo.target.interference import Others
 
 WARM_UP_GAIN = 5.0
 """Warm-up never makes a call so many times as fast."""
-LONG_S = 0.5
-"""A call that takes this long and is too slow gets no warm-up: it has run before, at least for a check."""
+LONG_S, LONG_RUNS = 0.5, 3
+"""A call that takes this long is warm after one, and so many are timed; one that is too slow gets no warm-up: it has
+run before, at least for a check."""
 
 
 @dataclass(frozen=True)
 class TimingSettings:
     """Number of runs and duration of timing.
 
-    Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, never past ``max_seconds``
-    (warm-up included) except to finish the first timed run.
+    Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, or :data:`LONG_RUNS` of a call that takes
+    long, never past ``max_seconds`` (warm-up included) except to finish the first timed run.
     """
 
     warmup: int = 3
@@ -121,12 +122,15 @@ def measure(
         if (warm < settings.warmup or elapsed < warm_s) and elapsed < settings.max_seconds / 2:
             warm += 1
             long, far = spent >= LONG_S * 1e3, warm > 1 and spent > WARM_UP_GAIN * give_up_ms
+            if long:
+                warm = settings.warmup
             if spent <= give_up_ms or not (long or far):
                 continue
         times.append(spent)
         timed_ms, least_ms = timed_ms + spent, min(least_ms, spent)
         lost = least_ms > give_up_ms or (len(times) >= RACE_RUNS and least_ms > behind_ms)
-        enough = len(times) >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
+        long_enough = least_ms >= LONG_S * 1e3 and len(times) >= LONG_RUNS
+        enough = long_enough or (len(times) >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3)
         if (lost and elapsed >= JUDGED_S) or enough or elapsed >= settings.max_seconds:
             return Timing(tuple(times), others.share())
 

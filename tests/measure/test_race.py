@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ def uncontended() -> Iterator[tuple[int, ...]]:
 
 def pool(threads: int) -> WorkerPool:
     setting = SimpleNamespace(target=SimpleNamespace(threads=threads), policy=DEFAULT_POLICY)
-    stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, uncontended=uncontended)
+    stand_in = SimpleNamespace(setting=setting, memory_bytes=8000, timeout_s=1.0, uncontended=uncontended)
     return cast(WorkerPool, stand_in)
 
 
@@ -47,7 +48,7 @@ class Processes:
         self.reloads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
         self.wrong: set[str] = set()
-        self.ms = 1.0
+        self.ms, self.load_ms = 1.0, 20.0
         self.running: set[int] = set()
         self.made = 0
 
@@ -75,13 +76,13 @@ class _Process:
         self.start()
         everybody.told.append((self.number, job))
         if isinstance(job, OpenJob):
-            return WRONG if job.artifact in everybody.wrong else Opened(0.0, 0.0, 20.0, 3000)
+            return WRONG if job.artifact in everybody.wrong else Opened(0.0, 0.0, everybody.load_ms, 3000)
         if isinstance(job, ReloadJob):
             for name in job.artifacts:
                 everybody.reloads[name] = everybody.reloads.get(name, 0) + 1
                 if everybody.reloads[name] >= everybody.dies.get(name, 99):
                     return CRASHED
-        return SampleBatches(tuple((everybody.ms * (1 + everybody.reloads[name]),) for name in job.artifacts))
+        return SampleBatches(tuple((everybody.ms * (1 + everybody.reloads.get(name, 0)),) for name in job.artifacts))
 
 
 @pytest.fixture
@@ -116,6 +117,26 @@ def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_ane
         assert {own[name] for name in job.artifacts} == {process}
     assert processes.reloads == {"a": 3, "b": 3}
     assert not processes.running
+
+
+@pytest.mark.parametrize(("names", "loads"), [("ab", 0), ("abc", 3)], ids=["memory for all", "memory for two"])
+@pytest.mark.parametrize("where", [ALONE, SEVERAL], ids=["one process", "a process each"])
+def test_contestants_that_load_for_long_stay_loaded_where_memory_allows_it(
+    processes: Processes, where: WorkerPool, names: str, loads: int
+) -> None:
+    processes.load_ms = 3000.0
+    found = race(candidates(names), where, 3)
+    assert processes.reloads == dict.fromkeys(names, loads) if loads else not processes.reloads
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys(names, 3)
+    assert (found.shared > 0) == (not loads)
+    assert not processes.running
+
+
+def test_what_rounds_share_widens_the_interval() -> None:
+    rounds = {name: (((ms,), (ms,)),) * 3 for name, ms in {"slow": 10.1, "fast": 10.0}.items()}
+    ratios = [Race(rounds, {}, shared=shared).ratio("slow", "fast", 0.05) for shared in (0.0, 1e-3)]
+    assert ratios[0].estimate == ratios[1].estimate
+    assert ratios[1].low < math.exp(-1.9 * 1e-3**0.5) * ratios[1].estimate < ratios[0].low
 
 
 @pytest.mark.parametrize("where", [ALONE, SEVERAL], ids=["one process", "a process each"])

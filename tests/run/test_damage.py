@@ -38,7 +38,7 @@ from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.stages.early import ERRORS_OFF
+from collage_evo.run.stages.early import CORRECTIONS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities
@@ -47,6 +47,7 @@ from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.correction import Correction
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 
@@ -116,7 +117,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "checkpoint*.json": search,
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
-    "work/errors_off.json": lambda at: Store(at.run / "work").get(ERRORS_OFF, dict[str, float]),
+    "work/corrections.json": lambda at: Store(at.run / "work").get(CORRECTIONS, dict[str, Correction]),
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),

@@ -22,14 +22,16 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
 from collage_evo.run.stages import early
 from collage_evo.run.stages.early import (
+    LEVELS,
     EarlyMixture,
-    errors_off,
+    corrections_by,
     expected_space,
     likeliest_mixtures,
     measure_early,
-    recorded_errors_off,
+    recorded_corrections,
 )
 from collage_evo.run.store import Store
+from collage_evo.search.evolution.correction import Correction, Erred
 from tests.support.models import chain
 
 GRAPH = build_graph(chain(4))
@@ -53,7 +55,7 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     terms = {Objective.ERROR: (0.0,) * len(nodes) + (1e-6,) * len(heavy)}
     baseline_ms = {("openvino", "default"): 10.0}
     space = expected_space(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms)
-    (placement,) = likeliest_mixtures(space, baseline_ms, BUDGET)
+    (placement,) = likeliest_mixtures(space, baseline_ms, BUDGET, LEVELS[0])
     (region,) = placement.regions
     assert nodes_in(region.numerics, arithmetic) == sum(1 << node for node in heavy)
 
@@ -74,7 +76,7 @@ def in_int8(placement: Placement) -> int:
 
 
 def measured(error: float | None, failure: Failure | None = None) -> list[EarlyMixture]:
-    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03)
+    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0])
     assert in_int8(mixture) == 4
     return [EarlyMixture(mixture, FAMILY, replace(TIMED, error=error, failure=failure))]
 
@@ -89,40 +91,54 @@ def measured(error: float | None, failure: Failure | None = None) -> list[EarlyM
 def test_what_was_measured_corrects_what_is_predicted(
     error: float | None, failure: Failure | None, off: float | None
 ) -> None:
-    found = errors_off(measured(error, failure), mixed_space())
-    assert found.get(FAMILY) == (None if off is None else pytest.approx(off))
+    found = corrections_by(measured(error, failure), mixed_space()).get(FAMILY)
+    assert (found is None) == (off is None)
+    if found is not None:
+        assert found.measured(0.02) == pytest.approx(0.02 * off)
+
+
+def test_two_mixtures_give_the_power_to_which_errors_grow() -> None:
+    found = Correction.of([Erred(0.014, 0.035), Erred(0.0056, 0.0092)])
+    assert found.measured(0.014) == pytest.approx(0.035)
+    assert found.measured(0.0056) == pytest.approx(0.0092)
+    assert 0.0056 < found.predicted(0.014) < 0.0085
+    assert Correction.of([Erred(0.01, 0.02), Erred(0.01, 0.03)]) == Correction(pytest.approx(3.0), 1.0)
 
 
 @pytest.mark.parametrize(("off", "count"), [(1.0, 4), (2.0, 1), (4.0, 0)])
 def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, count: int) -> None:
-    found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, {FAMILY: off})
+    found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0], {FAMILY: Correction(off)})
     assert [in_int8(placement) for placement in found] == ([count] if count else [0])
 
 
 def test_corrections_are_those_that_the_run_recorded(tmp_path: Path) -> None:
     store, space = Store(tmp_path), mixed_space()
-    assert recorded_errors_off(store, measured(0.06), space) == {FAMILY: pytest.approx(3.0)}
-    assert recorded_errors_off(store, (), space) == {FAMILY: pytest.approx(3.0)}
+    assert recorded_corrections(store, measured(0.06), space) == {FAMILY: Correction(pytest.approx(3.0))}
+    assert recorded_corrections(store, (), space) == {FAMILY: Correction(pytest.approx(3.0))}
 
 
 class Judge:
-    """An evaluator whose placements err by three times what is predicted."""
+    """An evaluator whose placements err by ``off`` times what is predicted, and take ``ms``."""
 
-    def __init__(self, budget: float) -> None:
-        self.bounds, self.builders = {Objective.ERROR: budget}, None
+    def __init__(self, budget: float, off: float = 3.0, ms: float = 5.0) -> None:
+        self.bounds, self.builders, self.off, self.ms = {Objective.ERROR: budget}, None, off, ms
         self.measured: list[int] = []
 
     def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome | None]:
         counts = [in_int8(placement) for placement in placements]
         self.measured += counts
-        return [replace(TIMED, error=3 * 0.01 * count**0.5) for count in counts]
+        return [replace(TIMED, latency_ms=self.ms, error=self.off * 0.01 * count**0.5) for count in counts]
 
 
-@pytest.mark.parametrize(("budget", "measured_counts"), [(0.03, [4, 0]), (0.1, [4])])
-def test_another_mixture_is_measured_where_none_is_within_the_budget(
-    monkeypatch: pytest.MonkeyPatch, budget: float, measured_counts: list[int]
+@pytest.mark.parametrize(
+    ("budget", "off", "ms", "measured_counts"),
+    [(0.03, 3.0, 5.0, [4, 0]), (0.1, 3.0, 5.0, [4]), (0.03, 3.0, 9.9, [4]), (0.02, 0.5, 5.0, [1, 4])],
+    ids=["it exceeds the budget", "within it", "it exceeds the budget and saves nothing", "far within it"],
+)
+def test_another_mixture_is_measured_where_the_first_does_not_settle_it(
+    monkeypatch: pytest.MonkeyPatch, budget: float, off: float, ms: float, measured_counts: list[int]
 ) -> None:
-    judge, run = Judge(budget), MagicMock()
+    judge, run = Judge(budget, off, ms), MagicMock()
     run.limits.budget = budget
     monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
     space = mixed_space()

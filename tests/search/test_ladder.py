@@ -15,6 +15,7 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import edits_of, nodes_in
 from collage_evo.search.encoding import decode
+from collage_evo.search.evolution.correction import Correction
 from collage_evo.search.evolution.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
 from collage_evo.search.evolution.seeds import likeliest, make_seeds
 from tests.support.models import chain
@@ -228,7 +229,7 @@ def test_the_family_that_is_predicted_the_fastest_comes_first(other_ms: float, f
 
 def test_the_levels_of_a_family_that_errs_more_than_predicted_are_lower() -> None:
     engines, budget = [FLOAT32, LOW, OTHER, OTHER_LOW], math.sqrt(7.5) / BUDGET_LEVELS[0]
-    found = list(greedy_levels(two_families(2.0), engines, budget, off={FLOAT32: 2.0}))
+    found = list(greedy_levels(two_families(2.0), engines, budget, corrections={FLOAT32: Correction(2.0)}))
     first = {family: placement for family, placement in reversed(found)}
     errors = {family: predicted_error(two_families(2.0), placement) for family, placement in first.items()}
     assert errors[OTHER] == pytest.approx(math.sqrt(7.0))

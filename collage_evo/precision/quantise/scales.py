@@ -56,9 +56,9 @@ def largest_pairs(weights: np.ndarray) -> np.ndarray:
     Args:
         weights: [outputs, inputs of a group, kernel...].
     """
-    channels_last = np.moveaxis(weights, 1, -1)
-    flat = channels_last.reshape(len(weights), 1, -1)
-    largest: np.ndarray = np.maximum(_paired(channels_last), _paired(flat))
+    largest = _paired(np.moveaxis(weights, 1, -1))
+    if weights.ndim > 2:  # a matrix has one order
+        largest = np.maximum(largest, _paired(np.moveaxis(weights, 1, -1).reshape(len(weights), 1, -1)))
     return largest
 
 
@@ -71,12 +71,14 @@ def largest_two(weights: np.ndarray) -> np.ndarray:
 
 
 def _paired(weights: np.ndarray) -> np.ndarray:
-    """float64 [outputs]: the largest sum of like sign of pairs along the last axis, from its first element on."""
-    odd = weights.shape[-1] % 2
-    padded = np.pad(weights.astype(np.float64), [(0, 0)] * (weights.ndim - 1) + [(0, odd)])
-    pairs = padded.reshape(len(weights), -1, 2)
-    best = [np.maximum(sign * pairs, 0.0).sum(2).max(1) for sign in (1.0, -1.0)]
-    largest: np.ndarray = np.maximum(*best)
+    """float64 [outputs]: the largest sum of like sign of pairs along the last axis, from its first element on.
+
+    Of unlike signs it is the larger of both, which no sum of the two exceeds.
+    """
+    second = weights[..., 1::2]
+    sums, others = weights[..., 0::2][..., : second.shape[-1]] + second, tuple(range(1, weights.ndim))
+    ends = [end for values in (weights, sums) for end in (values.max(others, initial=0), -values.min(others, initial=0))]
+    largest: np.ndarray = np.max(ends, axis=0).astype(np.float64)
     return largest
 
 
@@ -97,8 +99,9 @@ def with_room_for(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray)
 def quantise_weights(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
     """int8 of the shape of ``weights``, rounded to even."""
     shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
-    numbers = np.rint(weights.astype(np.float32) / scales.reshape(shape))
-    integers: np.ndarray = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.int8)
+    numbers = np.divide(weights, scales.reshape(shape), dtype=np.float32)
+    np.clip(np.rint(numbers, out=numbers), -_LARGEST, _LARGEST, out=numbers)
+    integers: np.ndarray = numbers.astype(np.int8)
     return integers
 
 

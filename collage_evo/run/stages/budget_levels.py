@@ -16,6 +16,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.encoding import decode, encode
+from collage_evo.search.evolution.correction import Correction
 from collage_evo.search.evolution.knapsack import greedy_levels
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import level_kind, likeliest
@@ -71,8 +72,8 @@ def _worth_it(
     )
     for family in dict.fromkeys(map(space.cost.family, near)):
         engines = [engine for engine in near if space.cost.family(engine) == family]
-        off = {family: _off(space, record, family, budget)}
-        for _, placement in greedy_levels(space, engines, budget, SHARES, off):
+        corrections = {family: Correction(_off(space, record, family, budget))}
+        for _, placement in greedy_levels(space, engines, budget, SHARES, corrections):
             if placement.key not in record.evaluated and space.predict(placement) <= fastest:
                 yield placement, level_kind(family)
 

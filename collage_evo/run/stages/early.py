@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -17,30 +18,34 @@ from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
-from collage_evo.placement.outcome import Outcome, Terms
+from collage_evo.placement.outcome import Bounds, Outcome, Terms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import EARLY, measuring
 from collage_evo.run.store import Store
 from collage_evo.search.encoding import encode
-from collage_evo.search.evolution.knapsack import error_off, greedy_levels
+from collage_evo.search.evolution.correction import Correction, Erred
+from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import SEED, Evaluated
 
-LEVEL = 0.7
-"""Predicted error of an early mixture as a share of the budget: predictions are off by a third."""
+LEVELS = (0.7, 0.8, 0.9)
+"""Aimed errors of a family's mixtures as shares of the budget, one after another: predictions are off by a third, and
+those that a measurement has corrected by less."""
+ROOM = 0.6
+"""Another mixture of a family is measured while the errors within the budget are below this share of it. Chosen: a
+mixture at 0.46 of it was 1.27 times as fast as ONNX Runtime, and one at its end 1.45 times (an encoder of 24 layers,
+Xeon held to AVX2)."""
 FAMILIES = 2
-"""Families of which a mixture is measured early, those that run the whole model the fastest. Chosen."""
+"""Families of which a mixture is measured first, those that run the whole model the fastest. Chosen."""
+NEAR, GAINS = 1.25, 0.95
+"""A family has a second mixture if its first took less than ``NEAR`` times as long as the fastest family's, and less
+than ``GAINS`` of the best single backend's time: with fewer operators in a lower precision it is slower. Chosen."""
 SECONDS = 30.0
-"""Seconds after which no further one is measured."""
-ATTEMPTS = 2
-"""Mixtures of a family that are measured while none is within the budget, each corrected by the error of the one
-before. Chosen."""
-ERRORS_OFF = "errors_off"
-"""Store key of measured over predicted errors."""
-FARTHEST = 4.0
-"""Predicted errors are corrected by this factor at most: one that is farther off has another cause. Chosen."""
+"""Seconds after which no further one is measured with the same aim."""
+CORRECTIONS = "corrections"
+"""Store key of the corrections of predicted errors."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def measure_early(
         space = expected_space(graph, matches, terms, baseline_ms) if terms else None
     except NotSearchable:
         space = None
-    likely = {} if space is None else likeliest_mixtures(space, baseline_ms, run.limits.budget)
+    likely = {} if space is None else likeliest_mixtures(space, baseline_ms, run.limits.budget, LEVELS[0])
     if not likely or space is None:
         return ()
     measured: list[EarlyMixture] = []
@@ -95,61 +100,81 @@ def measure_early(
         measuring(run, next(iter(likely)), baselines) as evaluator,
     ):
         evaluator.on_measured = best.offers(evaluator.builders, space)
-        until = time.monotonic() + SECONDS
-        for _ in range(ATTEMPTS):
-            outcomes = evaluator.evaluate(likely, until)
+        for following in (*LEVELS[1:], None):
+            outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
             results = zip(likely.items(), outcomes, strict=True)
             measured += [EarlyMixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
-            if any(mixture.outcome.keeps(evaluator.bounds) for mixture in measured):
+            if following is None or any(_settled(mixture.outcome, evaluator.bounds) for mixture in measured):
                 break
-            off = errors_off(measured, space)
-            again = likeliest_mixtures(space, baseline_ms, run.limits.budget, off)
+            corrections, going_on = corrections_by(measured, space), _near(measured, likely.values(), baseline_ms)
+            again = likeliest_mixtures(space, baseline_ms, run.limits.budget, following, corrections)
             tried = {mixture.placement.key for mixture in measured}
-            likely = {one: family for one, family in again.items() if one.key not in tried}
+            likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
             if not likely:
                 break
         best.finish()
     return tuple(measured)
 
 
+def _settled(outcome: Outcome, bounds: Bounds) -> bool:
+    """Whether an outcome is within ``bounds`` and leaves little room there."""
+    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
+    return outcome.keeps(bounds) and not outcome.keeps(lower)
+
+
+def _near(
+    measured: Sequence[EarlyMixture], asked: Iterable[Engine], baseline_ms: Mapping[Engine, float]
+) -> set[Engine]:
+    """The families of which another mixture may win, and those ``asked`` for of which none was measured."""
+    fastest: dict[Engine, float] = {}
+    for mixture in measured:
+        ms = mixture.outcome.latency_ms or math.inf
+        fastest[mixture.family] = min(ms, fastest.get(mixture.family, math.inf))
+    timed = [ms for ms in fastest.values() if ms < math.inf]
+    most = min(NEAR * min(timed, default=math.inf), GAINS * min(baseline_ms.values(), default=math.inf))
+    return {family for family, ms in fastest.items() if ms < most or not timed} | (set(asked) - fastest.keys())
+
+
 def likeliest_mixtures(
     space: SearchSpace,
     baseline_ms: Mapping[Engine, float],
     budget: float,
-    off: Mapping[Engine, float] = MappingProxyType({}),
+    level: float,
+    corrections: Mapping[Engine, Correction] = MappingProxyType({}),
 ) -> dict[Placement, Engine]:
-    """For each of the fastest families the mixture that saves the most time, and the family.
+    """For each of the fastest families the mixture that saves the most time at ``level`` of the budget, and the
+    family.
 
-    ``off``: measured over predicted error of a family's mixtures, where some were measured.
+    ``corrections``: of predicted errors of a family's mixtures, where some were measured.
     """
     near, _ = likeliest(space, baseline_ms)
     families = [*dict.fromkeys(map(space.cost.family, near))][:FAMILIES]
     engines = [engine for engine in near if space.cost.family(engine) in families]
-    levels = islice(greedy_levels(space, engines, budget, (LEVEL,), off), FAMILIES)
+    levels = islice(greedy_levels(space, engines, budget, (level,), corrections), FAMILIES)
     return {placement: family for family, placement in levels}
 
 
-def errors_off(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[Engine, float]:
-    """Measured over predicted error of the last mixture of each family that has both."""
-    off: dict[Engine, float] = {}
+def corrections_by(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[Engine, Correction]:
+    """The correction of each family of which mixtures were measured."""
+    erred: dict[Engine, list[Erred]] = {}
     for mixture in early:
         error, failure = mixture.outcome.error, mixture.outcome.failure
         if error is None and failure is not None:
             error = failure.relative_error  # far above the budget
-        if error is not None and (ratio := error_off(space, mixture.placement, error)) is not None:
-            off[mixture.family] = min(max(ratio, 1 / FARTHEST), FARTHEST)
-    return off
+        if error and (predicted := predicted_error(space, mixture.placement)):
+            erred.setdefault(mixture.family, []).append(Erred(predicted, error))
+    return {family: Correction.of(mixtures) for family, mixtures in erred.items()}
 
 
-def recorded_errors_off(
+def recorded_corrections(
     store: Store, early: Sequence[EarlyMixture], space: SearchSpace
-) -> dict[Engine, float]:
-    """:func:`errors_off`, recorded because a resumed run measures no mixtures before its costs."""
+) -> dict[Engine, Correction]:
+    """:func:`corrections_by`, recorded because a resumed run measures no mixtures before its costs."""
 
-    def by_name() -> dict[str, float]:
-        return {engine_name(*family): off for family, off in errors_off(early, space).items()}
+    def by_name() -> dict[str, Correction]:
+        return {engine_name(*family): one for family, one in corrections_by(early, space).items()}
 
-    recorded = store.once(ERRORS_OFF, dict[str, float], by_name)
+    recorded = store.once(CORRECTIONS, dict[str, Correction], by_name)
     families = dict.fromkeys(map(space.cost.family, space.engines))
     return {family: recorded[name] for family in families if (name := engine_name(*family)) in recorded}
 

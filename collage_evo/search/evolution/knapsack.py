@@ -21,6 +21,7 @@ from collage_evo.placement.cost_model import Engine, bordering
 from collage_evo.placement.outcome import Objective
 from collage_evo.placement.space import SearchSpace
 from collage_evo.search.encoding import find_cover, place
+from collage_evo.search.evolution.correction import AS_PREDICTED, Correction
 from collage_evo.search.evolution.greedy import engine_placement
 
 ERROR = Objective.ERROR
@@ -63,14 +64,14 @@ def greedy_levels(
     engines: Sequence[Engine],
     budget: float,
     levels: Sequence[float] = (),
-    off: Mapping[Engine, float] = MappingProxyType({}),
+    corrections: Mapping[Engine, Correction] = MappingProxyType({}),
 ) -> Iterator[tuple[Engine, Placement]]:
     """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats; at
     each level the family first that is predicted to be the fastest.
 
     ``budget`` is the relative error that ``levels`` are shares of, by default :data:`BUDGET_LEVELS`, or
-    :data:`CORRECTED_LEVELS` of a family in ``off``: measured over predicted error of its placements, where some were
-    measured. Empty if the budget is no bound, or a family offers a single precision.
+    :data:`CORRECTED_LEVELS` of a family in ``corrections``, of which placements were measured. Empty if the budget is
+    no bound, or a family offers a single precision.
     """
     if not math.isfinite(budget):
         return
@@ -81,14 +82,14 @@ def greedy_levels(
         if offered:
             steps[family] = exact, offered
     yielded: dict[Engine, set[str]] = {family: set() for family in steps}
-    levels_of = {family: levels or (CORRECTED_LEVELS if family in off else BUDGET_LEVELS) for family in steps}
+    levels_of = {family: levels or (CORRECTED_LEVELS if family in corrections else BUDGET_LEVELS) for family in steps}
     for level_of_each in zip_longest(*levels_of.values()):
         placements: list[tuple[Engine, Placement]] = []
         for level, (family, (exact, offered)) in zip(level_of_each, steps.items(), strict=True):
             if level is None or len(yielded[family]) == MAX_LEVELS:
                 continue
             _, begun = _totals(space, exact)
-            most = ERROR.amount(level * budget / off.get(family, 1.0))
+            most = ERROR.amount(corrections.get(family, AS_PREDICTED).predicted(level * budget))
             choices = {**exact, **_taken(offered, most - begun)}
             placement = _placed(space, family, choices)
             if placement is not None and placement.key not in yielded[family]:
@@ -98,11 +99,9 @@ def greedy_levels(
         yield from sorted(placements, key=lambda one: space.predict(one[1]))
 
 
-def error_off(space: SearchSpace, placement: Placement, error: float) -> float | None:
-    """Measured over predicted error of a placement; None where one of them is 0."""
-    matches = [match for region in placement.regions for match in region.matches]
-    predicted = ERROR.of_amount(space.added(ERROR, matches))
-    return error / predicted if error and predicted else None
+def predicted_error(space: SearchSpace, placement: Placement) -> float:
+    """The error that sensitivities predict for a placement."""
+    return ERROR.of_amount(space.added(ERROR, [match for region in placement.regions for match in region.matches]))
 
 
 def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:

@@ -17,13 +17,14 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.search.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
 from collage_evo.search.cover.front import cover_fronts
 from collage_evo.search.encoding import encode, place
+from collage_evo.search.evolution.correction import AS_PREDICTED, Correction
 from collage_evo.search.evolution.greedy import (
     backend_placement,
     engine_placement,
     greedy_placement,
     rewritten_placement,
 )
-from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 
 PROMISING = 0.9
 """An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
@@ -72,7 +73,7 @@ def make_seeds(
     space: SearchSpace,
     bounds: Bounds = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
-    off: Mapping[Engine, float] = MappingProxyType({}),
+    corrections: Mapping[Engine, Correction] = MappingProxyType({}),
 ) -> Seeds:
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
     and different good ones.
@@ -90,12 +91,12 @@ def make_seeds(
     it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and the other engines
     come last, in the order of :func:`likeliest`.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it; ``off``: measured over predicted error of mixtures,
-    by family, where some were measured.
+    ``baseline_ms``: ms of the whole model on engines that ran it; ``corrections``: of predicted errors, by family,
+    where mixtures were measured.
     """
     seeds: Seeds
     if space.terms:
-        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, off), 0)
+        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, corrections), 0)
     else:
         seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
@@ -141,13 +142,15 @@ def _precise(
     dp: Callable[[], DpResult],
     bounds: Bounds,
     baseline_ms: Mapping[Engine, float],
-    off: Mapping[Engine, float],
+    corrections: Mapping[Engine, Correction],
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
     most_ms = PROMISING * min(baseline_ms.values(), default=0.0)
-    yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms)])
-    for family, placement in greedy_levels(space, near, bounds.get(Objective.ERROR, math.inf), off=off):
+    yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms, corrections)])
+    for family, placement in greedy_levels(
+        space, near, bounds.get(Objective.ERROR, math.inf), corrections=corrections
+    ):
         yield level_kind(family), placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
@@ -173,12 +176,13 @@ def _precise(
     yield from _rewritten(priced, far)
 
 
-def _promises(space: SearchSpace, engine: Engine, bounds: Bounds, most_ms: float) -> bool:
+def _promises(
+    space: SearchSpace, engine: Engine, bounds: Bounds, most_ms: float, corrections: Mapping[Engine, Correction]
+) -> bool:
     """Whether the engine, wherever it can, is predicted to take less than ``most_ms`` within ``bounds``."""
-    placement = engine_placement(space, engine)
-    matches = [match for region in placement.regions for match in region.matches]
-    keeps = all(space.added(objective, matches) <= objective.amount(most) for objective, most in bounds.items())
-    return keeps and space.predict(placement) < most_ms
+    placement, correction = engine_placement(space, engine), corrections.get(space.cost.family(engine), AS_PREDICTED)
+    error = correction.measured(predicted_error(space, placement))
+    return error <= bounds.get(Objective.ERROR, math.inf) and space.predict(placement) < most_ms
 
 
 def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
