@@ -300,10 +300,10 @@ class FinalConfig(Section):
         "where these take longer; three rounds at least. A candidate that it cannot prove to be faster is not the "
         "answer. More: smaller gains can be proved.",
     )
-    speeds: Literal["both", "searched"] = Field(
-        "both",
+    speeds: Literal["both", "searched"] | None = Field(
+        None,
         description="Whether the answer is timed by the other objective too: in a single session, and in sessions on "
-        "all cores. This takes a few seconds.",
+        "all cores. By default both, unless a run takes half a second.",
     )
 
 

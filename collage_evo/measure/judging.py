@@ -38,9 +38,6 @@ NEAR = 1.5
 """An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
 """For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
-ENOUGH_S, LEAST = 5.0, 4
-"""The relative error of a placement over the samples of the search is that of the samples that run in this time, and
-of so many at least: held-out samples judge the answer. Chosen."""
 JUDGE_SECONDS = 60.0
 """A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
 out."""
@@ -170,7 +167,7 @@ class Judge:
         """The error that the budget bounds, over the samples of the search; None where no budget applies.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
-        ``most`` samples, always the first ones, give an estimate. ``known``: the first ones, and their outputs.
+        ``most`` samples, always the first ones, give an estimate. ``known``: the first few, with their outputs.
         """
         pairs = self._outputs(session, exact, most, known)
         if pairs is None or isinstance(pairs, Failure):
@@ -203,11 +200,9 @@ class Judge:
         """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
         if not self._limits.front or (exact and not self._setting.metric):
             return None
-        few_do = most is None and not self._setting.metric and self._setting.over == "all"
-        least = max(1, LEAST - len(known)) if few_do else None
         try:
             clock = ActiveClock() if self._setting.target.device == CPU else time.monotonic
-            more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock, least)
+            more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
         return [*known, *more]
@@ -245,16 +240,10 @@ def _run(
     samples: tuple[Sample, ...],
     seconds: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
-    least: int | None = None,
 ) -> Pairs:
     if not samples:
         raise InputError("the run has no samples for the error: start it again with --overwrite")
-
-    def run(feeds: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
-        outputs: Sequence[Any] = plain(session.run(list(names), feeds))
-        return outputs
-
-    return run_samples(run, samples, seconds, clock, least, ENOUGH_S)
+    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
 
 
 class ActiveClock:

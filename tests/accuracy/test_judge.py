@@ -203,11 +203,3 @@ def test_the_chance_that_other_samples_break_a_budget_is_told_by_the_upper_half_
     assert (worst.chance_over(0.03), worst.chance_over(0.05)) == (1.0, 0.0), (
         "of the worst sample there is no interval"
     )
-
-
-@pytest.mark.parametrize(("least", "count"), [(None, 5), (2, 3), (4, 4)])
-def test_a_slow_session_runs_few_samples(least: int | None, count: int) -> None:
-    now = iter(range(100))
-    samples = [Sample({}, {}, {"y": np.zeros(2)})] * 5
-    ran = run_samples(lambda feeds, names: [np.zeros(2)], samples, 60.0, lambda: float(next(now)), least, 3.0)
-    assert len(ran) == count

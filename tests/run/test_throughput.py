@@ -42,7 +42,7 @@ from collage_evo.run.machine import chosen_backends
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.runtime.crowd import Crowd
-from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
@@ -125,12 +125,15 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
     assert any("Made for throughput" in note for note in notes(found)) is (found.sessions > 1)
 
 
-def test_the_other_speed_is_not_measured_where_nobody_wants_it() -> None:
-    config = parse_config({"model": {"source": "a.onnx"}, "final": {"speeds": "searched"}}, (), "here")
+@pytest.mark.parametrize(("final", "ms"), [({"speeds": "searched"}, 3.0), ({}, LONG_S * 1e3)])
+def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
+    final: Mapping[str, str], ms: float
+) -> None:
+    config = parse_config({"model": {"source": "a.onnx"}, "final": final}, (), "here")
     run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
-    race = SimpleNamespace(timing=lambda name: Timing((3.0, 3.0)))
+    race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
-    assert told == Speeds(2, 3.0, None, None, "final.speeds leaves it out")
+    assert told == Speeds(2, ms, None, None, "final.speeds leaves it out")
 
 
 def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

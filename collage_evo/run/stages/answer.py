@@ -20,7 +20,7 @@ from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.timing import ATTEMPTS, Timing
+from collage_evo.runtime.timing import ATTEMPTS, LONG_S, Timing
 from collage_evo.target.target import CPU
 
 
@@ -69,7 +69,8 @@ def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds |
     raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
     other_ms: float | None = raced_ms
     searched = run.config.search.objective == "throughput"
-    if run.sessions > 1 and run.config.final.speeds == "searched":
+    wanted = run.config.final.speeds or ("searched" if raced_ms >= LONG_S * 1e3 else "both")
+    if run.sessions > 1 and wanted == "searched":
         other_ms, reason = None, "final.speeds leaves it out"
     elif run.sessions > 1:
         other = other_time(run, answer.artifact)
