@@ -1,4 +1,4 @@
-"""Race of artifacts: paired sample batches in rounds that each load all contestants anew, unless they load for long."""
+"""Race of artifacts: paired sample batches in rounds, most of which load all contestants anew."""
 
 from __future__ import annotations
 

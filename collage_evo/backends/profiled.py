@@ -18,8 +18,7 @@ from collage_evo.target.target import Target
 
 MOST_RUNS, LEAST_RUNS = 25, 7
 LONG_RUNS = 2
-"""Runs that profile a piece of :data:`~collage_evo.runtime.timing.LONG_S`, whose kernels are as long as others'
-pieces. Chosen."""
+"""Runs that profile a piece of :data:`~collage_evo.runtime.timing.LONG_S`. Chosen: its kernels are long too."""
 _NAMES = re.compile(r"(?<![A-Za-z0-9])(?:n\d+_[A-Za-z]+|[tor]\d+(?:_\d+)?(?![A-Za-z0-9]))")
 
 
@@ -52,11 +51,11 @@ def names_in(label: str) -> tuple[str, ...]:
 
 
 def runs_within(seconds: float, run: Callable[[], object], clock: Callable[[], float] = time.monotonic) -> int:
-    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times, or ``LONG_RUNS`` times if it
-    takes long; returns the number of calls.
+    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times, if it takes long
+    ``LONG_RUNS`` times; returns the number of calls.
 
-    Between two short runs the processor stays busy, for up to as long as a run and each time for another while. Where other
-    processes compete for it, the system would otherwise take it away at the same kernel of every run.
+    Between two short runs the processor stays busy, for up to as long as a run and each time for another while.
+    Where other processes compete for it, the system would otherwise take it away at the same kernel of every run.
     """
     end, runs, rng = clock() + seconds, 0, random.Random(0)
     while runs < LEAST_RUNS or (runs < MOST_RUNS and clock() < end):

@@ -77,7 +77,8 @@ def _paired(weights: np.ndarray) -> np.ndarray:
     """
     second = weights[..., 1::2]
     sums, others = weights[..., 0::2][..., : second.shape[-1]] + second, tuple(range(1, weights.ndim))
-    ends = [end for values in (weights, sums) for end in (values.max(others, initial=0), -values.min(others, initial=0))]
+    ends = [values.max(others, initial=0) for values in (weights, sums)]
+    ends += [-values.min(others, initial=0) for values in (weights, sums)]
     largest: np.ndarray = np.max(ends, axis=0).astype(np.float64)
     return largest
 
