@@ -34,6 +34,9 @@ FAR_BEHIND = 1.5
 on parts only to draw level."""
 HOPELESS = 10.0
 """A library that is this many times as slow as the best has no other variant tried. Chosen."""
+COMPILES_RUNS = 15
+"""A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM
+compiles an encoder of 24 layers, of a second a run, for more than 10 s."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -101,7 +104,7 @@ def measure_baselines(
             why = _hopeless(measured, backend, variant, HOPELESS * best_ms)
             ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
             left_s = end - time.monotonic() if ends else math.inf
-            if left_s <= 0:
+            if left_s <= (COMPILES_RUNS * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
                 why = _OVER
             if reason := far.get((backend.name, variant.name)):
                 why = Failure(Fault.KNOWN, reason)  # concerns this variant only, not the backend's other ones

@@ -37,6 +37,7 @@ from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.transforms.edits import within
+from collage_evo.runtime.timing import LONG_S
 
 MOST_CUT = 4
 """Engines between which border probes cut the model: the parts of each have to be compiled. Borders of others have
@@ -170,7 +171,11 @@ def _from_kernels(
 def measure_borders(
     known: KnownCosts, meter: CostMeter, measure: MeasureWholeModels, on_done: OnDone
 ) -> KnownCosts:
-    """Measure border probes between engines, and inside families; fit the cost of borders."""
+    """Measure border probes between engines, and inside families; fit the cost of borders.
+
+    A model that takes long has no probes: each takes as long as a placement of its search, and its borders are small
+    beside its regions.
+    """
     scope = known.scope
     rows: list[BorderSample] = []
     families = {engine: scope.families.get(engine, engine) for engine in map(bordering, scope.engines)}
@@ -184,7 +189,7 @@ def measure_borders(
     kinds = [
         random_probes(space, some, Random(0))
         for some in _to_cut(known, space, meter, whole_models.keys())
-        if len(space.graph.nodes) > 1
+        if len(space.graph.nodes) > 1 and min(known.whole_ms.values(), default=0.0) < LONG_S * 1e3
     ]
     for probes in cycle(kinds):
         enough = len(rows) >= scope.policy.cuts or meter.over()

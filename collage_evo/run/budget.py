@@ -14,9 +14,8 @@ SEARCH_SECONDS = "search_seconds"
 """Store key of the decided seconds."""
 USUAL_S, LEAST_S = 90.0, 30.0
 """Seconds of a search without a given time: the usual number, and the minimum however late it begins."""
-PLACEMENTS = 6
-"""Placements for which such a search has time however late it begins, within the usual number of seconds. Chosen:
-with four, an encoder of 24 layers had 1.25 times the best library's speed, with nine 1.45 (Xeon held to AVX2)."""
+PLACEMENTS = 4
+"""Placements for which such a search has time however late it begins, within the usual number of seconds. Chosen."""
 SEARCHED_BY_S = 180.0
 """Seconds from the beginning of a run after which such a search is over."""
 FINAL_ROOM = 0.8

@@ -24,6 +24,7 @@ from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
+from collage_evo.runtime.timing import LONG_S
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from tests.support.meters import Meter
@@ -210,6 +211,14 @@ def test_borders_are_what_random_cuts_take_beyond_their_kernels() -> None:
     assert all(border.fixed_ms > usual[engine].fixed_ms for engine, border in space.cost.borders.items())
     off = [space.predict(placement) / (kernels(placement) + 0.4 * (len(placement.regions) - 1)) for placement in cut]
     assert np.median(off) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_model_that_takes_long_is_not_cut_for_its_borders() -> None:
+    def refused(placements: Sequence[Placement]) -> list[Outcome]:
+        raise AssertionError(placements)
+
+    baseline_ms = {SLOW: LONG_S * 1e3}
+    surveyed(meter_of(), baseline_ms=baseline_ms, cuts=refused)
 
 
 BOTH = 0b11 << (SIZE - 2)

@@ -161,6 +161,18 @@ def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeyp
     assert "backends.seconds" in found[-1].outcome.reason
 
 
+@pytest.mark.parametrize(("ms", "begun"), [(10.0, True), (1e3, False)])
+def test_a_library_that_may_compile_for_long_is_not_begun_with_time_for_a_few_runs(
+    monkeypatch: pytest.MonkeyPatch, ms: float, begun: bool
+) -> None:
+    processes = Processes({"first": ms, "slow": ms})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("slow"), backend("first", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=10.0)
+    assert ([job.backend for job in processes.jobs] == ["first", "slow"]) is begun
+    assert found[-1].out_of_time is not begun
+
+
 def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

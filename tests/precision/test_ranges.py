@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from collage_evo.errors import InputError
 from collage_evo.graph.convert.observe import record
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
-from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise import ranges as ranges_module
+from collage_evo.precision.quantise.ranges import ENOUGH, calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.scales import (
     activation_scale,
     quantise_bias,
@@ -82,6 +85,23 @@ def test_when_time_is_up_no_further_sample_is_run() -> None:
     graph = net(conv_relu)
     first, second = random_inputs(graph, 0), random_inputs(graph, 1)
     assert calibrate(graph, [first, second], seconds=0) == calibrate(graph, [first])
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(1e3, 12), (15.0, ENOUGH), (5.0, 6)])
+def test_a_slow_model_is_calibrated_on_few_samples(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
+) -> None:
+    now, ran = iter(range(1000)), list[int]()
+    monkeypatch.setattr(ranges_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    graph = net(conv_relu)
+
+    def samples() -> Iterator[dict[str, np.ndarray]]:
+        for seed in range(12):
+            ran.append(seed)
+            yield random_inputs(graph, seed)
+
+    calibrate(graph, samples(), seconds=seconds)
+    assert len(ran) == count
 
 
 def test_without_samples_there_are_no_ranges() -> None:

@@ -15,6 +15,9 @@ from collage_evo.graph.reference.reference import Reference
 from collage_evo.precision.quantise.observers import Observation
 from collage_evo.precision.quantise.rules import Range, Ranges
 
+ENOUGH, ENOUGH_SHARE = 8, 0.4
+"""Samples that show the ranges of a slow model, and the share of the time for it. Chosen."""
+
 
 def calibrate(
     graph: Graph, samples: Iterable[Mapping[str, Any]], threads: int = 1, seconds: float = math.inf
@@ -28,7 +31,7 @@ def calibrate(
         graph: the normalised model.
         samples: arrays by input name; at least one runs.
         threads: of the reference.
-        seconds: no further sample begins after this time.
+        seconds: no further sample begins after this time, and after ``ENOUGH_SHARE`` of it none beyond ``ENOUGH``.
 
     Raises:
         InputError: there are no samples, or the model does not run on one.
@@ -37,10 +40,11 @@ def calibrate(
     if seen.empty:
         return {}
     reference = Reference(seen.model, threads, in_order=True)
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     for sample in samples:
         seen.add(reference.run(sample))
-        if time.monotonic() > end:
+        share = ENOUGH_SHARE if seen.samples >= ENOUGH else 1.0
+        if time.monotonic() - begin > share * seconds:
             break
     if not seen.samples:
         raise InputError("there are no samples to calibrate on")
