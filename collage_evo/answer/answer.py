@@ -203,7 +203,8 @@ def decide(
         on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {so_far.length} rounds")
         return stays
 
-    return standing(race({**rivals, **shown, **candidates}, pool, stopping.rounds, still)).verdict()
+    contestants = {**rivals, **shown, **candidates}
+    return standing(race(contestants, pool, stopping.rounds, still, {*rivals, *shown})).verdict()
 
 
 def racing_baselines(

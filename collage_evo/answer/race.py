@@ -124,13 +124,15 @@ class RaceRunner:
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
 
-    def check(self) -> None:
-        """Load each in a process of its own, and check its outputs."""
+    def check(self, checked: Collection[str] = ()) -> None:
+        """Load each in a process of its own, and check its outputs; those that were ``checked`` before on fewer
+        inputs."""
         self._sandboxes = {name: self._sandbox() for name in self._artifacts}
         for sandbox in self._sandboxes.values():
             sandbox.start()  # they get ready in parallel
         for name in self._artifacts:
-            opened = self._sandboxes[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
+            job = OpenJob(str(self._artifacts[name]), edges=name not in checked)
+            opened = self._sandboxes[name].call(job, self._pool.timeout_s)
             if isinstance(opened, Failure):
                 self._fail(name, opened)
                 continue
@@ -253,6 +255,7 @@ def race(
     pool: WorkerPool,
     rounds: int,
     still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
+    checked: Collection[str] = (),
 ) -> Race:
     """Race ``artifacts`` for at most ``rounds`` rounds.
 
@@ -262,10 +265,11 @@ def race(
         rounds: the most rounds.
         still: called with the race so far after each round, returns the contestants of the next; the race ends
             when it returns none. By default all go on.
+        checked: contestants whose outputs were checked before, when they were measured.
     """
     batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:
-        runner.check()
+        runner.check(checked)
         began = time.monotonic()
         names: Collection[str] = [name for name in artifacts if name not in runner.failed]
         so_far = Race({}, dict(runner.failed), runner.serving)

@@ -338,6 +338,8 @@ class OpenJob(Asks[Opened]):
     """
 
     artifact: str
+    edges: bool = True
+    """Whether to check it on inputs at the edge of what the model may be given, if it computes in float32."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class OpenArtifacts:
         error = judge.check(session, references, exact)
         if isinstance(error, Failure):
             return error
-        if failure := judge.wrong_at_edges(session, exact) or judge.lost(session):
+        if failure := judge.wrong_at_edges(session, exact and job.edges) or judge.lost(session):
             return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 

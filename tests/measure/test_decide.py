@@ -37,8 +37,14 @@ class Machine:
         self.now = 0.0
 
     def race(
-        self, artifacts: Mapping[str, Path], pool: WorkerPool, rounds: int, still: Callable[[Race], Collection[str]]
+        self,
+        artifacts: Mapping[str, Path],
+        pool: WorkerPool,
+        rounds: int,
+        still: Callable[[Race], Collection[str]],
+        checked: Collection[str],
     ) -> Race:
+        self.checked = set(checked)
         order = random.Random(1)
         failed = {name: WRONG for name in artifacts if name not in self.times_ms}
         names: Collection[str] = [name for name in artifacts if name not in failed]
@@ -187,13 +193,13 @@ def test_a_slow_first_round_does_not_fix_how_many_follow(
     machine.round_s = 10.0
 
     def faster_later(*asked: Any) -> Race:
-        *others, still = asked
+        *others, still, checked = asked
 
         def told(so_far: Race) -> Collection[str]:
             machine.round_s = 1.0
             return cast(Collection[str], still(so_far))
 
-        return machine.race(*others, told)
+        return machine.race(*others, told, checked)
 
     monkeypatch.setattr(module, "race", faster_later)
     verdict = machine.decide(["first"], BASELINES, settings=FinalSettings(seconds=30.0))
@@ -239,6 +245,8 @@ def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answe
     verdict = machine.decide(["second"], BASELINES, defaults=[BASELINES[2], baseline("wrong", 1.0)])
     assert (verdict.answer, verdict.best_single) == ("second", "fast")
     assert lengths(verdict)["far"] == lengths(verdict)["wrong"] == FEWEST
+    assert machine.checked >= {"fast", "far", "wrong"}, "they were when they were measured"
+    assert "second" not in machine.checked
 
 
 def test_a_slow_model_races_for_so_many_of_its_runs(machine: Machine) -> None:

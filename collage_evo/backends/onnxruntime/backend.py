@@ -171,7 +171,7 @@ class OnnxRuntimeBackend(Backend):
         if variant.name == "nchw" and (why := _without_convolutions(model)):
             return BuildFailure(why, needless=True)
         path = workdir / FILES.get(variant.name, FILES["default"])
-        save_model(model, path)
+        save_model(model, path, apart=True)
         if heavy_in_int8(model) and not _integer_operators(path, target, variant):
             return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
         self.open_session(path, target, variant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto
-from onnx.external_data_helper import uses_external_data
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from collage_evo.files import link_or_copy, reading
 from collage_evo.graph.ir.weights import (
@@ -20,26 +21,39 @@ from collage_evo.graph.ir.weights import (
     fits_in_a_message,
     inlined,
     is_heavy,
+    is_placed,
     light_copy,
     weight_bytes,
     weight_files,
 )
 
+APART_BYTES = 2**20
+"""Bytes of a weight from which on it has a file of its own, where weights are apart. Chosen."""
 _ALIGNED = 2**16
 """Offsets of weights in a data file: multiples of it can be mapped into memory on every system."""
 
 
-def save_model(model: onnx.ModelProto, path: Path, in_one: bool = False) -> None:
+def save_model(model: onnx.ModelProto, path: Path, in_one: bool = False, apart: bool = False) -> None:
     """Write ``model`` unchanged to ``path``, and the weights of a heavy one to ``path`` + ``.data``.
 
-    ``in_one``: write a single file if one message can hold the model.
+    Args:
+        model: the model.
+        path: of the file.
+        in_one: write a single file if one message can hold the model.
+        apart: large weights have a file each, ``path`` + ``.data.`` + a number, which models with the same weights
+            can share; one that is in a file of this process is a link to that.
     """
     if not is_heavy(model) or (in_one and fits_in_a_message(model)):
         onnx.save(inlined(model), path)
         return
+    numbers = itertools.count()
     with data_of(path).open("wb") as data_file:
 
         def place(tensor: TensorProto, raw: np.ndarray) -> Mapping[str, str]:
+            if apart and raw.nbytes >= APART_BYTES:
+                file = path.with_name(f"{data_of(path).name}.{next(numbers):05d}")
+                _write_apart(tensor, raw, file)
+                return {"location": file.name, "offset": "0"}
             data_file.seek(-data_file.tell() % _ALIGNED, os.SEEK_CUR)
             offset = data_file.tell()
             data_file.write(raw.data)
@@ -47,6 +61,15 @@ def save_model(model: onnx.ModelProto, path: Path, in_one: bool = False) -> None
 
         light = light_copy(model, place)
     path.write_bytes(light.SerializeToString())
+
+
+def _write_apart(tensor: TensorProto, raw: np.ndarray, file: Path) -> None:
+    if is_placed(tensor):
+        own = weight_files().directory / ExternalDataInfo(tensor).location
+        if own.stat().st_size == raw.nbytes:
+            link_or_copy(own, file)
+            return
+    raw.tofile(file)
 
 
 def save_linked(model: onnx.ModelProto, path: Path) -> None:
@@ -89,10 +112,11 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def _within_data(path: Path, location: str) -> Path:
-    """The file at ``location`` from the model at ``path``: its data file, or one in its directory of data."""
+    """The file at ``location`` from the model at ``path``: one of its data files, or in its directory of data."""
     data = data_of(path)
     file = path.parent / location
-    if file not in (data, data / file.name):
+    apart = file.parent == data.parent and file.name.startswith(f"{data.name}.")
+    if not apart and file not in (data, data / file.name):
         raise ValueError(f"weights at {location!r} are not its own")
     return file
 

@@ -20,7 +20,7 @@ from collage_evo.files import reading
 
 SLACK = 1 / 16
 """Share of the cache's bound that a process adds before it walks the whole cache again, which takes long."""
-SAME_BYTES = 2**22
+SAME_BYTES = 2**20
 """Bytes of a file that a piece shares with another that has the same content. Smaller ones are not looked for: the
 records of all pieces are read for it. Chosen."""
 FILES, RECORD = "files", "piece.json"

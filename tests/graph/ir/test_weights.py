@@ -25,6 +25,7 @@ from collage_evo.graph.ir.weights import (
     weight_bytes,
     weight_files,
 )
+from collage_evo.graph.load import files
 from collage_evo.graph.load.files import digest, read_model, save_linked, save_model
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
@@ -109,6 +110,30 @@ def test_models_that_share_weights_share_files(tmp_path: Path) -> None:
     save_linked(light(tiny_transformer(seed=1)), tmp_path / "b.onnx")
     assert inlined(read_model(tmp_path / "b.onnx")) == tiny_transformer(seed=1)
     assert inlined(read_model(tmp_path / "a.onnx")) == tiny_transformer()
+
+
+def test_weights_in_files_of_their_own_are_shared_by_models_that_differ_in_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "APART_BYTES", 200)
+    model = light(tiny_transformer())
+    changed = light(tiny_transformer())
+    name = placed(changed)[0]
+    place = next(index for index, one in enumerate(changed.graph.initializer) if one.name == name)
+    array = array_of(changed.graph.initializer[place]) + 1
+    changed.graph.initializer[place].CopyFrom(numpy_helper.from_array(array, name))
+    save_model(model, tmp_path / "a.onnx", apart=True)
+    save_model(changed, tmp_path / "b.onnx", apart=True)
+    assert inlined(read_model(tmp_path / "a.onnx")) == inlined(model)
+    assert inlined(read_model(tmp_path / "b.onnx")) == inlined(changed)
+    own = {name: {file.stat().st_ino for file in tmp_path.glob(f"{name}.data.*")} for name in ("a.onnx", "b.onnx")}
+    assert len(own["a.onnx"]) == len(own["b.onnx"]) > 1
+    assert len(own["a.onnx"] - own["b.onnx"]) == 1
+    feeds = random_inputs(model, seed=1)
+    session = onnxruntime.InferenceSession(str(tmp_path / "b.onnx"))
+    np.testing.assert_allclose(
+        session.run(None, feeds)[0], reference_outputs(changed, feeds)[0], rtol=1e-3, atol=1e-5
+    )
 
 
 def test_weights_elsewhere_than_beside_the_model_are_refused(tmp_path: Path) -> None:
