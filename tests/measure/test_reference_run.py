@@ -18,6 +18,7 @@ from collage_evo.measure.jobs import Measured, PlacementJob, WholeJob
 from collage_evo.measure.reference_run import (
     FIRST_PAIR,
     LEAST_PAIRS,
+    LONG_PAIRS,
     NEAR_ERROR,
     NEAR_PAIRS,
     ReferenceProcess,
@@ -78,6 +79,13 @@ def test_what_is_behind_has_one_pair_of_bursts_or_few() -> None:
     assert len(timed(Machine(1.0), 10.0, give_up_ms=14.0 / (0.99 * FIRST_PAIR))) > 1
     assert len(timed(Machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
     assert len(timed(Machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
+
+
+def test_what_takes_long_has_two_pairs_and_is_warm_after_a_run() -> None:
+    clock = Machine(1.0)
+    assert len(timed(clock, 600.0)) == LONG_PAIRS == 2
+    warm_up(clock.loaded("long", 600.0), 4, clock=clock.clock)
+    assert clock.runs["long"] == 1
 
 
 def test_what_spreads_is_timed_until_it_is_known() -> None:

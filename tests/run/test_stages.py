@@ -97,7 +97,7 @@ def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     assert search_budget(Store(tmp_path), given, spent_s, {}) == Budget(given.evaluations, seconds)
 
 
-@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, 30.0), (20.0, 60.0), (40.0, 90.0)])
+@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, 30.0), (30.0, 60.0), (60.0, 90.0)])
 def test_a_search_that_begins_late_has_time_for_a_few_placements(
     tmp_path: Path, placement_s: float, seconds: float
 ) -> None:
