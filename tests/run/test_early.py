@@ -29,6 +29,7 @@ from collage_evo.run.stages.early import (
     likeliest_mixtures,
     measure_early,
     recorded_corrections,
+    unsettled,
 )
 from collage_evo.run.store import Store
 from collage_evo.search.evolution.correction import Correction, Erred
@@ -78,7 +79,8 @@ def in_int8(placement: Placement) -> int:
 def measured(error: float | None, failure: Failure | None = None) -> list[EarlyMixture]:
     (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0])
     assert in_int8(mixture) == 4
-    return [EarlyMixture(mixture, FAMILY, replace(TIMED, error=error, failure=failure))]
+    outcome = Outcome.unfit(failure) if failure else replace(TIMED, error=error)
+    return [EarlyMixture(mixture, FAMILY, outcome)]
 
 
 @pytest.mark.parametrize(
@@ -161,3 +163,32 @@ def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monke
     found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
     assert judge.measured == [4, 4]
     assert [in_int8(mixture.placement) for mixture in found] == [4]
+
+
+OTHER = ("onnxruntime", "default")
+GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "families"),
+    [
+        (GOOD, OVER, {OTHER}),
+        (GOOD, (0.035, 8.5), set()),
+        (GOOD, (0.008, 8.5), set()),
+        (OVER, (0.035, 7.0), {FAMILY, OTHER}),
+        (OVER, (0.035, 8.0), {FAMILY}),
+        (EXACTER, (0.035, 9.6), {FAMILY}),
+        (EXACTER, (0.05, None), {FAMILY, OTHER}),
+        (EXACTER, (None, None), {FAMILY}),
+        ((0.035, 9.6), (0.035, 9.7), set()),
+    ],
+)
+def test_another_mixture_is_measured_of_families_that_may_win(
+    first: tuple[float, float], other: tuple[float | None, float | None], families: set[Engine]
+) -> None:
+    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0])
+    found = [
+        EarlyMixture(mixture, family, replace(TIMED, error=error, latency_ms=ms))
+        for family, (error, ms) in ((FAMILY, first), (OTHER, other))
+    ]
+    assert unsettled(found, (FAMILY, OTHER), BASELINE_MS, {Objective.ERROR: 0.02}) == families

@@ -125,15 +125,21 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
     assert any("Made for throughput" in note for note in notes(found)) is (found.sessions > 1)
 
 
-@pytest.mark.parametrize(("final", "ms"), [({"speeds": "searched"}, 3.0), ({}, LONG_S * 1e3)])
+@pytest.mark.parametrize(
+    ("final", "ms", "reason"),
+    [
+        ({"speeds": "searched"}, 3.0, "final.speeds leaves it out"),
+        ({}, LONG_S * 1e3, "a run takes long: final.speeds=both times it"),
+    ],
+)
 def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
-    final: Mapping[str, str], ms: float
+    final: Mapping[str, str], ms: float, reason: str
 ) -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": final}, (), "here")
     run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
     race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
-    assert told == Speeds(2, ms, None, None, "final.speeds leaves it out")
+    assert told == Speeds(2, ms, None, None, reason)
 
 
 def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

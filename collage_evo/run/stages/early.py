@@ -104,10 +104,12 @@ def measure_early(
             outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
             results = zip(likely.items(), outcomes, strict=True)
             measured += [EarlyMixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
-            if following is None or any(_settled(mixture.outcome, evaluator.bounds) for mixture in measured):
+            going_on = unsettled(measured, likely.values(), baseline_ms, evaluator.bounds)
+            if following is None or not going_on:
                 break
-            corrections, going_on = corrections_by(measured, space), _near(measured, likely.values(), baseline_ms)
-            again = likeliest_mixtures(space, baseline_ms, run.limits.budget, following, corrections)
+            again = likeliest_mixtures(
+                space, baseline_ms, run.limits.budget, following, corrections_by(measured, space)
+            )
             tried = {mixture.placement.key for mixture in measured}
             likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
             if not likely:
@@ -116,23 +118,31 @@ def measure_early(
     return tuple(measured)
 
 
-def _settled(outcome: Outcome, bounds: Bounds) -> bool:
-    """Whether an outcome is within ``bounds`` and leaves little room there."""
-    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
-    return outcome.keeps(bounds) and not outcome.keeps(lower)
-
-
-def _near(
-    measured: Sequence[EarlyMixture], asked: Iterable[Engine], baseline_ms: Mapping[Engine, float]
+def unsettled(
+    measured: Sequence[EarlyMixture], asked: Iterable[Engine], baseline_ms: Mapping[Engine, float], bounds: Bounds
 ) -> set[Engine]:
-    """The families of which another mixture may win, and those ``asked`` for of which none was measured."""
-    fastest: dict[Engine, float] = {}
+    """The families of which another mixture may be the fastest within ``bounds``.
+
+    They are those ``asked`` for of which none was measured, those of which one erred too much to be timed, and the
+    fast ones: another mixture, with less in a lower precision, is slower than what exceeded the bounds.
+    """
+    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
+    fastest, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
     for mixture in measured:
-        ms = mixture.outcome.latency_ms or math.inf
-        fastest[mixture.family] = min(ms, fastest.get(mixture.family, math.inf))
-    timed = [ms for ms in fastest.values() if ms < math.inf]
-    most = min(NEAR * min(timed, default=math.inf), GAINS * min(baseline_ms.values(), default=math.inf))
-    return {family for family, ms in fastest.items() if ms < most or not timed} | (set(asked) - fastest.keys())
+        family, outcome = mixture.family, mixture.outcome
+        ms = math.inf if outcome.latency_ms is None else outcome.latency_ms
+        if ms < math.inf or outcome.error is not None:
+            fastest[family] = min(ms, fastest.get(family, math.inf))
+        if ms < math.inf and outcome.keeps(bounds):
+            within[family] = min(ms, within.get(family, math.inf))
+            settled |= set() if outcome.keeps(lower) else {family}
+    most = min(NEAR * min(fastest.values(), default=math.inf), GAINS * min(baseline_ms.values(), default=math.inf))
+
+    def may_win(family: Engine, ms: float) -> bool:
+        return ms == math.inf or ms < min([most, *(other for one, other in within.items() if one != family)])
+
+    unmeasured = set(asked) - {mixture.family for mixture in measured}
+    return unmeasured | {family for family, ms in fastest.items() if family not in settled and may_win(family, ms)}
 
 
 def likeliest_mixtures(
@@ -155,12 +165,10 @@ def likeliest_mixtures(
 
 
 def corrections_by(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[Engine, Correction]:
-    """The correction of each family of which mixtures were measured."""
+    """The correction of each family of which mixtures were measured, or erred too much to be timed."""
     erred: dict[Engine, list[Erred]] = {}
     for mixture in early:
-        error, failure = mixture.outcome.error, mixture.outcome.failure
-        if error is None and failure is not None:
-            error = failure.relative_error  # far above the budget
+        error = mixture.outcome.error
         if error and (predicted := predicted_error(space, mixture.placement)):
             erred.setdefault(mixture.family, []).append(Erred(predicted, error))
     return {family: Correction.of(mixtures) for family, mixtures in erred.items()}
