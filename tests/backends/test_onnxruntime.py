@@ -42,6 +42,18 @@ def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
     assert built[0] != built[1]
 
 
+@pytest.mark.parametrize(("heavy_bytes", "sessions"), [(2**26, 1), (1, 0)])
+def test_a_heavy_model_is_not_loaded_only_to_see_that_it_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy_bytes: int, sessions: int
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr("collage_evo.graph.ir.weights.HEAVY_BYTES", heavy_bytes)
+    monkeypatch.setattr(OnnxRuntimeBackend, "open_session", lambda self, path, *more: opened.append(path))
+    backend = OnnxRuntimeBackend()
+    assert isinstance(backend.build(CASES["gemm_rows"](), Target(), backend.variant("default"), tmp_path), Built)
+    assert len(opened) == sessions
+
+
 def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> None:
     backend = OnnxRuntimeBackend()
     built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("nchw"), tmp_path)

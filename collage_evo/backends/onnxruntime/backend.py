@@ -166,6 +166,7 @@ class OnnxRuntimeBackend(Backend):
 
     @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+        from collage_evo.graph.ir.weights import HEAVY_BYTES, all_weight_bytes
         from collage_evo.graph.load.files import save_model
 
         if variant.name == "nchw" and (why := _without_convolutions(model)):
@@ -174,7 +175,8 @@ class OnnxRuntimeBackend(Backend):
         save_model(model, path, apart=True)
         if heavy_in_int8(model) and not _integer_operators(path, target, variant):
             return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
-        self.open_session(path, target, variant)
+        if all_weight_bytes(model) < HEAVY_BYTES:  # one that takes seconds to load fails where it is loaded next
+            self.open_session(path, target, variant)
         return Built(tuple(sorted(file.name for file in workdir.iterdir())))
 
     def load(
