@@ -29,7 +29,7 @@ from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 
 NEAR_BEST = 1.1
 """A placement that takes more than this many times as long as the best is not judged on all samples, and without a
@@ -87,13 +87,15 @@ class WholeModels:
             near_ms = NEAR_BEST * job.best_ms
             if not races:
                 return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
+            began = time.monotonic()
             estimate = self._judge.estimate(session, exact)
             if isinstance(estimate, Failure):
                 return estimate
+            long = estimate is not None and time.monotonic() - began >= LONG_S * len(estimate.pairs)
             session.feed(context.feeds)
             if job.reference_run:
                 reference_run = self._ready_reference_run(job.reference_run)
-                warm_up(session, job.timing.warmup, job.give_up_ms)
+                warm_up(session, 0 if long else job.timing.warmup, job.give_up_ms)  # the samples warmed a long one up
                 context.exclusive.acquire_exclusive()
                 reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
                 timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms)
