@@ -37,7 +37,6 @@ from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.transforms.edits import within
-from collage_evo.runtime.timing import LONG_S
 
 MOST_CUT = 4
 """Engines between which border probes cut the model: the parts of each have to be compiled. Borders of others have
@@ -52,6 +51,9 @@ SLOW_KERNELS = 3.0
 standalone. Chosen."""
 MOST_BEHIND_CUT = 2.0
 """Border probes are between engines that take at most this many times as long as the best. Chosen."""
+MOST_PROBED_MS = 250.0
+"""A model that takes this long on its fastest engine has no border probes. Chosen: eight of them took 25 s for one of
+500 ms."""
 PROBES_TOGETHER = 4
 """Border probes that are compiled together."""
 
@@ -189,7 +191,7 @@ def measure_borders(
     kinds = [
         random_probes(space, some, Random(0))
         for some in _to_cut(known, space, meter, whole_models.keys())
-        if len(space.graph.nodes) > 1 and min(known.whole_ms.values(), default=0.0) < LONG_S * 1e3
+        if len(space.graph.nodes) > 1 and min(known.whole_ms.values(), default=0.0) < MOST_PROBED_MS
     ]
     for probes in cycle(kinds):
         enough = len(rows) >= scope.policy.cuts or meter.over()

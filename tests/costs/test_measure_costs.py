@@ -13,7 +13,7 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.costs.known_costs import CostScope, KnownCosts
 from collage_evo.costs.matches import Costs
-from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
+from collage_evo.costs.measure_costs import MOST_PROBED_MS, Profiled, measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir.graph import members
@@ -24,7 +24,6 @@ from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
-from collage_evo.runtime.timing import LONG_S
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from tests.support.meters import Meter
@@ -217,7 +216,7 @@ def test_a_model_that_takes_long_is_not_cut_for_its_borders() -> None:
     def refused(placements: Sequence[Placement]) -> list[Outcome]:
         raise AssertionError(placements)
 
-    baseline_ms = {SLOW: LONG_S * 1e3}
+    baseline_ms = {SLOW: MOST_PROBED_MS}
     surveyed(meter_of(), baseline_ms=baseline_ms, cuts=refused)
 
 
