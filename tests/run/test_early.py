@@ -174,7 +174,9 @@ GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)
     [
         (GOOD, OVER, {OTHER}),
         (GOOD, (0.035, 8.5), set()),
-        (GOOD, (0.008, 8.5), set()),
+        (GOOD, (0.008, 8.5), {OTHER}),
+        (GOOD, (0.008, 10.5), set()),
+        ((0.002, 9.9), (0.035, 9.9), {FAMILY}),
         (OVER, (0.035, 7.0), {FAMILY, OTHER}),
         (OVER, (0.035, 8.0), {FAMILY}),
         (EXACTER, (0.035, 9.6), {FAMILY}),

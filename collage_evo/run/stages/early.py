@@ -40,8 +40,8 @@ Xeon held to AVX2)."""
 FAMILIES = 2
 """Families of which a mixture is measured first, those that run the whole model the fastest. Chosen."""
 NEAR, GAINS = 1.25, 0.95
-"""A family has a second mixture if its first took less than ``NEAR`` times as long as the fastest family's, and less
-than ``GAINS`` of the best single backend's time: with fewer operators in a lower precision it is slower. Chosen."""
+"""A family has another mixture if that may take less than ``NEAR`` times as long as the fastest family's, and less
+than ``GAINS`` of the best single backend's time. Chosen."""
 SECONDS = 30.0
 """Seconds after which no further one is measured with the same aim."""
 CORRECTIONS = "corrections"
@@ -124,25 +124,29 @@ def unsettled(
     """The families of which another mixture may be the fastest within ``bounds``.
 
     They are those ``asked`` for of which none was measured, those of which one erred too much to be timed, and the
-    fast ones: another mixture, with less in a lower precision, is slower than what exceeded the bounds.
+    fast ones: the next is slower than one that exceeded the bounds, and may be ``NEAR`` times as fast as one that
+    leaves room there.
     """
     lower = {objective: ROOM * bound for objective, bound in bounds.items()}
-    fastest, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
-    for mixture in measured:
-        family, outcome = mixture.family, mixture.outcome
-        ms = math.inf if outcome.latency_ms is None else outcome.latency_ms
-        if ms < math.inf or outcome.error is not None:
-            fastest[family] = min(ms, fastest.get(family, math.inf))
-        if ms < math.inf and outcome.keeps(bounds):
+    least, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
+    for family, outcome in ((mixture.family, mixture.outcome) for mixture in measured):
+        if outcome.latency_ms is None:
+            if outcome.error is not None:
+                least.setdefault(family, 0.0)
+            continue
+        keeps, ms = outcome.keeps(bounds), outcome.latency_ms
+        least[family] = ms / NEAR if keeps else ms
+        if keeps:
             within[family] = min(ms, within.get(family, math.inf))
             settled |= set() if outcome.keeps(lower) else {family}
-    most = min(NEAR * min(fastest.values(), default=math.inf), GAINS * min(baseline_ms.values(), default=math.inf))
+    most = GAINS * min(baseline_ms.values(), default=math.inf)
+    most = min(most, NEAR * min(filter(None, least.values()), default=math.inf))
 
-    def may_win(family: Engine, ms: float) -> bool:
-        return ms == math.inf or ms < min([most, *(other for one, other in within.items() if one != family)])
+    def may_win(family: Engine) -> bool:
+        return least[family] < min([most, *(ms for other, ms in within.items() if other != family)])
 
     unmeasured = set(asked) - {mixture.family for mixture in measured}
-    return unmeasured | {family for family, ms in fastest.items() if family not in settled and may_win(family, ms)}
+    return unmeasured | {family for family in least if family not in settled and may_win(family)}
 
 
 def likeliest_mixtures(
