@@ -31,13 +31,12 @@ FILES, RECORD = "files", "piece.json"
 class PieceCache:
     """Directory of compiled pieces that runs share, bounded in size; it evicts the least recently used.
 
-    A piece of another run is verified before its first use, and any piece after its files were written to: artifacts
-    have links to them. It is discarded if its files changed. That finds damage;
-    anyone who may write into the directory can run code, so it has to belong to the user exclusively
+    A piece is verified before each use, and discarded if its files changed: artifacts have links to them. That finds
+    damage; anyone who may write into the directory can run code, so it has to belong to the user exclusively
     (:func:`collage_evo.target.private.own_directory`).
 
     Attributes:
-        run: the run whose pieces are not verified again; empty for none.
+        run: the run that builds the new pieces; empty for none.
         on_inherited: called with the key of each returned piece that another run built.
     """
 
@@ -45,8 +44,6 @@ class PieceCache:
     max_bytes: int
     run: str = ""
     on_inherited: Callable[[str], None] = field(default=lambda key: None, compare=False, repr=False)
-    _read: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Keys of pieces that this process has verified."""
     _added: float = field(default=math.inf, compare=False, repr=False)
     """Bytes added since this process last walked the whole cache."""
 
@@ -64,7 +61,6 @@ class PieceCache:
             self.discard(key)
             return None
         if not built_here:
-            self._read.add(key)
             self.on_inherited(key)
         return path / FILES
 
@@ -76,17 +72,14 @@ class PieceCache:
         """
         with reading(path / RECORD, "build the piece again"):
             record = json.loads((path / RECORD).read_bytes())
-            built_here = bool(self.run) and record["run"] == self.run
-            files, trusted = _files(path / FILES), built_here or path.name in self._read
+            files = _files(path / FILES)
             if files.keys() != record["files"].keys():
                 raise ValueError("there are other files")
             for name, file in files.items():
-                was, status = record["files"][name], file.stat()
-                if status.st_size != was["bytes"]:
-                    raise ValueError(f"{name} has another size")
-                if not (trusted and status.st_mtime_ns == was["mtime_ns"]) and digest_of(file) != was["sha256"]:
+                was = record["files"][name]
+                if file.stat().st_size != was["bytes"] or digest_of(file) != was["sha256"]:
                     raise ValueError(f"{name} was changed")
-        return built_here
+            return bool(self.run) and record["run"] == self.run
 
     def put(self, key: str, built: Path) -> Path:
         """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
@@ -98,7 +91,7 @@ class PieceCache:
                 present = present or self._present()
             if size < SAME_BYTES or not _shares(file, digest, present.get((size, digest))):
                 added += size
-            files[name] = {"bytes": size, "sha256": digest, "mtime_ns": file.stat().st_mtime_ns}
+            files[name] = {"bytes": size, "sha256": digest}
         # A record for each piece and not one database, because the machines of a cluster write here over NFS.
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
         try:
@@ -140,7 +133,6 @@ class PieceCache:
         with contextlib.suppress(OSError):  # another process may have removed it
             os.rename(self.directory / key, work / key)
         shutil.rmtree(work, ignore_errors=True)
-        self._read.discard(key)
 
     def _trim(self, keep: str) -> None:
         """Make room for what this process adds until its next walk."""
