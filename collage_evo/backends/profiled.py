@@ -13,12 +13,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from collage_evo.backends.variants import Variant
-from collage_evo.runtime.timing import LONG_S
 from collage_evo.target.target import Target
 
 MOST_RUNS, LEAST_RUNS = 25, 7
-LONG_RUNS = 2
-"""Runs that profile a piece of :data:`~collage_evo.runtime.timing.LONG_S`. Chosen: its kernels are long too."""
+FEWEST_RUNS, LEAST_S = 2, 1.5
+"""Runs that suffice where they take so many seconds. Chosen: the kernels of a long piece are long too."""
 _NAMES = re.compile(r"(?<![A-Za-z0-9])(?:n\d+_[A-Za-z]+|[tor]\d+(?:_\d+)?(?![A-Za-z0-9]))")
 
 
@@ -51,25 +50,23 @@ def names_in(label: str) -> tuple[str, ...]:
 
 
 def runs_within(seconds: float, run: Callable[[], object], clock: Callable[[], float] = time.monotonic) -> int:
-    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times, if it takes long
-    ``LONG_RUNS`` times; returns the number of calls.
+    """Call ``run`` as often as ``seconds`` allow, ``LEAST_RUNS`` to ``MOST_RUNS`` times, fewer once they took
+    ``LEAST_S``; returns the number of calls.
 
-    Between two short runs the processor stays busy, for up to as long as a run and each time for another while.
-    Where other processes compete for it, the system would otherwise take it away at the same kernel of every run.
+    Between two runs the processor stays busy, for up to as long as a run and each time for another while. Where other
+    processes compete for it, the system would otherwise take it away at the same kernel of every run.
     """
-    end, runs, rng = clock() + seconds, 0, random.Random(0)
-    while runs < LEAST_RUNS or (runs < MOST_RUNS and clock() < end):
+    first, runs, rng = clock(), 0, random.Random(0)
+    while True:
         begin = clock()
         run()
-        runs += 1
-        if clock() - begin >= LONG_S:
-            if runs >= LONG_RUNS:
-                break
-            continue
+        runs, spent_s = runs + 1, clock() - first
+        least = LEAST_RUNS if spent_s < LEAST_S else FEWEST_RUNS
+        if runs >= MOST_RUNS or (runs >= least and spent_s >= seconds):
+            return runs
         idle = clock() + rng.random() * (clock() - begin)
         while clock() < idle:
             pass
-    return runs
 
 
 def kernel_times(times_ms: Mapping[str, Sequence[float]], runs: int) -> tuple[KernelTime, ...]:

@@ -33,9 +33,9 @@ FIRST_PAIR = 1.3
 """A placement that the first pair shows to be this many times as slow as the best has no second. Chosen."""
 LEAST_PAIRS = 3
 """Pairs that give a standard error. Chosen."""
-LONG_PAIRS = 2
-"""Pairs that time a placement of :data:`~collage_evo.runtime.timing.LONG_S` in a search. Chosen: three and four of an
-encoder of 24 layers differed by 1 to 2.5 %, and the final comparison decides."""
+FEWEST_PAIRS, PAIRS_S = 2, 2.5
+"""Pairs that time a placement in a search where they take so many seconds. Chosen: two to four pairs of an encoder of
+24 layers differed by 1 to 2.5 %, and the final comparison decides."""
 STANDARD_ERRORS = 2.0
 """A median is taken to be known within so many standard errors. Chosen."""
 NEAR_ERROR, NEAR_PAIRS = 0.01, 6
@@ -169,7 +169,7 @@ def time_against(
         values.append(reference_ms * math.exp(log_ratio([batch], [reference])))
         runs, timed_ms = runs + len(batch), timed_ms + sum(batch)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
-        enough = enough or (len(values) >= LONG_PAIRS and min(batch) >= LONG_S * 1e3)
+        enough = enough or (len(values) >= FEWEST_PAIRS and clock() - begin >= PAIRS_S)
         if enough or _is_decided(values, lost_ms) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
 

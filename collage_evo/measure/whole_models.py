@@ -91,11 +91,11 @@ class WholeModels:
             estimate = self._judge.estimate(session, exact)
             if isinstance(estimate, Failure):
                 return estimate
-            long = estimate is not None and time.monotonic() - began >= LONG_S * len(estimate.pairs)
+            warm = estimate is not None and time.monotonic() - began >= LONG_S
             session.feed(context.feeds)
             if job.reference_run:
                 reference_run = self._ready_reference_run(job.reference_run)
-                warm_up(session, 0 if long else job.timing.warmup, job.give_up_ms)  # the samples warmed a long one up
+                warm_up(session, 0 if warm else job.timing.warmup, job.give_up_ms)
                 context.exclusive.acquire_exclusive()
                 reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
                 timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms)

@@ -148,7 +148,7 @@ def test_the_needed_regions_are_profiled_however_little_time_there_is() -> None:
 def test_runs_end_with_the_time_and_each_kernel_has_the_lower_quartile_of_a_run() -> None:
     now = iter(range(1000))
     assert runs_within(1e9, lambda: None, lambda: 1e-3 * next(now)) == 25
-    assert runs_within(1e9, lambda: None, lambda: float(next(now))) == 2, "it takes long"
+    assert runs_within(0.5, lambda: None, lambda: float(next(now))) == 2, "they take long"
     assert runs_within(0.0, lambda: None) == 7
     (twice,) = kernel_times({"a": [1.0, 1.0, 9.0, 1.0]}, runs=2)
     assert twice == KernelTime("a", 2.0)

@@ -16,9 +16,9 @@ import pytest
 
 from collage_evo.measure.jobs import Measured, PlacementJob, WholeJob
 from collage_evo.measure.reference_run import (
+    FEWEST_PAIRS,
     FIRST_PAIR,
     LEAST_PAIRS,
-    LONG_PAIRS,
     NEAR_ERROR,
     NEAR_PAIRS,
     ReferenceProcess,
@@ -83,7 +83,7 @@ def test_what_is_behind_has_one_pair_of_bursts_or_few() -> None:
 
 def test_what_takes_long_has_two_pairs_and_is_warm_after_a_run() -> None:
     clock = Machine(1.0)
-    assert len(timed(clock, 600.0)) == LONG_PAIRS == 2
+    assert len(timed(clock, 2000.0)) == FEWEST_PAIRS == 2
     warm_up(clock.loaded("long", 600.0), 4, clock=clock.clock)
     assert clock.runs["long"] == 1
 
