@@ -21,6 +21,7 @@ from collage_evo.measure.timing import SampleBatch, log_ratio, log_ratios
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
 from collage_evo.statistics import robust_deviation
+from collage_evo.target.target import CPU
 
 LAYOUT = 0.005
 """Standard deviation of a latency's logarithm over placements of the model in memory."""
@@ -139,7 +140,8 @@ class RaceRunner:
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             if not (self._apart or self._all_fit):
                 self._sandboxes[name].close()
-        self._loaded_once = self._all_fit and self._load_ms > LOADED_ONCE_S * 1e3
+        on_cpu = self._pool.setting.target.device == CPU  # processes that share a device were not tried
+        self._loaded_once = on_cpu and self._all_fit and self._load_ms > LOADED_ONCE_S * 1e3
         if self._loaded_once:
             self._apart = True
         elif not self._apart:

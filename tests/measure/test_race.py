@@ -29,7 +29,7 @@ def uncontended() -> Iterator[tuple[int, ...]]:
 
 
 def pool(threads: int) -> WorkerPool:
-    setting = SimpleNamespace(target=SimpleNamespace(threads=threads), policy=DEFAULT_POLICY)
+    setting = SimpleNamespace(target=SimpleNamespace(threads=threads, device="cpu"), policy=DEFAULT_POLICY)
     stand_in = SimpleNamespace(setting=setting, memory_bytes=8000, timeout_s=1.0, uncontended=uncontended)
     return cast(WorkerPool, stand_in)
 
