@@ -100,6 +100,18 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
     assert searched("slowest") == parts.FEWEST_SAMPLES
 
 
+@pytest.mark.parametrize(("metric", "count"), [("", 12), ("score", 60)])
+def test_a_slow_model_has_fewer_held_out_samples_for_its_error_than_for_a_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, count: int
+) -> None:
+    (tmp_path / "q.py").write_text(SCORE)
+    accuracy = {"metric": f"{tmp_path / 'q.py'}:{metric}", "budget": "1%"} if metric else {}
+    run = begun(tmp_path, 240, held_out=60, **accuracy)
+    model = prepare(run)
+    monkeypatch.setattr(parts, "HELD_OUT_SOON_SECONDS", 0.0)
+    assert len(read_samples(held_out_samples(run, model))) == count == (60 if metric else parts.HELD_OUT_BY_ERROR)
+
+
 def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path) -> None:
     first = prepare(begun(tmp_path, 20))
     place = begun(tmp_path, 20, seed=5)

@@ -184,6 +184,12 @@ def test_an_engine_that_is_predicted_to_win_within_the_budget_comes_before_them(
     assert next(iter(near))[0] == "ladder:a", "no engine is predicted to be faster than the baseline"
 
 
+@pytest.mark.parametrize(("factor", "first"), [(1.0, "single:a/int8"), (1.3, "single:a/low"), (9.0, "ladder:a")])
+def test_what_mixtures_err_counts_for_such_an_engine_too(factor: float, first: str) -> None:
+    seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(200.0)}, {FLOAT32: 16.0}, {FLOAT32: Correction(factor)})
+    assert next(iter(seeds))[0] == first
+
+
 def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_error() -> None:
     plain = space()
     pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)
