@@ -1,4 +1,4 @@
-"""Race of artifacts: paired sample batches in rounds, most of which load all contestants anew."""
+"""Race of artifacts: paired sample batches in rounds, which load all contestants anew unless that takes long."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ class RaceRunner:
             if not (self._apart or self._all_fit):
                 self._sandboxes[name].close()
         on_cpu = self._pool.setting.target.device == CPU  # processes that share a device were not tried
-        self._loaded_once = on_cpu and self._all_fit and self._load_ms > LOADED_ONCE_S * 1e3
+        load_ms = sum(one.load_ms for one in self.serving.values())
+        self._loaded_once = on_cpu and self._all_fit and load_ms > LOADED_ONCE_S * 1e3
         if self._loaded_once:
             self._apart = True
         elif not self._apart:
@@ -155,12 +156,9 @@ class RaceRunner:
         return sum(one.peak_bytes for one in self.serving.values()) <= self._pool.memory_bytes
 
     @property
-    def _load_ms(self) -> float:
-        return sum(one.load_ms for one in self.serving.values())
-
-    @property
     def shared(self) -> float:
-        """Variance of the logarithm of a ratio that all rounds share."""
+        """Variance of the logarithm of a ratio that all rounds share. :func:`expected_variance` has it too, which
+        widens the intervals a little."""
         return 2 * LAYOUT**2 if self._loaded_once else 0.0
 
     def start_sandboxes(self, names: Collection[str]) -> None:

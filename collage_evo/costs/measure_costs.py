@@ -176,7 +176,7 @@ def measure_borders(
     """Measure border probes between engines, and inside families; fit the cost of borders.
 
     A model that takes long has no probes: each takes as long as a placement of its search, and its borders are small
-    beside its regions.
+    compared with its regions.
     """
     scope = known.scope
     rows: list[BorderSample] = []

@@ -18,7 +18,7 @@ from collage_evo.graph.check.edges import other_shapes
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.reference.reference import Error
 from collage_evo.measure.jobs import FallbackJob, Measured, PlacementJob, WholeJob
-from collage_evo.measure.judging import EXACT, Estimate, all_exact
+from collage_evo.measure.judging import EXACT, ActiveClock, Estimate, all_exact
 from collage_evo.measure.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
 from collage_evo.measure.timing import SingleSession, timeout_s, watchdog
 from collage_evo.measure.worker_context import WorkerContext, unbuilt
@@ -87,15 +87,15 @@ class WholeModels:
             near_ms = NEAR_BEST * job.best_ms
             if not races:
                 return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
-            began = time.monotonic()
+            clock = ActiveClock()  # while this process is halted for another's timing, nothing gets warm
             estimate = self._judge.estimate(session, exact)
             if isinstance(estimate, Failure):
                 return estimate
-            warm = estimate is not None and time.monotonic() - began >= LONG_S
+            warm = estimate is not None and clock() >= LONG_S
             session.feed(context.feeds)
             if job.reference_run:
                 reference_run = self._ready_reference_run(job.reference_run)
-                warm_up(session, 0 if warm else job.timing.warmup, job.give_up_ms)
+                warm_up(session, 0 if warm else job.timing.warmup, job.give_up_ms, clock)
                 context.exclusive.acquire_exclusive()
                 reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
                 timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms)

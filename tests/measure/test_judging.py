@@ -109,6 +109,8 @@ def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting
     assert isinstance(estimate, Estimate)
     assert estimate.error == pytest.approx(ERROR, rel=0.01)
     assert session.asked == FEW
+    assert judge.over_samples(session, False, known=estimate.pairs) == pytest.approx(ERROR, rel=0.01)
+    assert session.asked == SAMPLES, "those of the estimate are not run again"
     assert judge.estimate(session, True) is None
     assert [judge.promising(Estimate(1.0, least)) for least in (0.5 * 0.01, 1.01 * NEAR * 0.01)] == [True, False]
     few = replace(setting, work=str(tmp_path))

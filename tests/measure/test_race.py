@@ -28,8 +28,8 @@ def uncontended() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-def pool(threads: int) -> WorkerPool:
-    setting = SimpleNamespace(target=SimpleNamespace(threads=threads, device="cpu"), policy=DEFAULT_POLICY)
+def pool(threads: int, device: str = "cpu") -> WorkerPool:
+    setting = SimpleNamespace(target=SimpleNamespace(threads=threads, device=device), policy=DEFAULT_POLICY)
     stand_in = SimpleNamespace(setting=setting, memory_bytes=8000, timeout_s=1.0, uncontended=uncontended)
     return cast(WorkerPool, stand_in)
 
@@ -130,6 +130,12 @@ def test_contestants_that_load_for_long_stay_loaded_where_memory_allows_it(
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys(names, 3)
     assert (found.shared > 0) == (not loads)
     assert not processes.running
+
+
+def test_contestants_on_a_device_are_loaded_anew_however_long_that_takes(processes: Processes) -> None:
+    processes.load_ms = 3000.0
+    assert race(candidates("ab"), pool(1, "cuda:0"), 3).shared == 0.0
+    assert processes.reloads == {"a": 3, "b": 3}
 
 
 def test_what_rounds_share_widens_the_interval() -> None:

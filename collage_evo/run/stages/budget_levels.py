@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.answer.baselines import Baseline
-from collage_evo.answer.candidates import Tried
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.space import SearchSpace
@@ -17,7 +16,7 @@ from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.encoding import decode, encode
 from collage_evo.search.evolution.correction import Correction
-from collage_evo.search.evolution.knapsack import greedy_levels
+from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import Evaluated
@@ -82,11 +81,11 @@ def _off(space: SearchSpace, record: SearchRecord, family: Engine, budget: float
     """Measured over predicted error of the placement, mostly of ``family``, whose error is the nearest to ``budget``:
     preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
-    tried, level = Tried(space, record.evaluated), level_kind(family)
-    ratios: list[tuple[bool, float, float]] = []
+    level, ratios = level_kind(family), list[tuple[bool, float, float]]()
     for tried_before in record.evaluated.values():
         placement, error = decode(tried_before.genome, space), tried_before.outcome.error or 0.0
-        predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
+        predicted = predicted_error(space, placement)
+        largest = max(placement.regions, key=lambda region: region.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            ratios.append((tried_before.origin != level, abs(math.log(error / budget)), error / math.sqrt(predicted)))
+            ratios.append((tried_before.origin != level, abs(math.log(error / budget)), error / predicted))
     return min(ratios)[-1] if ratios else 1.0
