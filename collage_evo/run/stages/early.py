@@ -138,7 +138,8 @@ def unsettled(
         least[family] = ms / NEAR if keeps else ms
         if keeps:
             within[family] = min(ms, within.get(family, math.inf))
-            settled |= set() if outcome.keeps(lower) else {family}
+            if not outcome.keeps(lower):
+                settled.add(family)
     most = GAINS * min(baseline_ms.values(), default=math.inf)
     most = min(most, NEAR * min(filter(None, least.values()), default=math.inf))
 
