@@ -29,6 +29,8 @@ _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""
 _PREFIX = "r{}_"
 """Prefix of the names of tensors inside a rewritten site: the number of the site."""
+_LATEST = "latest replacement"
+"""Memo of the last replacement, with its rewrite and site: only one, because it holds weights."""
 
 
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
@@ -53,9 +55,8 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
                 raise InputError(f"{name}: it replaces a node that another rewrite replaces too")
         site_names = {**names, **_new_names(graph, replacement, _PREFIX.format(number))}
         replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, site_names) for proto in replacement.nodes]
-        model.graph.initializer.extend(
-            numpy_helper.from_array(array, site_names[constant]) for constant, array in replacement.constants.items()
-        )
+        for constant, array in replacement.constants.items():
+            model.graph.initializer.append(numpy_helper.from_array(array, site_names[constant]))
         model.graph.value_info.extend(
             declare(tensor, site_names[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
         )
@@ -120,6 +121,10 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
     """
     if site & ~nodes:
         raise InputError(f"{name}: it replaces nodes that are not in the region")
+    latest = graph.memo.get(_LATEST)  # a region is written several times in a row: to be matched, and its tensors
+    if latest is not None and latest[0] == (name, site):
+        found: Replacement = latest[1]
+        return found
     replacement = rewrite_named(name).apply(graph, site)
     entering, leaving = graph.boundary(site)
     constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
@@ -133,6 +138,7 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
         raise InputError(f"{name}: it does not make {missing[0]!r}")
     if clashing := sorted((outputs | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
         raise InputError(f"{name}: it calls a tensor of its own {clashing[0]!r}, as another one is called")
+    graph.memo[_LATEST] = (name, site), replacement
     return replacement
 
 

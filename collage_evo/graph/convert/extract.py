@@ -216,12 +216,13 @@ def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> N
     operators = list(protos)
     read = {name for proto in operators for name in (*proto.input, *captures(proto))}
     outputs = {name for proto in operators for name in proto.output}
-    constants = [tensor for tensor in graph.initializer if tensor.name in read]
     types = [value for value in graph.value_info if value.name in outputs]
-    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    del graph.node[:], graph.value_info[:]
     graph.node.extend(operators)
-    graph.initializer.extend(constants)
     graph.value_info.extend(types)
+    unread = [place for place, tensor in enumerate(graph.initializer) if tensor.name not in read]
+    for place in reversed(unread):  # in place: a list of the others would copy their weights
+        del graph.initializer[place]
 
 
 def import_domains(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:

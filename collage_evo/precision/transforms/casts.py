@@ -71,8 +71,11 @@ class Casts(Transform):
 
     def _holds(self, array: np.ndarray) -> bool:
         """Whether the type holds these numbers without infinities, unlike those of masks."""
-        with np.errstate(over="ignore"):
-            return bool(np.isfinite(array.astype(self.dtype)).all())
+        if not array.size:
+            return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            extremes = np.array([array.min(), array.max()])  # NaN if there is one
+            return bool(np.isfinite(extremes.astype(self.dtype)).all())
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
         _Casts(draft.model, draft.made_by(nodes), self).write()
