@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ import pytest
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure, Fault
@@ -22,7 +23,7 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
 from collage_evo.run.stages import early
 from collage_evo.run.stages.early import (
-    LEVELS,
+    FIRST,
     EarlyMixture,
     corrections_by,
     expected_space,
@@ -38,7 +39,9 @@ from tests.support.models import chain
 GRAPH = build_graph(chain(4))
 BUDGET = 0.02
 FAMILY = ("openvino", "default")
+OTHER = ("onnxruntime", "default")
 BASELINE_MS = {FAMILY: 10.0}
+BASELINES_MS = {FAMILY: 10.0, OTHER: 10.5}
 TIMED = Outcome(5.0, 5.0, 5.0, 3)
 UNKNOWN, FAR = Failure(Fault.BUILD, "no"), Failure(Fault.WRONG_NUMBERS, "far off", 0.04)
 
@@ -56,20 +59,22 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     terms = {Objective.ERROR: (0.0,) * len(nodes) + (1e-6,) * len(heavy)}
     baseline_ms = {("openvino", "default"): 10.0}
     space = expected_space(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms)
-    (placement,) = likeliest_mixtures(space, baseline_ms, BUDGET, LEVELS[0])
+    (placement,) = likeliest_mixtures(space, baseline_ms, BUDGET, FIRST[:1])
     (region,) = placement.regions
     assert nodes_in(region.numerics, arithmetic) == sum(1 << node for node in heavy)
 
 
-def mixed_space() -> SearchSpace:
+def mixed_space(backends: Sequence[str] = ("openvino",), graph: Graph = GRAPH) -> SearchSpace:
     """Each convolution in float32 or in int8, which adds 0.01 to the error."""
-    heavy = [node.index for node in GRAPH.nodes if node.op_type == "Conv"]
-    matches = [Match(1 << node.index, "openvino", "default") for node in GRAPH.nodes]
-    for node in heavy:
-        edits = numerics_of((Arithmetic.INT8, 1 << node))
-        matches.append(Match(1 << node, "openvino", "int8", base="default", edits=edits))
-    terms = {Objective.ERROR: (0.0,) * len(GRAPH.nodes) + (1e-4,) * len(heavy)}
-    return expected_space(GRAPH, Matches(tuple(matches), {}), terms, BASELINE_MS)
+    heavy = [node.index for node in graph.nodes if node.op_type == "Conv"]
+    matches, error2 = list[Match](), list[float]()
+    for backend in backends:
+        matches += [Match(1 << node.index, backend, "default") for node in graph.nodes]
+        for node in heavy:
+            edits = numerics_of((Arithmetic.INT8, 1 << node))
+            matches.append(Match(1 << node, backend, "int8", base="default", edits=edits))
+        error2 += [0.0] * len(graph.nodes) + [1e-4] * len(heavy)
+    return expected_space(graph, Matches(tuple(matches), {}), {Objective.ERROR: tuple(error2)}, BASELINES_MS)
 
 
 def in_int8(placement: Placement) -> int:
@@ -77,7 +82,7 @@ def in_int8(placement: Placement) -> int:
 
 
 def measured(error: float | None, failure: Failure | None = None) -> list[EarlyMixture]:
-    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0])
+    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, FIRST[:1])
     assert in_int8(mixture) == 4
     outcome = Outcome.unfit(failure) if failure else replace(TIMED, error=error)
     return [EarlyMixture(mixture, FAMILY, outcome)]
@@ -109,8 +114,8 @@ def test_two_mixtures_give_the_power_to_which_errors_grow() -> None:
 
 @pytest.mark.parametrize(("off", "count"), [(1.0, 4), (2.0, 1), (4.0, 0)])
 def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, count: int) -> None:
-    found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0], {FAMILY: Correction(off)})
-    assert [in_int8(placement) for placement in found] == ([count] if count else [0])
+    found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, FIRST[:1], {FAMILY: Correction(off)})
+    assert [in_int8(placement) for placement in found] == ([count] if count else [])
 
 
 def test_corrections_are_those_that_the_run_recorded(tmp_path: Path) -> None:
@@ -125,19 +130,30 @@ class Judge:
     def __init__(self, budget: float, off: float = 3.0, ms: float = 5.0) -> None:
         self.bounds, self.builders, self.off, self.ms = {Objective.ERROR: budget}, None, off, ms
         self.measured: list[int] = []
+        self.batches: list[list[tuple[int, Engine]]] = []
 
     def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome | None]:
         counts = [in_int8(placement) for placement in placements]
         self.measured += counts
-        return [replace(TIMED, latency_ms=self.ms, error=self.off * 0.01 * count**0.5) for count in counts]
+        self.batches.append([*zip(counts, placements.values(), strict=True)])
+        return [replace(TIMED, latency_ms=self.ms, error=self.error(count)) for count in counts]
+
+    def error(self, count: int) -> float:
+        return self.off * 0.01 * float(count**0.5)
 
 
 @pytest.mark.parametrize(
     ("budget", "off", "ms", "measured_counts"),
-    [(0.03, 3.0, 5.0, [4, 0]), (0.1, 3.0, 5.0, [4]), (0.03, 3.0, 9.9, [4]), (0.02, 0.5, 5.0, [1, 4])],
-    ids=["it exceeds the budget", "within it", "it exceeds the budget and saves nothing", "far within it"],
+    [
+        (0.03, 2.0, 5.0, [4, 1]),
+        (0.06, 2.2, 5.0, [4]),
+        (0.021, 1.3, 5.0, [2]),
+        (0.03, 2.0, 9.9, [4, 1]),
+        (0.02, 0.5, 5.0, [1, 4]),
+    ],
+    ids=["the first exceeds the budget", "one level", "within it", "it saves nothing", "far within it"],
 )
-def test_another_mixture_is_measured_where_the_first_does_not_settle_it(
+def test_another_mixture_is_measured_where_the_first_do_not_settle_it(
     monkeypatch: pytest.MonkeyPatch, budget: float, off: float, ms: float, measured_counts: list[int]
 ) -> None:
     judge, run = Judge(budget, off, ms), MagicMock()
@@ -147,6 +163,36 @@ def test_another_mixture_is_measured_where_the_first_does_not_settle_it(
     found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
     assert judge.measured == measured_counts
     assert [in_int8(mixture.placement) for mixture in found] == measured_counts
+
+
+@pytest.mark.parametrize(
+    ("off", "counts"),
+    [(3.0, [[(4, FAMILY), (1, FAMILY)]]), (1.6, [[(4, FAMILY), (1, FAMILY)], [(2, FAMILY), (2, OTHER)]])],
+)
+def test_what_one_family_errs_corrects_what_is_measured_of_another(
+    monkeypatch: pytest.MonkeyPatch, off: float, counts: list[list[tuple[int, Engine]]]
+) -> None:
+    judge, run = Judge(0.03, off), MagicMock()
+    run.limits.budget = 0.03
+    monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
+    space = mixed_space(("openvino", "onnxruntime"))
+    measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINES_MS, MagicMock())
+    assert judge.batches == counts
+
+
+def test_where_corrected_errors_exceed_the_budget_again_no_more_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lawless(Judge):
+        def error(self, count: int) -> float:
+            return 0.09
+
+    judge, run = Lawless(0.08), MagicMock()
+    run.limits.budget = 0.08
+    monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
+    monkeypatch.setattr(early, "GAINS", 1.0)
+    graph = build_graph(chain(16))
+    space = mixed_space(graph=graph)
+    measure_early(run, graph, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
+    assert judge.measured == [16, 7, 3]
 
 
 def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +211,6 @@ def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monke
     assert [in_int8(mixture.placement) for mixture in found] == [4]
 
 
-OTHER = ("onnxruntime", "default")
 GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)
 
 
@@ -188,7 +233,7 @@ GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)
 def test_another_mixture_is_measured_of_families_that_may_win(
     first: tuple[float, float], other: tuple[float | None, float | None], families: set[Engine]
 ) -> None:
-    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, LEVELS[0])
+    (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, FIRST[:1])
     found = [
         EarlyMixture(mixture, family, replace(TIMED, error=error, latency_ms=ms))
         for family, (error, ms) in ((FAMILY, first), (OTHER, other))

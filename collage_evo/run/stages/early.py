@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from types import MappingProxyType
 
 from collage_evo.answer.baselines import Baseline
@@ -25,25 +24,30 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import EARLY, measuring
 from collage_evo.run.store import Store
 from collage_evo.search.encoding import encode
-from collage_evo.search.evolution.correction import Correction, Erred
+from collage_evo.search.evolution.correction import AS_PREDICTED, Correction, Erred
 from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import SEED, Evaluated
 
-LEVELS = (0.7, 0.85, 0.92)
-"""Aimed errors of a family's mixtures as shares of the budget, one after another: predictions are off by a third, and
-those that a measurement has corrected by less."""
+FIRST = (0.7, 0.35)
+"""Aimed errors of the first two mixtures as shares of the budget: predictions are off by a third, or by up to 2.5
+times where errors depend on each other. Chosen: of an encoder of 24 layers the two err 1.7 and 0.5 times the budget,
+and show how errors grow."""
+NEXT = 0.92
+"""Aimed error of the mixtures after those, which measurements have corrected."""
+BATCHES = 3
+"""Batches of mixtures at most. Chosen."""
 ROOM = 0.75
 """Another mixture of a family is measured while the errors within the budget are below this share of it. Chosen:
 mixtures at 0.46, 0.64 and 0.86 of it were 1.27, 1.33 and 1.46 times as fast as ONNX Runtime (an encoder of 24 layers,
 Xeon held to AVX2)."""
 FAMILIES = 2
-"""Families of which a mixture is measured first, those that run the whole model the fastest. Chosen."""
+"""Families of which a mixture is measured, those that run the whole model the fastest. Chosen."""
 NEAR, GAINS = 1.25, 0.95
 """A family has another mixture if that may take less than ``NEAR`` times as long as the fastest family's, and less
 than ``GAINS`` of the best single backend's time. Chosen."""
 SECONDS = 30.0
-"""Seconds after which no further one is measured with the same aim."""
+"""Seconds after which no further one of a batch is measured."""
 CORRECTIONS = "corrections"
 """Store key of the corrections of predicted errors."""
 
@@ -78,7 +82,10 @@ def measure_early(
     baseline_ms: Mapping[Engine, float],
     best: BestSoFar,
 ) -> tuple[EarlyMixture, ...]:
-    """Measure the likeliest mixture of precisions of each near family, and publish it if it is the ``best`` so far.
+    """Measure the likeliest mixtures of precisions of near families, and publish what is the ``best`` so far.
+
+    Of the family that is expected to be the fastest two mixtures come first: their errors correct those that are
+    predicted of all later ones.
 
     Args:
         graph: the model.
@@ -91,25 +98,29 @@ def measure_early(
         space = expected_space(graph, matches, terms, baseline_ms) if terms else None
     except NotSearchable:
         space = None
-    likely = {} if space is None else likeliest_mixtures(space, baseline_ms, run.limits.budget, LEVELS[0])
+    likely = {} if space is None else likeliest_mixtures(space, baseline_ms, run.limits.budget, FIRST)
     if not likely or space is None:
         return ()
+    families = tuple(dict.fromkeys(likely.values()))
+    likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
     measured: list[EarlyMixture] = []
     with (
         run.stage(EARLY, len(likely)),
         measuring(run, next(iter(likely)), baselines) as evaluator,
     ):
         evaluator.on_measured = best.offers(evaluator.builders, space)
-        for following in (*LEVELS[1:], None):
+        for batch in range(1, BATCHES + 1):
             outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
             results = zip(likely.items(), outcomes, strict=True)
             measured += [EarlyMixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
-            going_on = unsettled(measured, likely.values(), baseline_ms, evaluator.bounds)
-            if following is None or not going_on:
+            hopeless = batch > 1 and not any(mixture.outcome.keeps(evaluator.bounds) for mixture in measured)
+            if batch == BATCHES or hopeless:  # where corrected errors do not keep the budget, they follow no rule
                 break
-            again = likeliest_mixtures(
-                space, baseline_ms, run.limits.budget, following, corrections_by(measured, space)
-            )
+            going_on = unsettled(measured, families, baseline_ms, evaluator.bounds)
+            corrections = corrections_by(measured, space)
+            alike = next(reversed(corrections.values()), AS_PREDICTED)  # errors of one network grow alike in all
+            corrections = {family: corrections.get(family, alike) for family in families}
+            again = likeliest_mixtures(space, baseline_ms, run.limits.budget, (NEXT,), corrections)
             tried = {mixture.placement.key for mixture in measured}
             likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
             if not likely:
@@ -128,18 +139,19 @@ def unsettled(
     leaves room there.
     """
     lower = {objective: ROOM * bound for objective, bound in bounds.items()}
-    least, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
+    over, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
     for family, outcome in ((mixture.family, mixture.outcome) for mixture in measured):
-        if outcome.latency_ms is None:
+        ms = outcome.latency_ms
+        if ms is None:
             if outcome.error is not None:
-                least.setdefault(family, 0.0)
-            continue
-        keeps, ms = outcome.keeps(bounds), outcome.latency_ms
-        least[family] = ms / NEAR if keeps else ms
-        if keeps:
+                over.setdefault(family, 0.0)
+        elif outcome.keeps(bounds):
             within[family] = min(ms, within.get(family, math.inf))
             if not outcome.keeps(lower):
                 settled.add(family)
+        else:
+            over[family] = max(ms, over.get(family, 0.0))
+    least = {family: max(over.get(family, 0.0), within.get(family, 0.0) / NEAR) for family in {*over, *within}}
     most = GAINS * min(baseline_ms.values(), default=math.inf)
     most = min(most, NEAR * min(filter(None, least.values()), default=math.inf))
 
@@ -154,19 +166,20 @@ def likeliest_mixtures(
     space: SearchSpace,
     baseline_ms: Mapping[Engine, float],
     budget: float,
-    level: float,
+    levels: Sequence[float],
     corrections: Mapping[Engine, Correction] = MappingProxyType({}),
 ) -> dict[Placement, Engine]:
-    """For each of the fastest families the mixture that saves the most time at ``level`` of the budget, and the
-    family.
+    """For each of the fastest families the mixtures that save the most time at ``levels`` of the budget, and the
+    family; without those that are expected to save hardly any.
 
     ``corrections``: of predicted errors of a family's mixtures, where some were measured.
     """
     near, _ = likeliest(space, baseline_ms)
     families = [*dict.fromkeys(map(space.cost.family, near))][:FAMILIES]
     engines = [engine for engine in near if space.cost.family(engine) in families]
-    levels = islice(greedy_levels(space, engines, budget, (level,), corrections), FAMILIES)
-    return {placement: family for family, placement in levels}
+    most_ms = GAINS * min(baseline_ms.values(), default=math.inf)
+    found = greedy_levels(space, engines, budget, levels, corrections)
+    return {placement: family for family, placement in found if space.predict(placement) < most_ms}
 
 
 def corrections_by(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[Engine, Correction]:
