@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,16 +16,18 @@ from onnx import TensorProto
 
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir import weights
-from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.graph import Graph, members, node_set
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
+from collage_evo.models.bert import bert
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity
-from collage_evo.precision.transforms.sensitivity import FIRST_OF_A_KIND, error_sensitivities
+from collage_evo.precision.transforms.catalogue import TRANSFORMS
+from collage_evo.precision.transforms.sensitivity import FIRST, error_sensitivities
 from tests.precision.nets import random_inputs, ranges_of
 from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
@@ -155,8 +159,8 @@ def test_what_is_moved_was_rounded_by_who_made_it() -> None:
     assert all(error_sensitivities(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
 
 
-@pytest.mark.parametrize("each", [1, FIRST_OF_A_KIND])
-def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_to_be_alike(
+@pytest.mark.parametrize("each", [1, FIRST])
+def test_where_time_is_short_some_of_each_group_are_tried_and_the_rest_is_taken_to_be_alike(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = build_graph(normalise(chain(40)))
@@ -174,12 +178,40 @@ def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypat
     now = iter(range(10_000))
     clock = SimpleNamespace(monotonic=lambda: next(now))
     monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
-    few = 3 * FIRST_OF_A_KIND
-    seconds = few + 40 - FIRST_OF_A_KIND
-    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=seconds)
-    convolutions = [node.index for node in graph.nodes if node.op_type == "Conv"]
-    tried = [len({shares[kind][node] for node in convolutions}) for kind in (Arithmetic.INT8, Arithmetic.BFLOAT16)]
-    assert tried == [40, FIRST_OF_A_KIND + 1], "and one that is usual for the others"
+    few, tried, complete = 3 * FIRST, list[Any](), sensitivity._complete
+    seconds = few + 40 - FIRST
+
+    def kept(graph: Graph, trials: Any, errors: Any) -> Any:
+        tried.extend(errors)
+        return complete(graph, trials, errors)
+
+    monkeypatch.setattr(sensitivity, "_complete", kept)
+    error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=seconds)
+    convolutions = {node.index for node in graph.nodes if node.op_type == "Conv"}
+    groups = Counter(trial.transform.arithmetic for trial in tried if trial.node in convolutions)
+    assert groups == {Arithmetic.INT8: 40, Arithmetic.BFLOAT16: FIRST}
+
+
+def test_an_operator_that_is_not_tried_errs_like_those_of_its_kind_before_and_after_it() -> None:
+    graph = build_graph(normalise(bert(0, layers=6, length=8, hidden=16, heads=2, vocabulary=11)))
+    (int8,) = (one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
+    products = node_set(node.index for node in graph.nodes if node.op_type == "MatMul")
+    trials = sensitivity._in_order([*sensitivity._trials(graph, {int8: products})])
+    kinds = {trial.kind for trial in trials}
+    assert {trial.kind for trial in trials[: len(kinds)]} == kinds
+    errors = {trial: math.exp(-trial.kind - 0.1 * trial.node) for trial in trials}
+    tried = {trial: errors[trial] for trial in trials[: 3 * len(kinds)]}
+    found = sensitivity._complete(graph, trials, tried)
+    assert found.estimated == len(trials) - len(tried) > 10
+    for trial in trials:
+        assert found[Arithmetic.INT8][trial.node] == pytest.approx(errors[trial])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 24])
+def test_copies_are_tried_far_from_each_other(count: int) -> None:
+    order = sensitivity._apart(count)
+    assert sorted(order) == [*range(count)]
+    assert order[:3] == [*dict.fromkeys((count // 2, count - 1, 0))][:3]
 
 
 def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:

@@ -14,17 +14,18 @@ REFINEMENTS = 2
 are of different kinds, but for the equal products for queries, keys and values."""
 
 
-def kinds_of(graph: Graph) -> tuple[int, ...]:
+def kinds_of(graph: Graph, refinements: int = REFINEMENTS) -> tuple[int, ...]:
     """For each node the number of its kind, numbered by first node; computed once a graph.
 
-    The colours of Weisfeiler and Leman (1968) after ``REFINEMENTS`` steps, from operators, attributes and shapes.
+    The colours of Weisfeiler and Leman (1968) after so many ``refinements``, from operators, attributes and shapes.
     """
-    if "kinds" not in graph.memo:
+    memo = f"kinds {refinements}"
+    if memo not in graph.memo:
         colours = _numbered([_own(graph, node) for node in graph.nodes])
-        for _ in range(REFINEMENTS):
+        for _ in range(refinements):
             colours = _numbered([_around(graph, node, colours) for node in graph.nodes])
-        graph.memo["kinds"] = colours
-    kinds: tuple[int, ...] = graph.memo["kinds"]
+        graph.memo[memo] = colours
+    kinds: tuple[int, ...] = graph.memo[memo]
     return kinds
 
 
