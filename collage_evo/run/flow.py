@@ -189,7 +189,7 @@ class Flow:
     def seeds(self) -> Seeds:
         """Initial placements of the search."""
         run, space, baseline_ms = self.run, self.costs.space, known_ms(self.normalised)
-        corrections = recorded_corrections(run.store, self.early, space)
+        corrections = recorded_corrections(run.store, self.early, space, run.limits.budget)
         seeds = make_seeds(space, answer_bounds(run), baseline_ms, corrections)
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
