@@ -160,7 +160,7 @@ class Judge:
         (0.03, 2.0, 9.9, [4, 1]),
         (0.02, 0.5, 5.0, [2, 4]),
     ],
-    ids=["the second is within the budget", "one level", "both are", "neither is", "they save nothing", "far within it"],
+    ids=["the second is within the budget", "one level", "both are", "neither is", "no gain", "far within it"],
 )
 def test_another_mixture_is_measured_where_the_first_do_not_settle_it(
     monkeypatch: pytest.MonkeyPatch, budget: float, off: float, ms: float, measured_counts: list[int]
