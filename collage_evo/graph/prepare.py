@@ -59,7 +59,7 @@ class PreparedModel:
     gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
     by itself explains: infinite where two runs have nothing in common. ``notes`` list assumptions. ``unchecked`` has
     the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the file declares them.
-    ``fixed`` has the inputs that random inputs share, by name.
+    ``fixed`` has the inputs that random inputs share, by name. ``run_s``: what a reference run took.
     """
 
     name: str
@@ -74,6 +74,7 @@ class PreparedModel:
     declared: tuple[onnx.ValueInfoProto, ...] = ()
     edges: tuple[tuple[Values, Values], ...] = ()
     fixed: Mapping[str, np.ndarray] = field(default_factory=dict)
+    run_s: float = 0.0
 
     @property
     def excused(self) -> dict[str, float]:
@@ -127,7 +128,9 @@ def prepare_model(
     samples += more
     names = [value.name for value in model.graph.output]
     outputs += [reference.run(one) for one in more]
+    began = time.monotonic()
     again = reference.run(samples[0])
+    run_s = time.monotonic() - began
     edges = edge_samples(model, samples[0], reference)
     del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
@@ -155,7 +158,7 @@ def prepare_model(
         notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
     identity = loaded.name, digest(model), model, loaded.dynamic
-    return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed)
+    return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed, run_s)
 
 
 def _first_runs(

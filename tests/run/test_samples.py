@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,6 +99,28 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
     assert searched("slow") == parts.LEAST_SAMPLES
     monkeypatch.setattr(parts, "OVERTIME", 1.0)
     assert searched("slowest") == parts.FEWEST_SAMPLES
+
+
+@pytest.mark.parametrize("count", [0, 240])
+def test_what_the_references_computed_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    run, computed = begun(tmp_path, count), list[float]()
+
+    class Counted(parts.Reference):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+            computed.append(feeds["x"][0, 0, 0, 0])
+            return super().run(feeds)
+
+    monkeypatch.setattr(parts, "Reference", Counted)
+    model = prepare(run)
+    searched, known = read_samples(run.work / "search.npz"), model.references[: run.config.verify.inputs]
+    assert len(known) > 1
+    assert len(computed) == len(searched) - len(known)
+    for sample, (feeds, expected) in zip(searched, known, strict=False):
+        np.testing.assert_array_equal(sample.feeds["x"], feeds["x"])
+        (output,), (right,) = sample.expected.values(), expected.values()
+        np.testing.assert_array_equal(output, right)
 
 
 @pytest.mark.parametrize(("metric", "count"), [("", 12), ("score", 60)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
     """Write the samples for later stages and worker processes; random ones if the user gave none.
 
     The search's have the outputs that the model itself computes, as many as are computed quickly; they are chosen
-    here once, so that all placements are judged on the same ones. A resumed run uses the recorded ones.
+    here once, so that all placements are judged on the same ones. The first are those of the references. A resumed
+    run uses the recorded ones.
     """
     if run.store.get(SAMPLES, Sampled) is not None:
         return
@@ -107,8 +108,9 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
         require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
     parts = samples or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
+    known = [expected for _, expected in model.references[: run.config.verify.inputs]]
     search = expected_of(
-        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
+        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS, known=known
     )
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # the search has not seen these either
     calibration = _within_bytes(parts.calibration)
@@ -155,22 +157,40 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
 
 
 def expected_of(
-    model: PreparedModel, samples: Sequence[Sample], seconds: Callable[[int], float], most: int = PART_BYTES
+    model: PreparedModel,
+    samples: Sequence[Sample],
+    seconds: Callable[[int], float],
+    most: int = PART_BYTES,
+    known: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Sample, ...]:
     """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, which may depend on their
-    number, and ``most`` bytes, but at least a few."""
+    number, and ``most`` bytes, but at least a few.
+
+    ``known``: the outputs of the first ones, which count as if they were computed here.
+    """
     if not samples:
         return ()
-    reference = Reference(model.original, len(usable_cores()))
     names = [value.name for value in model.original.graph.output]
-    began = time.monotonic()
-    with_outputs = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
+    reference = Reference(model.original, len(usable_cores())) if len(known) < len(samples) else None
+    spent_s = 0.0
+
+    def with_outputs() -> Iterator[Sample]:
+        nonlocal spent_s
+        for sample, expected in zip(samples, known, strict=False):
+            spent_s += model.run_s
+            yield replace(sample, expected=expected)
+        for sample in samples[len(known) :]:
+            assert reference is not None
+            began = time.monotonic()
+            outputs = reference.run(sample.feeds)
+            spent_s += time.monotonic() - began
+            yield replace(sample, expected=plain_outputs(names, outputs))
 
     def more(count: int) -> bool:
         overtime = 1.0 if count >= LEAST_SAMPLES else OVERTIME
-        return time.monotonic() - began < overtime * seconds(count)
+        return spent_s < overtime * seconds(count)
 
-    return _within_bytes(with_outputs, more, most, FEWEST_SAMPLES)
+    return _within_bytes(with_outputs(), more, most, FEWEST_SAMPLES)
 
 
 def _within_bytes(
@@ -195,13 +215,15 @@ def _bytes(value: Any) -> int:
 
 
 def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
-    """Random inputs like those of the output checks; none if only float32 may answer, for which these suffice."""
+    """Random inputs: those of the output checks, and more like them; none if only float32 may answer, for which the
+    checks suffice."""
     if run.config.accuracy.budget == EXACT:
         return Split((), (), (), 0)
-    checked = model.references[0][0]
-    shapes = {name: value.shape for name, value in checked.items() if isinstance(value, np.ndarray)}
+    checked = [Sample(feeds) for feeds, _ in model.references[: run.config.verify.inputs]]
+    shapes = {name: value.shape for name, value in checked[0].feeds.items() if isinstance(value, np.ndarray)}
     count = RANDOM.calibration + RANDOM.search + RANDOM.held_out
     feeds = (random_inputs(model.original, 2000 + index, shapes, model.fixed) for index in range(count))
     samples = tuple(map(Sample, feeds))
     ends = (RANDOM.calibration, RANDOM.calibration + RANDOM.search)
-    return Split(samples[: ends[0]], samples[ends[0] : ends[1]], samples[ends[1] :], count)
+    search = (*checked, *samples[ends[0] : ends[1]])[: RANDOM.search]
+    return Split(samples[: ends[0]], search, samples[ends[1] :], count)
