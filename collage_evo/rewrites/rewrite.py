@@ -78,7 +78,7 @@ class Draft:
     def constant(self, array: np.ndarray) -> str:
         """Add a constant; returns its new name."""
         name = self._fresh()
-        self._constants[name] = array
+        self._constants[name] = np.atleast_1d(array)
         return name
 
     def node(
