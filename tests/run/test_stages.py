@@ -26,7 +26,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.budget import SEARCHED_BY_S, search_budget
+from collage_evo.run.budget import LEAST_S, SEARCHED_BY_S, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
@@ -85,7 +85,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     [
         (SearchConfig(), 0.0, 90.0),
         (SearchConfig(), SEARCHED_BY_S - 50.0, 50.0),
-        (SearchConfig(), 1e6, 30.0),
+        (SearchConfig(), 1e6, LEAST_S),
         (SearchConfig(seconds=90.0), 1e6, 90.0),
         (SearchConfig(evaluations=10), 1e6, 90.0),
         (SearchConfig(seconds=math.inf, evaluations=10), 1e6, None),
@@ -97,7 +97,7 @@ def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     assert search_budget(Store(tmp_path), given, spent_s, {}) == Budget(given.evaluations, seconds)
 
 
-@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, 30.0), (30.0, 60.0), (60.0, 90.0)])
+@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, LEAST_S), (30.0, 60.0), (60.0, 90.0)])
 def test_a_search_that_begins_late_has_time_for_a_few_placements(
     tmp_path: Path, placement_s: float, seconds: float
 ) -> None:
