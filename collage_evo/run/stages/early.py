@@ -108,12 +108,12 @@ def measure_early(
         measuring(run, next(iter(likely)), baselines) as evaluator,
     ):
         evaluator.on_measured = best.offers(evaluator.builders, space)
-        for batch in range(1, BATCHES + 1):
+        for _ in range(BATCHES):
+            if not likely:
+                break
             outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
             results = zip(likely.items(), outcomes, strict=True)
             measured += [EarlyMixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
-            if batch == BATCHES:
-                break
             going_on = unsettled(measured, families, baseline_ms, evaluator.bounds)
             corrections = corrections_by(measured, space, run.limits.budget)
             alike = next(reversed(corrections.values()), AS_PREDICTED)  # errors of one network grow alike in all
@@ -121,8 +121,6 @@ def measure_early(
             again = likeliest_mixtures(space, baseline_ms, run.limits.budget, (NEXT,), corrections)
             tried = {mixture.placement.key for mixture in measured}
             likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
-            if not likely:
-                break
         best.finish()
     return tuple(measured)
 
