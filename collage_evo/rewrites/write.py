@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import onnx
 from onnx import helper, numpy_helper
@@ -23,14 +24,22 @@ from collage_evo.graph.convert.extract import (
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.rewrites.catalogue import rewrite_named
-from collage_evo.rewrites.rewrite import Replacement, Sites
+from collage_evo.rewrites.rewrite import Replacement, Rewrite, Sites
 
 _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""
 _PREFIX = "r{}_"
 """Prefix of the names of tensors inside a rewritten site: the number of the site."""
 _LATEST = "latest replacement"
-"""Memo of the last replacement, with its rewrite and site: only one, because it holds weights."""
+"""Memo of a :class:`_Latest`: only one, because it holds weights."""
+
+
+class _Latest(NamedTuple):
+    """A rewrite, one of its sites, and the replacement of that."""
+
+    rewrite: Rewrite
+    site: NodeSet
+    replacement: Replacement
 
 
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
@@ -121,11 +130,11 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
     """
     if site & ~nodes:
         raise InputError(f"{name}: it replaces nodes that are not in the region")
-    latest = graph.memo.get(_LATEST)  # a region is written several times in a row: to be matched, and its tensors
-    if latest is not None and latest[0] == (name, site):
-        found: Replacement = latest[1]
-        return found
-    replacement = rewrite_named(name).apply(graph, site)
+    rewrite = rewrite_named(name)
+    latest: _Latest | None = graph.memo.get(_LATEST)  # a region is written several times in a row
+    if latest is not None and latest.rewrite is rewrite and latest.site == site:
+        return latest.replacement
+    replacement = rewrite.apply(graph, site)
     entering, leaving = graph.boundary(site)
     constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
     readable = {*entering, *constants, *replacement.constants, ""}
@@ -138,7 +147,7 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
         raise InputError(f"{name}: it does not make {missing[0]!r}")
     if clashing := sorted((outputs | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
         raise InputError(f"{name}: it calls a tensor of its own {clashing[0]!r}, as another one is called")
-    graph.memo[_LATEST] = (name, site), replacement
+    graph.memo[_LATEST] = _Latest(rewrite, site, replacement)
     return replacement
 
 
