@@ -73,7 +73,13 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
 
 
-MOMENTS = ("first answer after", "Timing placements", "Comparing the best")
+MOMENTS = (
+    "first answer after",
+    "Timing each operator",
+    "Timing placements",
+    "Compiling the most promising",
+    "Comparing the best",
+)
 
 
 @pytest.mark.usefixtures("interruptible")
