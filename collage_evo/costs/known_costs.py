@@ -30,6 +30,7 @@ class CostScope:
         on_device: engines that work in the device's memory, and what ``copies`` there and back cost.
         baseline_ms: ms of the whole model on engines that ran it.
         policy: how many border probes there are, and what borders are expected to cost.
+        measured: engines of placements that were measured before, which the space must contain.
     """
 
     graph: Graph
@@ -40,6 +41,7 @@ class CostScope:
     copies: Copies = FREE
     baseline_ms: Mapping[Engine, float] = field(default_factory=dict)
     policy: Policy = DEFAULT_POLICY
+    measured: frozenset[Engine] = frozenset()
 
     @cached_property
     def families(self) -> dict[Engine, Engine]:

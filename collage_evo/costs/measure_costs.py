@@ -69,22 +69,26 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     """Profile the kernels of libraries: the fastest engines first, then rewritten models, and then engines that are
     far behind, whose rewritten models come last.
 
-    The first ``PROFILED_TOGETHER`` that are not far behind are profiled whatever time it takes. Of a large model that
+    Engines of placements that were measured come before all, and are profiled whatever time it takes: a placement
+    whose engines have no costs could be no candidate for the answer. So are the first ``PROFILED_TOGETHER`` that are
+    not far behind. Of a large model that
     may be all the time for profiles: engines without one have their time on the whole model, apportioned.
     """
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms
     far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
 
-    def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
+    def turn(one: ProfileRequest) -> tuple[bool, bool, bool, float]:
         # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
         ms = ran_ms.get(one.engine, family_ms(one.engine, families, ran_ms))
-        return ms > far_ms, bool(one.sites), ms
+        unmeasured = bool(one.sites) or one.engine not in scope.measured
+        return unmeasured, ms > far_ms, bool(one.sites), ms
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}
     late = {one.engine for one in asked if not one.sites and one.engine in families} - ran_ms.keys()
-    near = sum(not far and not rewritten for far, rewritten, _ in map(turn, asked))
-    needed = min(max(1, near), PROFILED_TOGETHER)
+    turns = [*map(turn, asked)]
+    near = sum(not far and not rewritten for _, far, rewritten, _ in turns)
+    needed = max(min(max(1, near), PROFILED_TOGETHER), sum(not unmeasured for unmeasured, *_ in turns))
     for one, answer in profiler(sorted(asked, key=turn), needed, lambda: meter.over(PROFILE_SHARE)):
         late.discard(one.engine)
         if isinstance(answer, KernelTimes):

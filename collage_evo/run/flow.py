@@ -181,7 +181,10 @@ class Flow:
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
         known = self.transferred.costs(run, matches, added) if self.transferred else None
-        costs = gather_costs(run, self.searchable.graph, matches, self.backends, added, baseline_ms, known)
+        found = self.matches.matches  # those that mixtures refer to
+        early = (m for one in self.early if one.outcome.ok for r in one.placement.regions for m in r.matches)
+        measured = frozenset(found[match].engine for match in early)
+        costs = gather_costs(run, self.searchable.graph, matches, self.backends, added, baseline_ms, known, measured)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -250,6 +250,23 @@ def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behin
     profile_engines(CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms), meter, told, lambda _: None)
     near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
     assert asked == [*near, ("slow", False), ("slow", True)]
+
+
+def test_engines_of_measured_placements_are_profiled_first_whatever_time_it_takes() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+        asked.extend(one.engine for one in requests[:needed])
+        return profile(requests[:needed], needed, over)
+
+    late = [Match(1 << node, "slow", "tiny", base="default") for node in range(SIZE)]
+    measured = frozenset({("slow", "default"), ("slow", "tiny"), ("quick", "default")})
+    baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
+    matches, meter = (*MATCHES, *late), meter_of()
+    scope = CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms, measured=measured)
+    known = profile_engines(scope, cast(Any, meter), told, lambda _: None)
+    assert set(asked) == measured
+    assert not known.late
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "timed alone by an earlier run"])

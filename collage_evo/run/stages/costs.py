@@ -65,11 +65,13 @@ def gather_costs(
     terms: Terms = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
     transferred: MeasuredCosts | None = None,
+    measured: frozenset[Engine] = frozenset(),
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
 
     ``terms``: what the matches add to objectives besides latency. ``baseline_ms``: ms of the whole model on engines
     that ran it, with exclusive use of the machine. ``transferred``: from another run, in place of measurements.
+    ``measured``: engines of placements that were measured already.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, offered, target, policy)
@@ -87,7 +89,7 @@ def gather_costs(
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
         scope = CostScope(
-            graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy
+            graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy, measured
         )
         costs = Costs(meter, offered.matches, far_behind)
         with run.stage("costs from profiles"):
@@ -103,9 +105,9 @@ def gather_costs(
                 "cores; stop other programs for better times"
             )
         space, table = replace(engine_costs.space(), terms=terms), engine_costs.table()
-    measured = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
-    write_costs(saved, key, measured)
-    return measured
+    found = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
+    write_costs(saved, key, found)
+    return found
 
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
