@@ -240,7 +240,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64)
     baseline = Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0))
     flow = Flow(run, cast(PreparedModel, model), ())
-    vars(flow)["baselines"] = (baseline,)
+    vars(flow).update(baselines=(baseline,), early=())
     with pytest.raises(NotSearchable):
         _ = flow.costs
     assert given == [{("ncnn", "default"): 3.0 * sessions}]
