@@ -43,7 +43,13 @@ from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_no
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
-from collage_evo.run.stages.early import EarlyMixture, in_space, measure_early, recorded_corrections
+from collage_evo.run.stages.early import (
+    EarlyMixture,
+    engines_of_faster,
+    in_space,
+    measure_early,
+    recorded_corrections,
+)
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
@@ -181,9 +187,8 @@ class Flow:
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
         known = self.transferred.costs(run, matches, added) if self.transferred else None
-        found = self.matches.matches  # those that mixtures refer to
-        early = (m for one in self.early if one.outcome.ok for r in one.placement.regions for m in r.matches)
-        measured = frozenset(found[match].engine for match in early)
+        best_ms = min(known_ms(self.normalised).values(), default=0.0)
+        measured = engines_of_faster(self.early, self.matches.matches, best_ms)
         costs = gather_costs(run, self.searchable.graph, matches, self.backends, added, baseline_ms, known, measured)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -212,6 +213,11 @@ def test_copies_are_tried_far_from_each_other(count: int) -> None:
     order = sensitivity._apart(count)
     assert sorted(order) == [*range(count)]
     assert order[:3] == [*dict.fromkeys((count // 2, count - 1, 0))][:3]
+    for place in range(3, count):
+        gaps = [*pairwise(sorted(order[:place]))]
+        left, right = next(gap for gap in gaps if gap[0] < order[place] < gap[1])
+        assert right - left == max(after - before for before, after in gaps)
+        assert abs(left + right - 2 * order[place]) <= 1
 
 
 def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:

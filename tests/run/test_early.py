@@ -25,6 +25,7 @@ from collage_evo.run.stages.early import (
     FIRST,
     EarlyMixture,
     corrections_by,
+    engines_of_faster,
     expected_space,
     likeliest_mixtures,
     measure_early,
@@ -144,10 +145,7 @@ class Judge:
         counts = [in_int8(placement) for placement in placements]
         self.measured += counts
         self.batches.append([*zip(counts, placements.values(), strict=True)])
-        return [replace(TIMED, latency_ms=self.ms, error=self.error(count)) for count in counts]
-
-    def error(self, count: int) -> float:
-        return self.off * 0.01 * float(count**0.5)
+        return [replace(TIMED, latency_ms=self.ms, error=self.off * 0.01 * count**0.5) for count in counts]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +201,12 @@ def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monke
     found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
     assert judge.measured == [4, 4]
     assert [in_int8(mixture.placement) for mixture in found] == [4]
+
+
+@pytest.mark.parametrize(("best_ms", "found"), [(5.1, {FAMILY, ("openvino", "int8")}), (5.0, set())])
+def test_engines_of_mixtures_are_needed_where_these_may_be_the_answer(best_ms: float, found: set[Engine]) -> None:
+    mixtures = [*measured(0.01), *measured(None, UNKNOWN)]
+    assert engines_of_faster(mixtures, mixed_space().matches, best_ms) == found
 
 
 GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,8 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
         require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
     parts = samples or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
-    known = [expected for _, expected in model.references[: run.config.verify.inputs]]
     search = expected_of(
-        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS, known=known
+        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
     )
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # the search has not seen these either
     calibration = _within_bytes(parts.calibration)
@@ -157,34 +157,26 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
 
 
 def expected_of(
-    model: PreparedModel,
-    samples: Sequence[Sample],
-    seconds: Callable[[int], float],
-    most: int = PART_BYTES,
-    known: Sequence[Mapping[str, Any]] = (),
+    model: PreparedModel, samples: Sequence[Sample], seconds: Callable[[int], float], most: int = PART_BYTES
 ) -> tuple[Sample, ...]:
     """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, which may depend on their
-    number, and ``most`` bytes, but at least a few.
-
-    ``known``: the outputs of the first ones, which count as if they were computed here.
+    number, and ``most`` bytes, but at least a few. Inputs of the references are not run again, but their time counts.
     """
-    if not samples:
-        return ()
     names = [value.name for value in model.original.graph.output]
-    reference = Reference(model.original, len(usable_cores())) if len(known) < len(samples) else None
+    known = {id(feeds): expected for feeds, expected in model.references}
+    reference = functools.cache(lambda: Reference(model.original, len(usable_cores())))
     spent_s = 0.0
 
     def with_outputs() -> Iterator[Sample]:
         nonlocal spent_s
-        for sample, expected in zip(samples, known, strict=False):
-            spent_s += model.run_s
+        for sample in samples:
+            expected, took_s = known.get(id(sample.feeds)), model.run_s
+            if expected is None:
+                session, began = reference(), time.monotonic()
+                expected = plain_outputs(names, session.run(sample.feeds))
+                took_s = time.monotonic() - began
+            spent_s += took_s
             yield replace(sample, expected=expected)
-        for sample in samples[len(known) :]:
-            assert reference is not None
-            began = time.monotonic()
-            outputs = reference.run(sample.feeds)
-            spent_s += time.monotonic() - began
-            yield replace(sample, expected=plain_outputs(names, outputs))
 
     def more(count: int) -> bool:
         overtime = 1.0 if count >= LEAST_SAMPLES else OVERTIME
