@@ -31,7 +31,7 @@ from collage_evo.search.evolution.state import SEED, Evaluated
 
 FIRST = (0.85, 0.45)
 """Aimed errors of the first two mixtures as shares of the budget. Chosen: where one of each kind of operators was
-tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted, a decoder with int8 weights 1.6 times."""
+tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted, a decoder 1.6 times."""
 NEXT = 0.92
 """Aimed error of the mixtures after those, which measurements have corrected. Chosen."""
 BATCHES = 3
