@@ -30,7 +30,8 @@ class CostScope:
         on_device: engines that work in the device's memory, and what ``copies`` there and back cost.
         baseline_ms: ms of the whole model on engines that ran it.
         policy: how many border probes there are, and what borders are expected to cost.
-        measured: engines of placements that were measured before, which the space must contain.
+        measured: latencies of placements that were measured before, apportioned to their matches; the space contains
+            these whatever else is known of them.
     """
 
     graph: Graph
@@ -41,7 +42,7 @@ class CostScope:
     copies: Copies = FREE
     baseline_ms: Mapping[Engine, float] = field(default_factory=dict)
     policy: Policy = DEFAULT_POLICY
-    measured: frozenset[Engine] = frozenset()
+    measured: Mapping[int, float] = field(default_factory=dict)
 
     @cached_property
     def families(self) -> dict[Engine, Engine]:
@@ -51,6 +52,10 @@ class CostScope:
     @cached_property
     def engines(self) -> frozenset[Engine]:
         return frozenset(match.engine for match in self.matches)
+
+    @cached_property
+    def measured_engines(self) -> frozenset[Engine]:
+        return frozenset(self.matches[index].engine for index in self.measured)
 
     @cached_property
     def dependents(self) -> list[int]:
@@ -168,9 +173,13 @@ class KnownCosts:
         failed: dict[Engine, set[NodeSet]] = {}
         for index in self.failures:
             failed.setdefault(scope.matches[index].engine, set()).add(scope.matches[index].nodes)
-        inner = tuple(self._inner_ms(index, node_ms, failed) for index in range(len(scope.matches)))
+        inner = [self._inner_ms(index, node_ms, failed) for index in range(len(scope.matches))]
+        apportioned = [index for index in scope.measured if math.isinf(inner[index])]
+        for index in apportioned:
+            inner[index] = scope.measured[index]
         borders = self.fitted.borders
-        cost = CostModel(inner, borders, self._estimated(inner), scope.families, scope.on_device, scope.copies)
+        estimated = self._estimated(inner).union(apportioned)
+        cost = CostModel(tuple(inner), borders, estimated, scope.families, scope.on_device, scope.copies)
         return SearchSpace(scope.graph, scope.matches, cost, self._reasons())
 
     def _inner_ms(

@@ -69,8 +69,8 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     """Profile the kernels of libraries: the fastest engines first, then rewritten models, and then engines that are
     far behind, whose rewritten models come last.
 
-    Engines of placements that were measured come before all, and are profiled whatever time it takes: a placement
-    whose engines have no costs could be no candidate for the answer. So are the next that are not far behind, up to
+    Engines of placements that were measured come before all, and are profiled whatever time it takes: the answer may
+    be near these. So are the next that are not far behind, up to
     ``PROFILED_TOGETHER`` in all. Of a large model that may be all the time for profiles: engines without one have
     their time on the whole model, apportioned.
     """
@@ -81,7 +81,7 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     def turn(one: ProfileRequest) -> tuple[bool, bool, bool, float]:
         # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
         ms = ran_ms.get(one.engine, family_ms(one.engine, families, ran_ms))
-        unmeasured = bool(one.sites) or one.engine not in scope.measured
+        unmeasured = bool(one.sites) or one.engine not in scope.measured_engines
         return unmeasured, ms > far_ms, bool(one.sites), ms
 
     profiles: dict[Engine, tuple[ProfiledCosts, ...]] = {}

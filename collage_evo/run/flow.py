@@ -45,7 +45,7 @@ from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.early import (
     EarlyMixture,
-    engines_of_faster,
+    apportioned_ms,
     in_space,
     measure_early,
     recorded_corrections,
@@ -183,13 +183,14 @@ class Flow:
     def costs(self) -> MeasuredCosts:
         """The space of the search: the cost of each match, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
-        added = terms(run, self.searchable.graph, precision, matches.matches)
+        graph = self.searchable.graph
+        added = terms(run, graph, precision, matches.matches)
         sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
         known = self.transferred.costs(run, matches, added) if self.transferred else None
         best_ms = min(known_ms(self.normalised).values(), default=0.0)
-        measured = engines_of_faster(self.early, self.matches.matches, best_ms)
-        costs = gather_costs(run, self.searchable.graph, matches, self.backends, added, baseline_ms, known, measured)
+        measured = apportioned_ms(self.early, graph, self.matches.matches, best_ms)
+        costs = gather_costs(run, graph, matches, self.backends, added, baseline_ms, known, measured)
         space = replace(costs.space, policy=run.config.policy)
         return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 

@@ -260,13 +260,39 @@ def test_engines_of_measured_placements_are_profiled_first_whatever_time_it_take
         return profile(requests[:needed], needed, over)
 
     late = [Match(1 << node, "slow", "tiny", base="default") for node in range(SIZE)]
-    measured = frozenset({("slow", "default"), ("slow", "tiny"), ("quick", "default")})
     baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
     matches, meter = (*MATCHES, *late), meter_of()
+    measured = {index: 0.1 for index, match in enumerate(matches) if match.backend != "narrow"}
     scope = CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms, measured=measured)
     known = profile_engines(scope, cast(Any, meter), told, lambda _: None)
-    assert set(asked) == measured
+    assert set(asked) == {("slow", "default"), ("slow", "tiny"), ("quick", "default")}
     assert not known.late
+
+
+@pytest.mark.parametrize("answer", [None, NO, "fails standalone"], ids=["late", "not profiled", "part fails"])
+def test_matches_of_measured_placements_are_in_the_space_whatever_else_is_known(answer: Failure | str | None) -> None:
+    whole = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
+    matches = (*MATCHES, *whole)
+    measured = {len(MATCHES) + node: 0.5 for node in range(2)}
+
+    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+        for request, times in profile(requests, needed, over):
+            if request.engine[1] != "tiny":
+                yield request, times
+            elif isinstance(answer, Failure):
+                yield request, answer
+
+    meter: Any = Meter(GRAPH, lambda match: NO if match.variant == "tiny" else true_ms(match))
+    scope = CostScope(GRAPH, matches, PROFILED, {}, measured=measured)
+    known = profile_engines(scope, meter, told, lambda _: None)
+    known = time_kernels(known, Costs(meter, matches, 4.0), lambda _: None)
+    if isinstance(answer, str):
+        known = replace(known, failures={index: NO for index in range(len(MATCHES), len(matches))})
+    space = known.space()
+    tiny = [index for index in space.usable if space.matches[index].variant == "tiny"]
+    assert tiny == list(measured)
+    assert [space.cost.match_ms[index] for index in tiny] == [0.5, 0.5]
+    assert space.cost.estimated >= set(tiny)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "timed alone by an earlier run"])

@@ -24,9 +24,10 @@ from collage_evo.run.stages import early
 from collage_evo.run.stages.early import (
     FIRST,
     EarlyMixture,
+    apportioned_ms,
     corrections_by,
-    engines_of_faster,
     expected_space,
+    in_space,
     likeliest_mixtures,
     measure_early,
     recorded_corrections,
@@ -203,10 +204,14 @@ def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monke
     assert [in_int8(mixture.placement) for mixture in found] == [4]
 
 
-@pytest.mark.parametrize(("best_ms", "found"), [(5.1, {FAMILY, ("openvino", "int8")}), (5.0, set())])
-def test_engines_of_mixtures_are_needed_where_these_may_be_the_answer(best_ms: float, found: set[Engine]) -> None:
-    mixtures = [*measured(0.01), *measured(None, UNKNOWN)]
-    assert engines_of_faster(mixtures, mixed_space().matches, best_ms) == found
+@pytest.mark.parametrize(("best_ms", "known_ms"), [(5.1, 5.0), (5.0, 0.0)])
+def test_latencies_of_mixtures_are_apportioned_where_these_may_be_the_answer(best_ms: float, known_ms: float) -> None:
+    space, mixtures = mixed_space(), [*measured(0.01), *measured(None, UNKNOWN)]
+    apportioned = apportioned_ms(mixtures, GRAPH, space.matches, best_ms)
+    assert sum(apportioned.values()) == pytest.approx(known_ms)
+    (region,) = mixtures[0].placement.regions
+    assert set(apportioned) == (set(region.matches) if known_ms else set())
+    assert in_space(mixtures[:1], space)
 
 
 GOOD, EXACTER, OVER = (0.019, 8.0), (0.008, 9.0), (0.035, 6.0)

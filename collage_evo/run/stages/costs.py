@@ -65,13 +65,13 @@ def gather_costs(
     terms: Terms = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
     transferred: MeasuredCosts | None = None,
-    measured: frozenset[Engine] = frozenset(),
+    measured: Mapping[int, float] = MappingProxyType({}),
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
 
     ``terms``: what the matches add to objectives besides latency. ``baseline_ms``: ms of the whole model on engines
     that ran it, with exclusive use of the machine. ``transferred``: from another run, in place of measurements.
-    ``measured``: engines of placements that were measured already.
+    ``measured``: the latencies of placements that were measured already, apportioned to their matches.
     """
     saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
     key = costs_key(graph, offered, target, policy)

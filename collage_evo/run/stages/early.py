@@ -72,11 +72,20 @@ def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Eva
     return evaluated
 
 
-def engines_of_faster(early: Sequence[EarlyMixture], matches: Sequence[Match], best_ms: float) -> frozenset[Engine]:
-    """Engines of the mixtures that take less than ``best_ms``, which may be the answer. ``matches``: all of the
-    search."""
-    faster = (one.placement.regions for one in early if (one.outcome.latency_ms or math.inf) < best_ms)
-    return frozenset(matches[match].engine for regions in faster for region in regions for match in region.matches)
+def apportioned_ms(
+    early: Sequence[EarlyMixture], graph: Graph, matches: Sequence[Match], best_ms: float
+) -> dict[int, float]:
+    """The latencies of the mixtures that take less than ``best_ms``, which may be the answer, apportioned to their
+    matches. ``matches``: all of the search."""
+    guessed, apportioned = guessed_ms(graph), dict[int, float]()
+    for mixture in early:
+        latency_ms = mixture.outcome.latency_ms
+        if latency_ms is None or latency_ms >= best_ms:
+            continue
+        for match in (match for region in mixture.placement.regions for match in region.matches):
+            share = sum(guessed[node] for node in members(matches[match].nodes)) / sum(guessed)
+            apportioned[match] = min(share * latency_ms, apportioned.get(match, math.inf))
+    return apportioned
 
 
 def measure_early(
