@@ -36,14 +36,13 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
     Without a permanent ``directory`` it names no path and no command, but how a program saves the answer.
 
-    If it is too long, advice is dropped first, then notes.
+    If it is too long, advice is dropped first, then notes, then the speed-ups over other libraries than the best.
     """
     if len(finished) == 1:
         result = finished[0].result
-        block = [verdict(result), describe_model(result), f"  {describe_answer(result)}"]
-        block += [f"  {line}" for line in (*_held(result), *_changed(result), *not_proved(result), *gains(result))]
-        block += [f"  {describe_loss(result.accuracy)}"]
-        block += [f"  {note}" for note in accuracy_notes(result.accuracy)]
+        answer = (describe_answer(result), describe_loss(result.accuracy), *_held(result), *_changed(result))
+        details = (*answer, *not_proved(result), *gains(result), *accuracy_notes(result.accuracy))
+        block = [verdict(result), describe_model(result), *(f"  {line}" for line in details)]
         block += [f"Next: {line}" for line in _next(result, directory)[:2]]
     else:
         block = [verdict_of_profiles([one.result for one in finished])]
@@ -121,7 +120,7 @@ def describe_speed(result: Result) -> str:
 
 
 def gains(result: Result) -> list[str]:
-    """Speed-up of the answer over each library with its defaults, and over the best single one, with intervals."""
+    """Speed-up of the answer over the best baseline, then over each library with its defaults, with intervals."""
     best = next((one for one in result.libraries if one.name == result.best_single), None)
     lines, named = [], False
 
@@ -134,19 +133,19 @@ def gains(result: Result) -> list[str]:
         named = True
         return f"{_gain(result, speedup.estimate)} {library}{around}{more}"
 
-    for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
-        also = ", the best baseline" if library is best else ""
-        if library.speedup.by_definition:
-            lines.append(f"this is {describe_library(library)} with its defaults{also}")
-        else:
-            wrong = "" if library.keeps else ", which exceeds the budget"
-            lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
     if best is None:
         single = format_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
             lines.append(f"{single} is the best baseline: no placement is proved faster")
         else:
             lines.append(line(result.speedup_over_best_single, single, ", the best baseline"))
+    for library in sorted(result.libraries, key=lambda one: (one is not best, -one.speedup.estimate)):
+        also = ", the best baseline" if library is best else ""
+        if library.speedup.by_definition:
+            lines.append(f"this is {describe_library(library)} with its defaults{also}")
+        else:
+            wrong = "" if library.keeps else ", which exceeds the budget"
+            lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
     return lines
 
 

@@ -109,7 +109,8 @@ def test_a_run_ends_in_fifteen_lines_that_say_what_won_how_fast_how_wrong_and_wh
     assert all(len(line) <= WIDTH for line in lines if COMMAND not in line)
     assert INSIDE.findall(" ".join(lines)) == []
     text = " ".join(" ".join(lines).split())
-    assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
+    assert re.search(r"2.85 times as fast as ONNX Runtime in float32 with its defaults \(.*2.46 to 3.29\)", text)
+    assert text.count("(98 % interval ") == 1
     places = (f"export {RUN} --to DIR", f"show {RUN} --all")
     for words in ("the best baseline", "best.collage", "report.html", *places):
         assert words in text
@@ -123,6 +124,18 @@ def test_the_end_of_a_run_says_that_the_machine_changed() -> None:
     text = " ".join(" ".join(end(replace(mixed(), changed=told))).split())
     assert f"T{told[1:]}." in text
     assert "machine changed" not in " ".join(end(mixed()))
+
+
+def test_an_end_that_is_too_long_keeps_the_error_and_the_speedup_over_the_best_baseline() -> None:
+    held = replace(mixed(), target={**mixed().target, "held": "avx2"})
+    held = replace(held, environment={**held.environment, "cpu": "Some(R) Processor With a Long Name, held to avx2"})
+    others = [replace(OPENVINO, name=f"other{number}") for number in range(9)]
+    lines = end(replace(held, libraries=[*others, *held.libraries], changed="the machine changed during the run"))
+    text = " ".join(" ".join(lines).split())
+    assert len(lines) <= LINES
+    assert text.count("with its defaults") < len(others)
+    for words in ("error 0.0", "budget 0.01", "), the best baseline", "on Some(R)", "The machine changed"):
+        assert words in text
 
 
 def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> None:
