@@ -28,7 +28,7 @@ from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
-from collage_evo.precision.transforms.sensitivity import FIRST, error_sensitivities
+from collage_evo.precision.transforms.sensitivity import COPIES, FIRST, error_sensitivities
 from tests.precision.nets import random_inputs, ranges_of
 from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
@@ -193,19 +193,48 @@ def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypat
     assert groups == {Arithmetic.INT8: 40, Arithmetic.BFLOAT16: FIRST}
 
 
-def test_an_operator_that_is_not_tried_errs_like_those_of_its_kind_before_and_after_it() -> None:
-    graph = build_graph(normalise(bert(0, layers=6, length=8, hidden=16, heads=2, vocabulary=11)))
+def trials_of_encoder(layers: int) -> tuple[Graph, list[Any]]:
+    graph = build_graph(normalise(bert(0, layers=layers, length=8, hidden=16, heads=2, vocabulary=11)))
     (int8,) = (one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
     products = node_set(node.index for node in graph.nodes if node.op_type == "MatMul")
-    trials = sensitivity._in_order([*sensitivity._trials(graph, {int8: products})])
-    kinds = {trial.kind for trial in trials}
-    assert {trial.kind for trial in trials[: len(kinds)]} == kinds
-    errors = {trial: math.exp(-trial.kind - 0.1 * trial.node) for trial in trials}
-    tried = {trial: errors[trial] for trial in trials[: 3 * len(kinds)]}
+    return graph, sensitivity._in_order([*sensitivity._trials(graph, {int8: products})])
+
+
+def test_an_operator_that_is_not_tried_errs_like_those_of_its_kind_before_and_after_it() -> None:
+    graph, trials = trials_of_encoder(12)
+    repeated = Counter(trial.kinds[0] for trial in trials)
+    kinds = {kind for kind, count in repeated.items() if count > 1}
+    assert {trial.kinds[0] for trial in trials[: len(kinds)]} == kinds
+    errors = {trial: math.exp(-trial.kinds[0] - 0.1 * trial.node) for trial in trials}
+    tried = {trial: errors[trial] for trial in trials[: 3 * len(repeated)]}
     found = sensitivity._complete(graph, trials, tried)
     assert found.estimated == len(trials) - len(tried) > 10
     for trial in trials:
         assert found[Arithmetic.INT8][trial.node] == pytest.approx(errors[trial])
+
+
+def test_products_for_queries_keys_and_values_are_of_kinds_of_their_own() -> None:
+    graph, trials = trials_of_encoder(6)
+    found = set[tuple[str, int]]()
+    for trial in trials:
+        layer, _, role = graph.nodes[trial.node].name.partition(".attention.")
+        if role and layer not in ("layer.0", "layer.5"):
+            found.add((role, trial.kinds[0]))
+    assert len(found) == len({role for role, _ in found}) == len({kind for _, kind in found}) == 4
+
+
+def test_an_operator_alone_in_its_kind_is_tried_late_and_errs_like_those_of_a_coarser_one() -> None:
+    graph, trials = trials_of_encoder(6)
+    repeated = Counter(trial.kinds[0] for trial in trials)
+    of_kinds = [trial for trial in trials if repeated[trial.kinds[0]] > 1]
+    coarse = {trial.kinds[-1] for trial in of_kinds}
+    ends = [trial for trial in trials if trial not in of_kinds and trial.kinds[-1] in coarse]
+    assert ends
+    assert {*of_kinds[: COPIES * len({trial.kinds[0] for trial in of_kinds})]} < {*trials[: trials.index(ends[0])]}
+    tried = {trial: 1e-4 * (1 + trial.kinds[-1]) for trial in of_kinds}
+    found = sensitivity._complete(graph, trials, tried)[Arithmetic.INT8]
+    for end in ends:
+        assert found[end.node] == pytest.approx(1e-4 * (1 + end.kinds[-1]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 24])
