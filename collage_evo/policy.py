@@ -47,8 +47,12 @@ class Policy:
         "float32", "Seen: bfloat16 in 3.4 and 2.2 ms within minutes, so either time may be a third off")
     precision_coarse: float = _decides(
         0.5, 0, 1000, "A precision whose error alone is more than this share of the budget is tried operator by "
-        "operator beside float32, not for whole pieces",
+        "operator beside float32, not only for whole pieces",
         "By sum: squared errors add up, so that below it float32 in its place leaves others a third more at most")
+    precision_spent: float = _decides(
+        0.9, 0, 1000, "A precision whose error alone is more than this share of the budget is not tried for whole "
+        "pieces",
+        "By sum: squared errors add up, so that up to it operators in int8 may err by 0.44 of the budget")
 
     # What costs are measured, and what is expected before.
     cuts: int = _decides(32, 0, 10_000, "Random cuts of the model that are measured to tell what borders cost")

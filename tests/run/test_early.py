@@ -65,6 +65,20 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     assert nodes_in(region.numerics, arithmetic) == sum(1 << node for node in heavy)
 
 
+def test_int8_beside_bfloat16_that_was_measured_is_expected_to_be_faster_than_that() -> None:
+    nodes = [node.index for node in GRAPH.nodes]
+    matches = [Match(1 << node, "openvino", "default") for node in nodes]
+    matches += [
+        Match(1 << node, "openvino", variant, base="default", edits=numerics_of((arithmetic, 1 << node)))
+        for variant, arithmetic in (("bf16-cast", Arithmetic.BFLOAT16), ("int8", Arithmetic.INT8))
+        for node in nodes
+    ]
+    baseline_ms = {FAMILY: 10.0, ("openvino", "bf16-cast"): 2.0, OTHER: 1.0}
+    space = expected_space(GRAPH, Matches(tuple(matches), {}), {}, baseline_ms)
+    whole = [sum(space.cost.match_ms[k * len(nodes) : (k + 1) * len(nodes)]) for k in range(3)]
+    assert whole == pytest.approx([10.0, 2.0, 1.5])
+
+
 def mixed_space(backends: Sequence[str] = ("openvino",)) -> SearchSpace:
     """Each convolution in float32 or in int8, which adds 0.01 to the error."""
     heavy = [node.index for node in GRAPH.nodes if node.op_type == "Conv"]

@@ -96,6 +96,9 @@ def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_bud
     near, said = found_with(times, error=0.021)
     assert (BF16 in near, CAST in near) == (True, False)
     assert any("OpenVINO in bfloat16 as baseline has error 0.021" in line for line in said)
+    both, said = found_with(times, error=0.017)
+    assert not {BF16, CAST} & both, "there is room for some operators in int8"
+    assert any("operators in bfloat16 and in float32 are tried in one piece" in line for line in said)
     far, _ = found_with(times, error=0.009)
     assert (BF16 in far, CAST in far) == (False, True)
     assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"

@@ -231,10 +231,13 @@ def expected_space(
     families = {match.engine: match.family for match in matches.matches if match.family != match.engine}
 
     def expected_ms(engine: Engine) -> float:
-        measured_ms = baseline_ms.get(engine)
-        exact = baseline_ms.get(families.get(engine, engine), float("inf"))
-        # Half of what the bytes of its weights promise.
-        return measured_ms if measured_ms is not None else (1 + arithmetic_of(*engine).weight_bytes / 4) / 2 * exact
+        if engine in baseline_ms:
+            return baseline_ms[engine]
+        family, weight_bytes = families.get(engine, engine), arithmetic_of(*engine).weight_bytes
+        known = ((ms, arithmetic_of(*one)) for one, ms in baseline_ms.items() if families.get(one, one) == family)
+        shares = ((ms, weight_bytes / of.weight_bytes) for ms, of in known if of.weight_bytes >= weight_bytes)
+        # Half of what the bytes of its weights promise, from the arithmetics of its family that were measured.
+        return min((ms * (1 + share) / 2 for ms, share in shares), default=math.inf)
 
     per_guess = {engine: expected_ms(engine) / whole for engine in engines}
     ms = tuple(

@@ -56,20 +56,21 @@ def _other_ways(
     """Of two ways into one precision, a setting for whole pieces and Casts, the one with less to gain.
 
     The setting is no slower and combines better with int8. Only Casts can leave some operators of a piece in float32,
-    which pays if the precision itself uses up much of the budget.
+    which pays if the precision itself uses up much of the budget; if it uses up nearly all, nothing is left for int8.
     """
     errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
-    coarse = run.config.policy.precision_coarse * run.limits.budget
+    policy, budget = run.config.policy, run.limits.budget
     excluded = {}
     for backend in backends:
         for variant, setting in _in_two_ways(backend):
             engine = (backend.name, setting)
             error = errors.get(engine)
-            if engine in slow or error is None or error <= coarse:
+            if engine in slow or error is None or error <= policy.precision_coarse * budget:
                 excluded[backend.name, variant.name] = "whole pieces in this precision have more to win"
                 continue
-            text = f"{format_engine(*engine)} as baseline has error {error:.2g}, budget {run.limits.budget:.2g}"
-            excluded[engine] = f"{text}: it is tried operator by operator"
+            text = f"{format_engine(*engine)} as baseline has error {error:.2g}, budget {budget:.2g}"
+            if error > policy.precision_spent * budget:
+                excluded[engine] = f"{text}: it is tried operator by operator"
             kind = variant.arithmetic.value
             run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
     return excluded
