@@ -17,7 +17,9 @@ from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.models.bert import bert
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
@@ -48,7 +50,7 @@ def outputs(graph: Graph, model: onnx.ModelProto, work: Path) -> list[np.ndarray
     assert isinstance(built, Built), built
     sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
     made = [np.zeros(tensor.shape, np.float32) for tensor in sides[1]]
-    given = list(random_inputs(graph, 0).values())
+    given = [random_inputs(graph, 0)[name] for name in graph.inputs]
     BACKEND.load(work, Target(), DEFAULT, *sides).bind(given, made)()
     return made
 
@@ -97,6 +99,17 @@ def test_a_product_in_bfloat16_may_be_called_after_what_is_added_to_it_in_float3
     model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.int8_form("default"))
     exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
     assert 1e-3 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.1
+
+
+@needs_both
+def test_values_in_bfloat16_may_have_their_bias_added_in_float32_beside_int8(tmp_path: Path) -> None:
+    graph = build_graph(normalise(bert(0, layers=1, length=128, hidden=128, heads=2, vocabulary=50)))
+    index_of = {node.name.rpartition(".attention.")[2]: node.index for node in graph.nodes}
+    low, quantised = 1 << index_of["value.matmul"], 1 << index_of["output.matmul"]
+    numerics = numerics_of((Arithmetic.BFLOAT16, low), (Arithmetic.INT8, quantised))
+    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.int8_form("default"))
+    exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
+    assert 1e-4 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.05
 
 
 class Kernel(NamedTuple):

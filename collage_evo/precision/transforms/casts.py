@@ -67,9 +67,9 @@ class Casts(Transform):
         read = [name for name in node.inputs if name and graph.tensors[name].dtype == "float32"]
         if not read or not all(tensor.dtype == "float32" and tensor.static for tensor in outputs):
             return False
-        return all(self._holds(graph.constants[name]) for name in read if name in graph.constants)
+        return all(self.holds(graph.constants[name]) for name in read if name in graph.constants)
 
-    def _holds(self, array: np.ndarray) -> bool:
+    def holds(self, array: np.ndarray) -> bool:
         """Whether the type holds these numbers without infinities, unlike those of masks."""
         if not array.size:
             return True
@@ -128,9 +128,11 @@ class _Casts:
         self._floats = _floats(model)
         self._made: list[onnx.NodeProto] = []
         self._low: dict[str, str] = {}
+        self._made_low: set[str] = set()
         self._waiting: set[str] = set()
         """Tensors that exist only in the smaller type."""
         self._rounded: dict[str, onnx.TensorProto] = {}
+        self._beside_int8 = any(proto.op_type == "QuantizeLinear" for proto in model.graph.node)
 
     def write(self) -> None:
         graph = self._model.graph
@@ -139,6 +141,8 @@ class _Casts:
             if self._ends.intersection(proto.output):
                 self._reduce(proto)
                 reduced.append(proto)
+            elif self._beside_int8 and self._would_dequantise(proto):
+                self._reduce(proto)
             else:
                 self._made += self._restored((*proto.input, *sorted(captures(proto))))
                 self._made.append(proto)
@@ -158,8 +162,19 @@ class _Casts:
         for position, name in enumerate(proto.output):
             if name:
                 proto.output[position] = self._low[name] = f"{name}{self._suffix}"
+                self._made_low.add(name)
                 self._waiting.add(name)
         self._made.append(proto)
+
+    def _would_dequantise(self, proto: onnx.NodeProto) -> bool:
+        """Whether ``proto`` adds a constant to a result in the smaller type, or multiplies the result by one.
+
+        Behind a Cast to float32 OpenVINO 2026.4 takes it for a part of a DequantizeLinear, moves it, and fails.
+        """
+        if proto.op_type not in ("Add", "Sub", "Mul", "Div") or self._made_low.isdisjoint(proto.input):
+            return False
+        constants = [self._constants[name] for name in proto.input if name in self._constants]
+        return len(constants) == 1 and self._of.holds(array_of(constants[0]))
 
     def _reduced(self, name: str) -> str:
         if name not in self._low:
