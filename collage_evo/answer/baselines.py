@@ -25,7 +25,8 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.target import Target
+from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.target import CPU, Target
 
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """Timing settings of a baseline that races afterwards."""
@@ -37,6 +38,8 @@ HOPELESS = 10.0
 COMPILES_RUNS = 150
 """A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM did
 not compile networks of 270, 500 and 1,200 ms a run within 35 s."""
+TWICE = 2.0
+"""Without matrix instructions for it a processor multiplies so many times as fast in float16 as in float32 at most."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -102,6 +105,7 @@ def measure_baselines(
             rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(measured, backend, variant, HOPELESS * best_ms)
+            why = why or outdone(measured, backend, variant, setting.limits.budget, this_machine())
             ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
             left_s = end - time.monotonic() if ends else math.inf
             if left_s <= (COMPILES_RUNS * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
@@ -208,6 +212,22 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
         if behind and (latency is None or latency > hopeless_ms):
             return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
     return None
+
+
+def outdone(
+    measured: Sequence[Baseline], backend: Backend, variant: Variant, budget: float, machine: Machine
+) -> Failure | None:
+    """Why ``variant`` in float16 is not tried on ``machine``: bfloat16 keeps the budget, and is faster than float16 can
+    be."""
+    if variant.arithmetic is not Arithmetic.FLOAT16 or variant.device != CPU or machine.has_float16_matrices:
+        return None
+    arithmetics = {one.name: one.arithmetic for one in backend.variants if one.device == CPU}
+    of_backend = (b for b in measured if b.backend == backend.name and b.variant in arithmetics and b.keeps(budget))
+    times = {arithmetics[b.variant]: b.outcome.latency_ms or math.inf for b in of_backend}
+    low, exact = times.get(Arithmetic.BFLOAT16, math.inf), times.get(Arithmetic.FLOAT32, 0.0)
+    if TWICE * low >= exact:
+        return None
+    return Failure(Fault.NEEDLESS, f"bfloat16 takes less than 1/{TWICE:g} of float32's time, float16 at least that")
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: WorkerPool) -> tuple[Baseline, ...]:

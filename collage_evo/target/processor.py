@@ -65,6 +65,11 @@ class Machine:
         """
         return self.architecture in _X86 and not self.features & _VNNI
 
+    @property
+    def has_float16_matrices(self) -> bool:
+        """Whether it multiplies whole matrices in float16, as AMX does in bfloat16."""
+        return "amx_fp16" in self.features
+
     def held_to(self, level: str) -> Machine:
         """This machine without features beyond a level. Its name contains the level, so that stored data differ.
 

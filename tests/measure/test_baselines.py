@@ -9,12 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer import baselines as module
-from collage_evo.answer.baselines import Baseline, best_single, measure_baselines, read_baselines, write_baselines
+from collage_evo.answer.baselines import (
+    Baseline,
+    best_single,
+    measure_baselines,
+    outdone,
+    read_baselines,
+    write_baselines,
+)
 from collage_evo.backends.base import Backend
 from collage_evo.backends.libraries.torch import Torch
 from collage_evo.backends.registry import get_backend
@@ -26,7 +34,9 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.processor import Machine
 from collage_evo.target.target import Target
 from tests.measure.helpers import make_setting
 
@@ -284,3 +294,34 @@ def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives
     assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
     assert best_single(found, budget=0.02).name == best
     assert best_single(found).name == "slow", "by default of those in float32"
+
+
+@pytest.mark.parametrize(
+    ("bfloat16_ms", "error", "features", "tried"),
+    [
+        (4.0, 0.01, {"avx512_fp16", "amx_bf16"}, False),
+        (6.0, 0.01, {"avx512_fp16", "amx_bf16"}, True),
+        (4.0, 0.03, {"avx512_fp16", "amx_bf16"}, True),
+        (4.0, 0.01, {"avx512_fp16", "amx_bf16", "amx_fp16"}, True),
+        (None, None, {"avx512_fp16"}, True),
+    ],
+    ids=["faster than float16 can be", "near", "beyond the budget", "matrices in float16", "not measured"],
+)
+def test_float16_is_not_tried_where_bfloat16_is_faster_than_it_can_be(
+    bfloat16_ms: float | None, error: float | None, features: set[str], tried: bool
+) -> None:
+    openvino, machine = get_backend("openvino"), Machine("x86_64", "some", frozenset(features))
+    alone = [
+        Baseline("openvino", "openvino", "default", Path("a"), Outcome(10.0, error=0.0)),
+        Baseline("openvino/bf16", "openvino", "bf16", Path("b"), Outcome(bfloat16_ms, error=error), exact=False),
+        Baseline("onnxruntime", "onnxruntime", "default", Path("c"), Outcome(90.0, error=0.0)),
+    ]
+    why = outdone(alone, openvino, openvino.variant("f16"), 0.02, machine)
+    assert (why is None) == tried
+    assert outdone(alone, openvino, openvino.variant("bf16"), 0.02, machine) is None
+    if why is not None:
+        needless = Baseline("openvino/f16", "openvino", "f16", Path("d"), Outcome.unfit(why), exact=False)
+        config = SimpleNamespace(policy=DEFAULT_POLICY)
+        run = SimpleNamespace(limits=SETTING.limits, config=config, reporter=MagicMock())
+        excluded = excluded_engines(cast(Any, run), [*alone, needless], [openvino])
+        assert excluded["openvino", "f16"] == why.message

@@ -11,6 +11,7 @@ from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.failure import Fault
 from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 
@@ -19,7 +20,7 @@ def excluded_engines(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]
 ) -> dict[Engine, str]:
     """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
-    slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
+    slow = _slow_precisions(run, baselines) | _untried(baselines, backends) | _needless(baselines)
     return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
@@ -48,6 +49,12 @@ def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
     }
+
+
+def _needless(baselines: Sequence[Baseline]) -> dict[Engine, str]:
+    """Engines in a lower precision whose baseline could not be the fastest."""
+    failures = (((b.backend, b.variant), b.outcome.failure) for b in baselines if not b.exact)
+    return {engine: one.message for engine, one in failures if one is not None and one.fault is Fault.NEEDLESS}
 
 
 def _other_ways(
