@@ -39,7 +39,7 @@ COMPILES_RUNS = 150
 """A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM did
 not compile networks of 270, 500 and 1,200 ms a run within 35 s."""
 TWICE = 2.0
-"""Without matrix instructions for it a processor multiplies so many times as fast in float16 as in float32 at most."""
+"""Times as fast as in float32 that a processor multiplies in float16, at most, without matrix instructions for it."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -84,9 +84,10 @@ def measure_baselines(
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
-    Those that run most models well come first, on the target's device before the host, in float32 before lower
-    precisions. The others may compile for minutes: they follow in the order of what the first took in the same
-    arithmetic. After each, ``on_done`` is called with the results so far. One that is far behind the best before it,
+    Those that run most models well come first, on the target's device before the host: the first in float32, the
+    others in their default precision, then all in further ones, float32 before lower ones. The others may compile for
+    minutes: they follow in the order of what the first took in the same arithmetic. After each, ``on_done`` is called
+    with the results so far. One that is far behind the best before it,
     by the policy, has the latency of the few runs it made (one, where a run takes long; none, where it was ended
     during the first), and a reason: the best in float32 counts, or for one in a lower precision that of any
     precision within the budget. After ``seconds`` only those that run most models well
@@ -182,19 +183,28 @@ def _in_turn(
     device, largest = setting.target.device, setting.limits.measured
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
 
-    def turn(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
-        _, variant = pair
-        like_ms = fastest.get(variant.arithmetic, math.inf)
-        return variant.last_resort, variant.device != device, like_ms, not variant.exact
+    at_once = [pair for pair in pairs if _runs_most(*pair)]
 
+    def place(variant: Variant) -> tuple[bool, bool]:
+        return variant.last_resort, variant.device != device
+
+    def soonest(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
+        backend, variant = pair
+        first, default = backend is at_once[0][0], variant == backend.like_defaults(device)
+        return *place(variant), (variant.exact and first, default, variant.exact, True).index(True)
+
+    def likeliest(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
+        _, variant = pair
+        return *place(variant), fastest.get(variant.arithmetic, math.inf), not variant.exact
+
+    yield from sorted(at_once, key=soonest)
     fastest: dict[Arithmetic, float] = {}
-    yield from sorted((pair for pair in pairs if _runs_most(*pair)), key=turn)
     arithmetics = {(backend.name, variant.name): variant.arithmetic for backend, variant in pairs}
     for one in measured:
         if one.keeps(setting.limits.budget) and one.outcome.latency_ms is not None:
             arithmetic = arithmetics[one.backend, one.variant]
             fastest[arithmetic] = min(one.outcome.latency_ms, fastest.get(arithmetic, math.inf))
-    yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=turn)
+    yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=likeliest)
 
 
 def _runs_most(backend: Backend, variant: Variant) -> bool:
@@ -217,8 +227,8 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
 def outdone(
     measured: Sequence[Baseline], backend: Backend, variant: Variant, budget: float, machine: Machine
 ) -> Failure | None:
-    """Why ``variant`` in float16 is not tried on ``machine``: bfloat16 keeps the budget, and is faster than float16 can
-    be."""
+    """Why ``variant`` in float16 is not tried on ``machine``: bfloat16 is within the budget, and faster than float16
+    can be."""
     if variant.arithmetic is not Arithmetic.FLOAT16 or variant.device != CPU or machine.has_float16_matrices:
         return None
     arithmetics = {one.name: one.arithmetic for one in backend.variants if one.device == CPU}

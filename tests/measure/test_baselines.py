@@ -88,10 +88,14 @@ class Processes:
         return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
 
 
-def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
+def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: Variant = DEFAULT) -> Backend:
     made = variants or (DEFAULT,)
     fake = SimpleNamespace(
-        name=name, runs_any_model=lambda variant: runs_any_model, variants=made, declines=lambda variant: ""
+        name=name,
+        runs_any_model=lambda variant: runs_any_model,
+        variants=made,
+        declines=lambda variant: "",
+        like_defaults=lambda device: usual,
     )
     return cast(Backend, fake)
 
@@ -230,15 +234,16 @@ def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
     assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
 
 
-def test_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"first": 1.0, "second": 1.0})
+def test_only_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "second": 1.0, "third": 1.0})
     monkeypatch.setattr(module, "Sandbox", processes)
     half = Variant("half", Arithmetic.BFLOAT16)
     monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
-    backends = [backend("first", True, half, DEFAULT), backend("second", True)]
+    second = backend("second", True, DEFAULT, half, usual=half)
+    backends = [backend("first", True, half, DEFAULT, usual=half), second, backend("third", True)]
     measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda found: None)
     assert [f"{job.backend} {job.variant}" for job in processes.jobs] == [
-        *("first default", "second default", "first half")
+        *("first default", "first half", "second half", "third default", "second default")
     ]
 
 
