@@ -38,8 +38,6 @@ HOPELESS = 10.0
 COMPILES_RUNS = 150
 """A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM did
 not compile networks of 270, 500 and 1,200 ms a run within 35 s."""
-TWICE = 2.0
-"""Times as fast as in float32 that a processor multiplies in float16, at most, without matrix instructions for it."""
 _OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
 
 
@@ -227,17 +225,17 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
 def outdone(
     measured: Sequence[Baseline], backend: Backend, variant: Variant, budget: float, machine: Machine
 ) -> Failure | None:
-    """Why ``variant`` in float16 is not tried on ``machine``: bfloat16 is within the budget, and faster than float16
-    can be."""
-    if variant.arithmetic is not Arithmetic.FLOAT16 or variant.device != CPU or machine.has_float16_matrices:
+    """Why ``variant`` is not tried on ``machine``'s processor: the library is faster in another precision within the
+    budget than it can be in this one."""
+    gain = math.inf if variant.exact or variant.device != CPU else machine.most_gain(variant.arithmetic)
+    on_cpu = {one.name for one in backend.variants if one.device == CPU}
+    known = [b for b in measured if b.backend == backend.name and b.variant in on_cpu and b.keeps(budget)]
+    exact_ms = min((b.outcome.latency_ms or 0.0 for b in known if b.exact), default=0.0)
+    faster = [b for b in known if gain * (b.outcome.latency_ms or 0.0) < exact_ms]
+    if not faster:
         return None
-    arithmetics = {one.name: one.arithmetic for one in backend.variants if one.device == CPU}
-    of_backend = (b for b in measured if b.backend == backend.name and b.variant in arithmetics and b.keeps(budget))
-    times = {arithmetics[b.variant]: b.outcome.latency_ms or math.inf for b in of_backend}
-    low, exact = times.get(Arithmetic.BFLOAT16, math.inf), times.get(Arithmetic.FLOAT32, 0.0)
-    if TWICE * low >= exact:
-        return None
-    return Failure(Fault.NEEDLESS, f"bfloat16 takes less than 1/{TWICE:g} of float32's time, float16 at least that")
+    why = f"{faster[0].name} takes less than 1/{gain:g} of float32's time, {variant.arithmetic.value} at least that"
+    return Failure(Fault.NEEDLESS, why)
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: WorkerPool) -> tuple[Baseline, ...]:

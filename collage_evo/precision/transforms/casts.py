@@ -132,7 +132,7 @@ class _Casts:
         self._waiting: set[str] = set()
         """Tensors that exist only in the smaller type."""
         self._rounded: dict[str, onnx.TensorProto] = {}
-        self._beside_int8 = any(proto.op_type == "QuantizeLinear" for proto in model.graph.node)
+        self._quantised = any(proto.op_type == "QuantizeLinear" for proto in model.graph.node)
 
     def write(self) -> None:
         graph = self._model.graph
@@ -141,7 +141,7 @@ class _Casts:
             if self._ends.intersection(proto.output):
                 self._reduce(proto)
                 reduced.append(proto)
-            elif self._beside_int8 and self._would_dequantise(proto):
+            elif self._quantised and self._would_dequantise(proto):
                 self._reduce(proto)
             else:
                 self._made += self._restored((*proto.input, *sorted(captures(proto))))
@@ -169,7 +169,7 @@ class _Casts:
     def _would_dequantise(self, proto: onnx.NodeProto) -> bool:
         """Whether ``proto`` adds a constant to a result in the smaller type, or multiplies the result by one.
 
-        Behind a Cast to float32 OpenVINO 2026.4 takes it for a part of a DequantizeLinear, moves it, and fails.
+        Behind a Cast to float32 a library may take it for a part of a DequantizeLinear (docs/backends.md).
         """
         if proto.op_type not in ("Add", "Sub", "Mul", "Div") or self._made_low.isdisjoint(proto.input):
             return False
