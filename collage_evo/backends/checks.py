@@ -15,7 +15,7 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import InputError, UnavailableError, one_line
+from collage_evo.errors import OF_THE_MACHINE, InputError, UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.precision.quantise.rules import Ranges
@@ -151,7 +151,8 @@ _Build = TypeVar("_Build", bound=Callable[..., Built | BuildFailure])
 
 
 def returns_failures(describe: Callable[[Exception], str] = one_line) -> Callable[[_Build], _Build]:
-    """Decorate ``Backend.build``: an exception of the library becomes a ``BuildFailure`` with ``describe`` of it.
+    """Decorate ``Backend.build``: an exception of the library becomes a ``BuildFailure`` with ``describe`` of it,
+    unless the operating system refuses what all pieces need.
 
     ``build`` does not get a model with an output that no node computes.
     """
@@ -164,6 +165,8 @@ def returns_failures(describe: Callable[[Exception], str] = one_line) -> Callabl
             try:
                 return build(backend, model, *arguments)
             except Exception as error:
+                if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+                    raise  # the next piece could not be built either
                 # Every failure of the library is one kind of outcome here: this piece cannot be built.
                 return BuildFailure(f"{backend.name}: {describe(error)}")
 

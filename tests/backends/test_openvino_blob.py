@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -83,3 +84,17 @@ def test_a_model_in_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     backend.load(tmp_path, target, variant, inputs, outputs).bind([feeds[t.name] for t in inputs], made)()
     for found, expected in zip(made, reference_outputs(graph.model, feeds), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_on_a_full_disk_a_piece_is_not_refused_but_the_system_s_error_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: memoryview) -> tuple[str, ...]:
+        return write_blob(Path("/dev/full"), content)
+
+    monkeypatch.setattr("collage_evo.backends.openvino.backend.write_blob", full)
+    openvino, graph = get_backend("openvino"), build_graph(tiny_branchy())
+    with pytest.raises(OSError, match="No space left") as refused:
+        openvino.build(graph.model, Target(), openvino.variant("default"), tmp_path)
+    assert refused.value.errno == errno.ENOSPC

@@ -24,12 +24,12 @@ def write_blob(path: Path, content: memoryview) -> tuple[str, ...]:
     """Write ``content`` to ``path``, or in parts to files next to it; returns the names of the files."""
     data = np.frombuffer(content, np.uint8)
     if data.size < PARTS_BYTES:
-        data.tofile(path)
+        path.write_bytes(data.data)
         return (path.name,)
     ends = [0, *_ends(data), data.size]
     names = tuple(f"{path.name}.{number:05d}" for number in range(len(ends) - 1))
     for name, start, end in zip(names, ends, ends[1:], strict=False):
-        data[start:end].tofile(path.with_name(name))
+        path.with_name(name).write_bytes(data[start:end].data)
     return names
 
 

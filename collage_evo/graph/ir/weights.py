@@ -215,7 +215,7 @@ class WeightFiles:
                     return {"location": name, "offset": "0"}
             name = f"{_PREFIX}{self._count}"
             self._count += 1
-            raw.tofile(self.directory / name)
+            (self.directory / name).write_bytes(raw.data)
             names.append(name)
             return {"location": name, "offset": "0"}
 

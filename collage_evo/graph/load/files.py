@@ -69,7 +69,7 @@ def _write_apart(tensor: TensorProto, raw: np.ndarray, file: Path) -> None:
         if own.stat().st_size == raw.nbytes:
             link_or_copy(own, file)
             return
-    raw.tofile(file)
+    file.write_bytes(raw.data)
 
 
 def save_linked(model: onnx.ModelProto, path: Path) -> None:
