@@ -46,11 +46,11 @@ class Policy:
         1.5, 1, 1000, "A precision is not tried on parts where a single library takes this many times as long as in "
         "float32", "Seen: bfloat16 in 3.4 and 2.2 ms within minutes, so either time may be a third off")
     precision_coarse: float = _decides(
-        0.5, 0, 1000, "A precision whose error alone is more than this share of the budget is tried operator by "
-        "operator beside float32, not only for whole pieces",
+        0.5, 0, 1000, "A precision with an error of more than this share of the budget is tried operator by "
+        "operator together with float32, not only for whole pieces",
         "By sum: squared errors add up, so that below it float32 in its place leaves others a third more at most")
     precision_spent: float = _decides(
-        0.9, 0, 1000, "A precision whose error alone is more than this share of the budget is not tried for whole "
+        0.9, 0, 1000, "A precision with an error of more than this share of the budget is not tried for whole "
         "pieces",
         "By sum: squared errors add up, so that up to it operators in int8 may err by 0.44 of the budget")
 

@@ -85,12 +85,12 @@ def measure_baselines(
     Those that run most models well come first, on the target's device before the host: the first in float32, the
     others in their default precision, then all in further ones, float32 before lower ones. The others may compile for
     minutes: they follow in the order of what the first took in the same arithmetic. After each, ``on_done`` is called
-    with the results so far. One that is far behind the best before it,
-    by the policy, has the latency of the few runs it made (one, where a run takes long; none, where it was ended
-    during the first), and a reason: the best in float32 counts, or for one in a lower precision that of any
-    precision within the budget. After ``seconds`` only those that run most models well
-    are tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if
-    none before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
+    with the results so far. One that is far behind the best before it, by the policy, has the latency of the few runs
+    it made (one, where a run takes long; none, where it was ended during the first), and a reason: the best in
+    float32 counts, or for one in a lower precision that of any precision within the budget. A lower precision that
+    cannot be the fastest of its library is not tried. After ``seconds`` only those that run most models well are
+    tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if none
+    before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
     """
     setting = pool.setting
     measured: list[Baseline] = []
@@ -104,7 +104,8 @@ def measure_baselines(
             rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(measured, backend, variant, HOPELESS * best_ms)
-            why = why or outdone(measured, backend, variant, setting.limits.budget, this_machine())
+            safe_error = setting.policy.precision_spent * setting.limits.budget
+            why = why or why_needless(measured, backend, variant, safe_error, this_machine())
             ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
             left_s = end - time.monotonic() if ends else math.inf
             if left_s <= (COMPILES_RUNS * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
@@ -180,29 +181,28 @@ def _in_turn(
     """Backends and variants in the order of their measurement; each result is in ``measured`` before the next one."""
     device, largest = setting.target.device, setting.limits.measured
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
+    run_most = [pair for pair in pairs if _runs_most(*pair)]
 
-    at_once = [pair for pair in pairs if _runs_most(*pair)]
-
-    def place(variant: Variant) -> tuple[bool, bool]:
-        return variant.last_resort, variant.device != device
-
-    def soonest(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
+    def by_defaults(pair: tuple[Backend, Variant]) -> tuple[bool, ...]:
         backend, variant = pair
-        first, default = backend is at_once[0][0], variant == backend.like_defaults(device)
-        return *place(variant), (variant.exact and first, default, variant.exact, True).index(True)
+        first_answer = variant.exact and backend is run_most[0][0]
+        default = variant == backend.like_defaults(device)
+        return variant.last_resort, variant.device != device, not first_answer, not default, not variant.exact
 
-    def likeliest(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
-        _, variant = pair
-        return *place(variant), fastest.get(variant.arithmetic, math.inf), not variant.exact
-
-    yield from sorted(at_once, key=soonest)
+    yield from sorted(run_most, key=by_defaults)
     fastest: dict[Arithmetic, float] = {}
     arithmetics = {(backend.name, variant.name): variant.arithmetic for backend, variant in pairs}
     for one in measured:
         if one.keeps(setting.limits.budget) and one.outcome.latency_ms is not None:
             arithmetic = arithmetics[one.backend, one.variant]
             fastest[arithmetic] = min(one.outcome.latency_ms, fastest.get(arithmetic, math.inf))
-    yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=likeliest)
+
+    def by_arithmetic(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
+        _, variant = pair
+        like_ms = fastest.get(variant.arithmetic, math.inf)
+        return variant.last_resort, variant.device != device, like_ms, not variant.exact
+
+    yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=by_arithmetic)
 
 
 def _runs_most(backend: Backend, variant: Variant) -> bool:
@@ -222,14 +222,17 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
     return None
 
 
-def outdone(
-    measured: Sequence[Baseline], backend: Backend, variant: Variant, budget: float, machine: Machine
+def why_needless(
+    measured: Sequence[Baseline], backend: Backend, variant: Variant, safe_error: float, machine: Machine
 ) -> Failure | None:
-    """Why ``variant`` is not tried on ``machine``'s processor: the library is faster in another precision within the
-    budget than it can be in this one."""
+    """Why ``variant`` is not tried on ``machine``'s processor: the library is faster in another precision than it can
+    be in this one.
+
+    The other has an error up to ``safe_error``: one near the budget may exceed it on held-out samples.
+    """
     gain = math.inf if variant.exact or variant.device != CPU else machine.most_gain(variant.arithmetic)
     on_cpu = {one.name for one in backend.variants if one.device == CPU}
-    known = [b for b in measured if b.backend == backend.name and b.variant in on_cpu and b.keeps(budget)]
+    known = [b for b in measured if b.backend == backend.name and b.variant in on_cpu and b.keeps(safe_error)]
     exact_ms = min((b.outcome.latency_ms or 0.0 for b in known if b.exact), default=0.0)
     faster = [b for b in known if gain * (b.outcome.latency_ms or 0.0) < exact_ms]
     if not faster:

@@ -70,9 +70,8 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     far behind, whose rewritten models come last.
 
     Engines of placements that were measured come before all, and are profiled whatever time it takes: the answer may
-    be near these. So are the next that are not far behind, up to
-    ``PROFILED_TOGETHER`` in all. Of a large model that may be all the time for profiles: engines without one have
-    their time on the whole model, apportioned.
+    be near these. So are the next that are not far behind, up to ``PROFILED_TOGETHER`` in all. Of a large model that
+    may be all the time for profiles: engines without one have their time on the whole model, apportioned.
     """
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms

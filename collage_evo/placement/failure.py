@@ -27,7 +27,7 @@ class Fault(StrEnum):
     NO_TIME = "no time"
     """The time limit passed before it was tried."""
     NEEDLESS = "needless"
-    """Another variant runs this model in the same way."""
+    """Another variant runs this model in the same way, or is faster than this one can be."""
     KNOWN = "known"
     """An earlier run has evidence enough."""
     WORKERS_DIED = "worker died"

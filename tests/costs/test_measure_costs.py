@@ -275,7 +275,7 @@ def test_matches_of_measured_placements_are_in_the_space_whatever_else_is_known(
     matches = (*MATCHES, *whole)
     measured = {len(MATCHES) + node: 0.5 for node in range(2)}
 
-    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+    def profiler(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
         for request, times in profile(requests, needed, over):
             if request.engine[1] != "tiny":
                 yield request, times
@@ -284,7 +284,7 @@ def test_matches_of_measured_placements_are_in_the_space_whatever_else_is_known(
 
     meter: Any = Meter(GRAPH, lambda match: NO if match.variant == "tiny" else true_ms(match))
     scope = CostScope(GRAPH, matches, PROFILED, {}, measured=measured)
-    known = profile_engines(scope, meter, told, lambda _: None)
+    known = profile_engines(scope, meter, profiler, lambda _: None)
     known = time_kernels(known, Costs(meter, matches, 4.0), lambda _: None)
     if isinstance(answer, str):
         known = replace(known, failures={index: NO for index in range(len(MATCHES), len(matches))})

@@ -223,7 +223,7 @@ def test_products_for_queries_keys_and_values_are_of_kinds_of_their_own() -> Non
     assert len(found) == len({role for role, _ in found}) == len({kind for _, kind in found}) == 4
 
 
-def test_an_operator_alone_in_its_kind_is_tried_late_and_errs_like_those_of_a_coarser_one() -> None:
+def test_the_only_operator_of_its_kind_is_tried_late_and_errs_like_those_of_a_coarser_one() -> None:
     graph, trials = trials_of_encoder(6)
     repeated = Counter(trial.kinds[0] for trial in trials)
     of_kinds = [trial for trial in trials if repeated[trial.kinds[0]] > 1]

@@ -78,12 +78,13 @@ def apportioned_ms(
     """The latencies of the mixtures that take less than ``best_ms``, which may be the answer, apportioned to their
     matches. ``matches``: all of the search."""
     guessed, apportioned = guessed_ms(graph), dict[int, float]()
+    whole = sum(guessed)
     for mixture in early:
         latency_ms = mixture.outcome.latency_ms
         if latency_ms is None or latency_ms >= best_ms:
             continue
         for match in (match for region in mixture.placement.regions for match in region.matches):
-            share = sum(guessed[node] for node in members(matches[match].nodes)) / sum(guessed)
+            share = sum(guessed[node] for node in members(matches[match].nodes)) / whole
             apportioned[match] = min(share * latency_ms, apportioned.get(match, math.inf))
     return apportioned
 
