@@ -169,6 +169,18 @@ def test_large_files_of_the_same_content_are_one(tmp_path: Path, monkeypatch: py
     assert same.read_bytes() == bytes(1000)
 
 
+def test_a_piece_that_is_built_with_a_link_to_another_s_file_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
+    cache = PieceCache(tmp_path, 10**6)
+    first, work = put(cache, "a", 1000), cache.workdir()
+    os.link(first, work / "code")
+    second = cache.put("b", work)
+    assert [path.name for path in second.iterdir()] == ["code"]
+    assert cache.get("b") == second
+
+
 def test_no_piece_shares_a_file_that_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
     cache = PieceCache(tmp_path, 10**6)

@@ -164,7 +164,8 @@ def _shares(file: Path, digest: str, other: Path | None) -> bool:
     link = file.with_name(f"{file.name}.link")
     with contextlib.suppress(OSError):
         if other is not None and digest_of(other) == digest:
-            os.link(other, link)
-            os.replace(link, file)
+            if not file.samefile(other):  # then replacing does nothing (POSIX), and the link would stay
+                os.link(other, link)
+                os.replace(link, file)
             return True
     return False
