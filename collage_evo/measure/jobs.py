@@ -79,6 +79,8 @@ class Setting:
     standalone."""
     in_turns: bool = False
     """Whether a placement is never compiled while another is measured."""
+    kept_bytes: int = 0
+    """Memory that a process which times placements keeps in any case, for the reference run."""
 
     @property
     def files(self) -> WorkFiles:

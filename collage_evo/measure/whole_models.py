@@ -228,16 +228,17 @@ class LoadedPieceCache:
             if key in self._loaded:
                 self._loaded.move_to_end(key)
                 return self._loaded[key][0]
+            size = _bytes_of(piece.directory)
+            self._make_room(size)
             executable = load_piece(piece, program, target)
             if not isinstance(executable, DeviceExecutable):
-                self._loaded[key] = (executable, _bytes_of(piece.directory))
-                self._shrink()
+                self._loaded[key] = (executable, size)
             return executable
 
         return load
 
-    def _shrink(self) -> None:
-        while len(self._loaded) > 1 and sum(nbytes for _, nbytes in self._loaded.values()) > self._most_bytes:
+    def _make_room(self, size: int) -> None:
+        while self._loaded and size + sum(nbytes for _, nbytes in self._loaded.values()) > self._most_bytes:
             self._loaded.popitem(last=False)
 
 

@@ -30,6 +30,9 @@ MEMORY_SHARE = 0.75
 WEIGHTS_IN_MEMORY = 6
 """Most memory of a measuring process as a multiple of the model's weights. OpenVINO took 2.9 times them to compile
 and export a model of 3.4 GB; a process may have two models, and cached pieces of others."""
+REFERENCE_IN_MEMORY = 3
+"""Memory that a loaded reference run takes, as a multiple of the model's weights: ONNX Runtime maps them and has a
+packed copy, and its process had a placement's, too."""
 DETAILS = "details.log"
 """File of a run directory with the original messages of libraries about failures."""
 
@@ -146,6 +149,7 @@ class RunContext(Workplace):
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,
             in_turns=room.in_turns,
+            kept_bytes=0 if room.in_turns else REFERENCE_IN_MEMORY * weight_bytes,
         )
         pool = WorkerPool(
             setting,

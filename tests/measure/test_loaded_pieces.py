@@ -67,3 +67,23 @@ def test_what_was_used_longest_ago_makes_room(loads: Loads, piece: Callable[...,
     assert loads == ["a", "b", "c"]
     run(pieces, piece("b"))
     assert loads == ["a", "b", "c", "b"]
+
+
+def test_what_is_large_is_not_loaded_beside_another_placement_s(
+    piece: Callable[..., Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = set[str]()
+
+    class Loaded:
+        def __init__(self, piece: Piece, program: Program, target: Target) -> None:
+            self.name = piece.directory.name
+            loaded.add(self.name)
+            assert loaded == {self.name}
+
+        def __del__(self) -> None:
+            loaded.discard(self.name)
+
+    monkeypatch.setattr(whole_models, "load_piece", Loaded)
+    pieces = LoadedPieceCache(most_bytes=50)
+    for name in "abc":
+        run(pieces, piece(name))
