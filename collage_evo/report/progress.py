@@ -41,6 +41,7 @@ STAGES: Mapping[str, Stage] = {
     "single backends on the normalised model": Stage("timing the baselines on the simplified model", 0),
     "calibrating": Stage("recording the ranges of values, for int8", 1),
     "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
+    "early: operators in lower precisions": Stage("timing operators in lower precisions", 3),
     "early: likely mixtures of precisions": Stage("timing the likeliest mixed-precision placements", 4),
     "costs of matches before tuning": Stage("timing regions before tuning", 0),
     "costs of copies between host and device": Stage("timing copies between processor and device", 0),

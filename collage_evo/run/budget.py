@@ -20,6 +20,12 @@ PLACEMENTS = 2
 SEARCHED_BY_S = 140.0
 """Seconds from the beginning of a run after which such a search is over: the final comparison and the checks of the
 answer take 30 to 45 more for models of up to 100 ms, so the run takes three minutes."""
+LATEST = 9
+"""Such a search is over also after the time of so many placements, each compiled, judged and timed, if that is later.
+Chosen: a run is to take no longer than twelve builds and 150 runs of the model, which is the time of twelve
+placements, and the final comparison takes a quarter of it."""
+LEFT_OUT = "search_left_out"
+"""Store key of whether a run has no search because it would end too late."""
 FINAL_ROOM = 0.8
 """Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
 rest is for compiling, held-out samples and the last check."""
@@ -30,6 +36,20 @@ TUNING = "tuning"
 def most_seconds(config: Config) -> float:
     """Seconds of a search after which the final comparison ends before the deadline; one at least."""
     return max(1.0, FINAL_ROOM * seconds_left() - config.final.seconds)
+
+
+def too_late(config: Config, spent_s: float, placement_s: float) -> bool:
+    """Whether a search that begins with its costs after ``spent_s`` seconds of a run ends later than it should.
+
+    It never does if the user gave an amount of search, the time of the run, or trials for tuning kernels.
+    ``placement_s``: as in :func:`search_budget`.
+    """
+    search = config.search
+    given = (config.time, search.seconds, search.evaluations)
+    if any(amount is not None for amount in given) or search.tune or config.backends.trials:
+        return False
+    ends_s = spent_s + config.costs.seconds + max(LEAST_S, PLACEMENTS * placement_s)
+    return ends_s > max(SEARCHED_BY_S, LATEST * placement_s)
 
 
 def search_budget(

@@ -17,7 +17,7 @@ from collage_evo.models.builtin import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import require_idle
-from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
+from collage_evo.run.budget import LEFT_OUT, SEARCH_SECONDS, USUAL_S
 from collage_evo.run.machine import require_machine
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
@@ -289,4 +289,5 @@ def _budget(config: Config, key: str, directory: Path) -> float | None:
     value: float | None = getattr(getattr(config, section), name)
     if key != "search.seconds" or value is not None:
         return value
-    return Store(directory / "work").get(SEARCH_SECONDS, float) or USUAL_S
+    store = Store(directory / "work")
+    return 0.0 if store.get(LEFT_OUT, bool) else store.get(SEARCH_SECONDS, float) or USUAL_S

@@ -9,6 +9,7 @@ by later evaluations.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,20 +21,22 @@ from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
-from collage_evo.costs.saved_costs import MeasuredCosts
+from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
 from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.budget import LEFT_OUT, too_late
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
-from collage_evo.run.objectives import Precision, answer_bounds, terms
+from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
 from collage_evo.run.open import open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
@@ -42,15 +45,19 @@ from collage_evo.run.stages.answer import answer_speeds, deliver
 from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
-from collage_evo.run.stages.costs import gather_costs, tune_backends
+from collage_evo.run.stages.costs import expected_costs, gather_costs, tune_backends
 from collage_evo.run.stages.early import (
+    MIXTURES,
     EarlyMixture,
+    EarlyMixtures,
     apportioned_ms,
+    corrections_by,
+    expected_space,
     in_space,
     measure_early,
-    recorded_corrections,
+    suffices,
 )
-from collage_evo.run.stages.evolve import evolve, fingerprint_of
+from collage_evo.run.stages.evolve import evolve, fingerprint_of, left_out, placement_seconds
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
@@ -165,14 +172,48 @@ class Flow:
         return predict_losses(self.run, self.searchable, self.ranges, matches, known)
 
     @cached_property
+    def expected(self) -> SearchSpace:
+        """The space of the search at the costs that the baselines' times let expect."""
+        run, graph, matches = self.run, self.searchable.graph, self.matches
+        added = terms(run, graph, self.precision, matches.matches)
+        return expected_space(graph, matches, added, known_ms(self.normalised))
+
+    @cached_property
     def early(self) -> tuple[EarlyMixture, ...]:
         """Likely mixtures of precisions, measured before the costs of a search that begins."""
-        if self.transferred or checkpoint.exists(self.run.directory):
+        run, matches = self.run, self.matches
+        if self.transferred:
             return ()
-        matches, baseline_ms = self.matches, known_ms(self.normalised)
-        graph = self.searchable.graph
-        added = terms(self.run, graph, self.precision, matches.matches)
-        return measure_early(self.run, graph, matches, added, self.baselines, baseline_ms, self.best_so_far)
+        key = costs_key(self.searchable.graph, matches, run.setting.target, run.config.policy)
+        recorded = run.store.get(MIXTURES, EarlyMixtures)
+        if recorded is not None and recorded.key == key:
+            return recorded.mixtures
+        if checkpoint.exists(run.directory):
+            return ()
+        try:
+            space = self.expected
+        except NotSearchable:
+            return ()
+        baseline_ms = known_ms(self.normalised)
+        found = measure_early(run, space, self.baselines, baseline_ms, self.best_so_far)
+        return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, found)).mixtures
+
+    def leaves_search_out(self) -> bool:
+        """Whether a run ends with its early mixtures, since one of them suffices and a search would end too late.
+
+        Decided once, until the run has ended: a resumed one searches.
+        """
+        run = self.run
+        if run.store.get(LEFT_OUT, bool) and result_in(run.directory) is not None:
+            checkpoint.remove(run.directory)
+            return run.store.put(LEFT_OUT, bool, False)
+
+        def decide() -> bool:
+            bounds, spent_s = search_bounds(run), time.monotonic() - run.begin
+            late = too_late(run.config, spent_s, placement_seconds(run, len(self.early)))
+            return late and suffices(self.early, known_ms(self.normalised), bounds)
+
+        return run.store.once(LEFT_OUT, bool, decide)
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -182,6 +223,8 @@ class Flow:
     @cached_property
     def costs(self) -> MeasuredCosts:
         """The space of the search: the cost of each match, by the search's objective."""
+        if self.run.store.get(LEFT_OUT, bool):
+            return expected_costs(self.run, replace(self.expected, policy=self.run.config.policy))
         run, precision, matches = self.run, self.precision, self.tuning.matches
         graph = self.searchable.graph
         added = terms(run, graph, precision, matches.matches)
@@ -198,15 +241,19 @@ class Flow:
     def seeds(self) -> Seeds:
         """Initial placements of the search."""
         run, space, baseline_ms = self.run, self.costs.space, known_ms(self.normalised)
-        corrections = recorded_corrections(run.store, self.early, space, run.limits.budget)
+        corrections = corrections_by(self.early, space, run.limits.budget)
         seeds = make_seeds(space, answer_bounds(run), baseline_ms, corrections)
         return self.transferred.seeds(space, seeds) if self.transferred else seeds
 
     def search(self) -> SearchRecord:
         """The result of the search, continued from its checkpoint."""
-        early, costs, seeds = self.early, self.costs, self.seeds  # in this order
-        known = in_space(early, costs.space)
-        return evolve(self.run, costs.space, seeds, self.model, self.baselines, self.best_so_far, known)
+        early = self.early  # before the costs
+        leaves_out = self.leaves_search_out()
+        space = self.costs.space
+        known = in_space(early, space)
+        if leaves_out:
+            return left_out(self.run, space, self.model, self.baselines, known)
+        return evolve(self.run, space, self.seeds, self.model, self.baselines, self.best_so_far, known)
 
     def recall(self) -> SearchRecord:
         """The earlier result of the search. Nothing is measured."""

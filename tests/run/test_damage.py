@@ -33,12 +33,12 @@ from collage_evo.measure.references import read_recorded, read_references
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_finished
-from collage_evo.run.budget import SEARCH_SECONDS
+from collage_evo.run.budget import LEFT_OUT, SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.stages.early import CORRECTIONS
+from collage_evo.run.stages.early import MIXTURES, EarlyMixtures
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities
@@ -47,7 +47,6 @@ from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
-from collage_evo.search.evolution.correction import Correction
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 
@@ -117,7 +116,8 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "checkpoint*.json": search,
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
-    "work/corrections.json": lambda at: Store(at.run / "work").get(CORRECTIONS, dict[str, Correction]),
+    "work/early_mixtures.json": lambda at: Store(at.run / "work").get(MIXTURES, EarlyMixtures),
+    "work/search_left_out.json": lambda at: Store(at.run / "work").get(LEFT_OUT, bool),
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),

@@ -7,12 +7,15 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 from unittest.mock import MagicMock
 
 import pytest
 
 from collage_evo.backends.enumerate import Matches
+from collage_evo.costs.matches import CostMeter
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.measure.jobs import Measured
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure, Fault
@@ -23,15 +26,19 @@ from collage_evo.precision.transforms.edits import nodes_in, numerics_of
 from collage_evo.run.stages import early
 from collage_evo.run.stages.early import (
     FIRST,
+    MIXTURES,
     EarlyMixture,
+    EarlyMixtures,
     apportioned_ms,
     corrections_by,
     expected_space,
+    in_space,
     likeliest_mixtures,
     measure_early,
-    recorded_corrections,
+    suffices,
     unsettled,
 )
+from collage_evo.run.stages.likely_families import by_operators
 from collage_evo.run.store import Store
 from collage_evo.search.evolution.correction import Correction, Erred
 from tests.support.models import chain
@@ -141,10 +148,45 @@ def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, 
     assert [in_int8(placement) for placement in found] == ([count] if count else [])
 
 
-def test_corrections_are_those_that_the_run_recorded(tmp_path: Path) -> None:
-    store, space = Store(tmp_path), mixed_space()
-    assert recorded_corrections(store, measured(0.06), space, 0.03) == {FAMILY: Correction(pytest.approx(3.0))}
-    assert recorded_corrections(store, (), space, 0.03) == {FAMILY: Correction(pytest.approx(3.0))}
+def test_mixtures_are_recorded_with_what_the_search_needs_of_them(tmp_path: Path) -> None:
+    store, found = Store(tmp_path), EarlyMixtures("key", (*measured(0.06), *measured(None, FAR)))
+    store.put(MIXTURES, EarlyMixtures, found)
+    recorded = store.get(MIXTURES, EarlyMixtures)
+    assert recorded == found
+    assert in_space(recorded.mixtures, mixed_space()) == in_space(found.mixtures, mixed_space())
+
+
+class Meter:
+    """Times operators: in int8 an engine of ``shares`` takes so much of its float32's time."""
+
+    def __init__(self, shares: Mapping[str, float]) -> None:
+        self.shares = shares
+        self.timed: list[Match] = []
+
+    def key(self, match: Match) -> str:
+        return f"{GRAPH.nodes[match.nodes.bit_length() - 1].op_type} {match.engine}"
+
+    def measure(self, matches: Sequence[Match], give_up_ms: object, on_done: object) -> dict[str, Measured | Failure]:
+        self.timed += matches
+        shares = {match: self.shares.get(match.backend, 0.0) if match.variant == "int8" else 1.0 for match in matches}
+        return {self.key(match): Measured((share,), 0.0, 0.0) if share else FAR for match, share in shares.items()}
+
+
+@pytest.mark.parametrize(
+    ("shares", "likely"),
+    [
+        ({"openvino": 1.0, "onnxruntime": 0.5}, [OTHER]),
+        ({"openvino": 0.5, "onnxruntime": 0.5}, [FAMILY, OTHER]),
+        ({"openvino": 0.55, "onnxruntime": 0.5}, [OTHER, FAMILY]),
+        ({"openvino": 0.5}, [FAMILY]),
+        ({}, [FAMILY, OTHER]),
+    ],
+)
+def test_the_likely_families_are_those_that_gain(shares: Mapping[str, float], likely: list[Engine]) -> None:
+    space, meter = mixed_space(("openvino", "onnxruntime")), Meter(shares)
+    assert list(by_operators(space, (FAMILY, OTHER), BASELINES_MS, cast(CostMeter, meter))) == likely
+    assert {match.nodes.bit_count() for match in meter.timed} == {1}
+    assert {GRAPH.nodes[match.nodes.bit_length() - 1].op_type for match in meter.timed} == {"Conv"}
 
 
 class Judge:
@@ -181,7 +223,7 @@ def test_another_mixture_is_measured_where_the_first_do_not_settle_it(
     run.limits.budget = budget
     monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
     space = mixed_space()
-    found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
+    found = measure_early(run, space, (), BASELINE_MS, MagicMock())
     assert judge.measured == measured_counts
     assert [in_int8(mixture.placement) for mixture in found] == measured_counts
 
@@ -196,8 +238,9 @@ def test_what_one_family_errs_corrects_what_is_measured_of_another(
     judge, run = Judge(0.03, off), MagicMock()
     run.limits.budget = 0.03
     monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
+    monkeypatch.setattr(early, "likely_families", lambda run, space, families, baseline_ms: families)
     space = mixed_space(("openvino", "onnxruntime"))
-    measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINES_MS, MagicMock())
+    measure_early(run, space, (), BASELINES_MS, MagicMock())
     assert judge.batches == counts
 
 
@@ -212,7 +255,7 @@ def test_a_mixture_that_was_not_compiled_in_time_is_measured_with_the_next(monke
     run.limits.budget = 0.1
     monkeypatch.setattr(early, "measuring", lambda *_: nullcontext(judge))
     space = mixed_space()
-    found = measure_early(run, GRAPH, Matches(space.matches, {}), space.terms, (), BASELINE_MS, MagicMock())
+    found = measure_early(run, space, (), BASELINE_MS, MagicMock())
     assert judge.measured == [4, 4]
     assert [in_int8(mixture.placement) for mixture in found] == [4]
 
@@ -254,3 +297,17 @@ def test_another_mixture_is_measured_of_families_that_may_win(
         for family, (error, ms) in ((FAMILY, first), (OTHER, other))
     ]
     assert unsettled(found, (FAMILY, OTHER), BASELINE_MS, {Objective.ERROR: 0.02}) == families
+
+
+@pytest.mark.parametrize(
+    ("error", "ms", "enough"),
+    [
+        (0.019, 8.0, True), (0.015, 8.0, False), (0.021, 8.0, False), (0.019, 9.8, False), (0.019, None, False),
+        (None, 8.0, False),
+    ],
+)  # fmt: skip
+def test_a_mixture_suffices_that_is_faster_than_all_libraries_and_uses_most_of_the_budget(
+    error: float | None, ms: float | None, enough: bool
+) -> None:
+    found = [replace(mixture, outcome=replace(TIMED, error=error, latency_ms=ms)) for mixture in measured(0.01)]
+    assert suffices(found, BASELINE_MS, {Objective.ERROR: 0.02}) == enough

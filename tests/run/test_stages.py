@@ -1,7 +1,7 @@
 """What a backend does to a run's own process: nothing, wherever it is asked to compile. How long a search takes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.budget import LEAST_S, SEARCHED_BY_S, search_budget
+from collage_evo.run.budget import LEAST_S, SEARCHED_BY_S, search_budget, too_late
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
@@ -103,6 +103,27 @@ def test_a_search_that_begins_late_has_time_for_a_few_placements(
 ) -> None:
     found = search_budget(Store(tmp_path), SearchConfig(), 1e6, {}, placement_s=placement_s)
     assert found == Budget(None, seconds)
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "placement_s", "given", "late"),
+    [
+        (60.0, 1.0, {}, False),
+        (100.0, 1.0, {}, True),
+        (100.0, 20.0, {}, False),
+        (130.0, 20.0, {}, True),
+        (1e6, 20.0, {"search.seconds": 60.0}, False),
+        (1e6, 20.0, {"search.evaluations": 5}, False),
+        (1e6, 20.0, {"time": 600.0}, False),
+        (1e6, 20.0, {"backends.tvm.trials": 8}, False),
+        (1e6, 20.0, {"search.tune": True}, False),
+    ],
+)
+def test_a_search_is_too_late_only_if_nobody_asked_for_it(
+    spent_s: float, placement_s: float, given: Mapping[str, Any], late: bool
+) -> None:
+    config = parse_config(nested({"model.source": "builtin:squeezenet", **given}), (), "test")
+    assert too_late(config, spent_s, placement_s) == late
 
 
 def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(

@@ -13,7 +13,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_on_device, measure_copies
 from collage_evo.costs.known_costs import CostScope
-from collage_evo.costs.matches import CostMeter, Costs, CostSettings, measure_costs
+from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
@@ -23,11 +23,14 @@ from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import FREE, Engine
 from collage_evo.placement.outcome import Outcome, Terms
+from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.runtime.timing import TimingSettings
 
 TUNING = "tuning"
+EXPECTED = "expected"
+"""Key of costs that were not measured: costs that are to be measured have another one."""
 Tuneds = tuple[Tuned, ...]
 CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3.0)
 """Timing settings of whole models for costs: their number makes up for the remaining noise."""
@@ -108,6 +111,16 @@ def gather_costs(
     found = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
     write_costs(saved, key, found)
     return found
+
+
+def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
+    """The costs that ``space`` expects, without measurements, recorded in place of those of :func:`gather_costs`."""
+    every = frozenset(range(len(space.matches)))
+    table = CostTable(space.cost.match_ms, {}, every)
+    space = replace(space, cost=replace(space.cost, estimated=every))
+    costs = MeasuredCosts(table, space, 0, 0, 0)
+    write_costs(run.work / "costs.json", EXPECTED, costs)
+    return costs
 
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:

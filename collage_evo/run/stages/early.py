@@ -11,9 +11,7 @@ from types import MappingProxyType
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.backends.variants import engine_name
 from collage_evo.costs.unprofiled import guessed_ms
-from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
@@ -22,7 +20,7 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import EARLY, measuring
-from collage_evo.run.store import Store
+from collage_evo.run.stages.likely_families import likely_families
 from collage_evo.search.encoding import encode
 from collage_evo.search.evolution.correction import AS_PREDICTED, Correction, Erred
 from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
@@ -47,8 +45,8 @@ NEAR, GAINS = 1.25, 0.95
 than ``GAINS`` of the best single backend's time. Chosen."""
 SECONDS = 30.0
 """Seconds after which no further one of a batch is measured."""
-CORRECTIONS = "corrections"
-"""Store key of the corrections of predicted errors."""
+MIXTURES = "early_mixtures"
+"""Store key of the mixtures."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,14 @@ class EarlyMixture:
     placement: Placement
     family: Engine
     outcome: Outcome
+
+
+@dataclass(frozen=True)
+class EarlyMixtures:
+    """A record of them; ``key``: of the matches that they consist of."""
+
+    key: str
+    mixtures: tuple[EarlyMixture, ...]
 
 
 def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Evaluated]:
@@ -91,9 +97,7 @@ def apportioned_ms(
 
 def measure_early(
     run: RunContext,
-    graph: Graph,
-    matches: Matches,
-    terms: Terms,
+    space: SearchSpace,
     baselines: Sequence[Baseline],
     baseline_ms: Mapping[Engine, float],
     best: BestSoFar,
@@ -104,26 +108,19 @@ def measure_early(
     predicted of all later ones.
 
     Args:
-        graph: the model.
-        matches: all of the search.
-        terms: what each match adds to the error.
+        space: that of :func:`expected_space`.
         baselines: the single backends.
         baseline_ms: ms of the whole model on engines that ran it.
     """
-    try:
-        space = expected_space(graph, matches, terms, baseline_ms) if terms else None
-    except NotSearchable:
-        space = None
-    likely = {} if space is None else likeliest_mixtures(space, baseline_ms, run.limits.budget, FIRST)
-    if not likely or space is None:
+    likely = likeliest_mixtures(space, baseline_ms, run.limits.budget, FIRST) if space.terms else {}
+    if not likely:
         return ()
     families = tuple(dict.fromkeys(likely.values()))
-    likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
     measured: list[EarlyMixture] = []
-    with (
-        run.stage(EARLY, len(likely)),
-        measuring(run, next(iter(likely)), baselines) as evaluator,
-    ):
+    if len(families) > 1:
+        families = likely_families(run, space, families, baseline_ms)
+    likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
+    with run.stage(EARLY, len(likely)), measuring(run, next(iter(likely)), baselines) as evaluator:
         evaluator.on_measured = best.offers(evaluator.builders, space)
         for _ in range(BATCHES):
             if not likely:
@@ -175,6 +172,18 @@ def unsettled(
     return unmeasured | {family for family in least if family not in settled and may_win(family)}
 
 
+def suffices(
+    measured: Sequence[EarlyMixture], baseline_ms: Mapping[Engine, float], bounds: Bounds
+) -> bool:
+    """Whether one of the mixtures is faster than every single backend, keeps the ``bounds`` and leaves little room
+    below them."""
+    most_ms = GAINS * min(baseline_ms.values(), default=math.inf)
+    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
+    outcomes = (mixture.outcome for mixture in measured)
+    fast = [outcome for outcome in outcomes if outcome.latency_ms is not None and outcome.latency_ms < most_ms]
+    return any(outcome.keeps(bounds) and not outcome.keeps(lower) for outcome in fast)
+
+
 def likeliest_mixtures(
     space: SearchSpace,
     baseline_ms: Mapping[Engine, float],
@@ -203,19 +212,6 @@ def corrections_by(early: Sequence[EarlyMixture], space: SearchSpace, budget: fl
         if error and (predicted := predicted_error(space, mixture.placement)):
             erred.setdefault(mixture.family, []).append(Erred(predicted, error))
     return {family: Correction.of(mixtures, budget) for family, mixtures in erred.items()}
-
-
-def recorded_corrections(
-    store: Store, early: Sequence[EarlyMixture], space: SearchSpace, budget: float
-) -> dict[Engine, Correction]:
-    """:func:`corrections_by`, recorded because a resumed run measures no mixtures before its costs."""
-
-    def by_name() -> dict[str, Correction]:
-        return {engine_name(*family): one for family, one in corrections_by(early, space, budget).items()}
-
-    recorded = store.once(CORRECTIONS, dict[str, Correction], by_name)
-    families = dict.fromkeys(map(space.cost.family, space.engines))
-    return {family: recorded[name] for family in families if (name := engine_name(*family)) in recorded}
 
 
 def expected_space(

@@ -28,7 +28,9 @@ from collage_evo.run.objectives import front_bounds, search_bounds
 from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.encoding import decode
+from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
@@ -56,15 +58,9 @@ def evolve(
     """
     search = run.config.search
     spent_s = time.monotonic() - run.begin
-    early_s = run.seconds.get(EARLY, 0.0) / max(1, len(evaluated))
+    early_s = placement_seconds(run, len(evaluated))
     budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), early_s)
-    start = new_state(search.ga.seed)
-    if space.terms:
-        corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
-        start = new_state(search.ga.seed, search_bounds(run), corner)
-    times = {key: result.outcome.latency_ms for key, result in evaluated.items()}
-    keys = tuple(key for _, key in sorted((ms, key) for key, ms in times.items() if ms is not None))
-    start = replace(start, evaluated=evaluated, population=keys, hall=keys)
+    start = _start(run, space, baselines, evaluated)
     reference = decode(next(iter(seeds))[1], space)
     with (
         measuring(run, reference, baselines) as evaluator,
@@ -82,6 +78,37 @@ def evolve(
     failures = {str(o.failure) for o in record.outcomes.values() if o.failure and not o.failure.fault.about_speed}
     run.keep_details(f"a placement that the search tried\n    {failure}" for failure in sorted(failures))
     return record
+
+
+def left_out(
+    run: RunContext,
+    space: SearchSpace,
+    model: PreparedModel,
+    baselines: Sequence[Baseline],
+    evaluated: Mapping[str, Evaluated],
+) -> SearchRecord:
+    """The record of a search that measured nothing more than ``evaluated``, saved as its checkpoint."""
+    state = _start(run, space, baselines, evaluated)
+    checkpoint.save(run.directory, state, fingerprint_of(run, space, model))
+    return SearchRecord(ranked(state, space), state)
+
+
+def placement_seconds(run: RunContext, early: int) -> float:
+    """Seconds in which each of the ``early`` mixtures was compiled, judged and timed; 0 if there is none."""
+    return run.seconds.get(EARLY, 0.0) / max(1, early)
+
+
+def _start(
+    run: RunContext, space: SearchSpace, baselines: Sequence[Baseline], evaluated: Mapping[str, Evaluated]
+) -> SearchState:
+    """The state of a search before its first generation."""
+    state = new_state(run.config.search.ga.seed)
+    if space.terms:
+        corner = (_give_up_ms(run, baselines), *front_bounds(run).values())  # hypervolume is measured from here
+        state = new_state(run.config.search.ga.seed, search_bounds(run), corner)
+    times = {key: result.outcome.latency_ms for key, result in evaluated.items()}
+    keys = tuple(key for _, key in sorted((ms, key) for key, ms in times.items() if ms is not None))
+    return replace(state, evaluated=evaluated, population=keys, hall=keys)
 
 
 @contextmanager

@@ -126,6 +126,12 @@ def _latest(folder: Path) -> _Body:
     raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
 
 
+def remove(folder: Path) -> None:
+    """Remove the checkpoint in ``folder``, if there is one."""
+    for name in (PREVIOUS, LATEST):  # what is left by a kill in between is the latest
+        (folder / name).unlink(missing_ok=True)
+
+
 def exists(folder: Path) -> bool:
     """Whether ``folder`` contains a checkpoint, good or not."""
     return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
