@@ -123,7 +123,7 @@ def larger_budget(result: Result, home: Path) -> str:
 def more_time(result: Result, home: Path) -> str:
     """No placement won, but the best may be faster than every library, and is probably so or was found late"""
     search, tried = result.search, result.candidate_speedup
-    if _combined(result) or search is None or not tried.rounds or tried.high <= 1.0:
+    if _combined(result) or search is None or search.left_out or not tried.rounds or tried.high <= 1.0:
         return ""
     late = search.time_to_best_seconds > LATE * search.wall_seconds
     if not late and tried.estimate <= 1.0:
@@ -131,6 +131,13 @@ def more_time(result: Result, home: Path) -> str:
     why = "the search found its best near its end" if late else "the best placement may be faster, not for certain"
     seconds = 3 * max(20, round(search.wall_seconds))
     return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
+
+
+def search(result: Result, home: Path) -> str:
+    """The run left its search out, since it would have ended late and a likely placement sufficed"""
+    if result.search is None or not result.search.left_out:
+        return ""
+    return f"the search was left out, since it takes long for this model: {command('resume', home)}"
 
 
 def more_threads(result: Result, home: Path) -> str:
@@ -154,6 +161,7 @@ ADVICE: tuple[Rule, ...] = (
     small_error,
     larger_budget,
     more_time,
+    search,
     more_threads,
 )
 """Rules in order: the likeliest to help first."""

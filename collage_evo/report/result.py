@@ -257,6 +257,8 @@ class SearchResult:
     time_to_best_seconds: float
     evaluations_to_best: int
     convergence: Sequence[Mapping[str, float]]
+    left_out: bool = False
+    """Whether the run ended with its first likely placements, because a search would have ended late."""
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,12 @@ def most_seconds(config: Config) -> float:
 def too_late(config: Config, spent_s: float, placement_s: float) -> bool:
     """Whether a search that begins with its costs after ``spent_s`` seconds of a run ends later than it should.
 
-    It never does if the user gave an amount of search, the time of the run, or trials for tuning kernels.
+    It never does if the user gave an amount of search, the time of the run, trials for tuning kernels, or a sweep.
     ``placement_s``: as in :func:`search_budget`.
     """
     search = config.search
     given = (config.time, search.seconds, search.evaluations)
-    if any(amount is not None for amount in given) or search.tune or config.backends.trials:
+    if any(amount is not None for amount in given) or search.tune or config.backends.trials or config.sweep.space:
         return False
     ends_s = spent_s + config.costs.seconds + max(LEAST_S, PLACEMENTS * placement_s)
     return ends_s > max(SEARCHED_BY_S, LATEST * placement_s)

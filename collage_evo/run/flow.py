@@ -213,7 +213,9 @@ class Flow:
             late = too_late(run.config, spent_s, placement_seconds(run, len(self.early)))
             return late and suffices(self.early, known_ms(self.normalised), bounds)
 
-        return run.store.once(LEFT_OUT, bool, decide)
+        if leaves_out := run.store.once(LEFT_OUT, bool, decide):
+            run.reporter.log("the search is left out, since it takes long for this model: resume the run for it")
+        return leaves_out
 
     @cached_property
     def tuning(self) -> Tuning:

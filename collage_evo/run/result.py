@@ -13,7 +13,6 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.report.places import command
 from collage_evo.report.result import (
     Accuracy,
     FrontPoint,
@@ -119,7 +118,7 @@ class Ended:
             tuning=[],
             accuracy=self._accuracy(),
             front=self._front,
-            notes=(*model.notes, *self._notes),
+            notes=(*model.notes, *self._threads_notes(), *self._running_notes(), *self._changed_notes()),
             not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
             serving=self._serving(),
             objective=run.config.search.objective,
@@ -133,6 +132,7 @@ class Ended:
     def _with_search(self, partial: Result, searched: Searched) -> Result:
         """``partial``, the result of any run, with that of its search."""
         fates, scale = {**self._raced.fates, **self._over}, self._phases.of_search
+        left_out = self.run.store.get(LEFT_OUT, bool) or False
         seeds = seed_results(searched, partial.best, fates, self.verdict.final, scale)
         graph, error = searched.model.graph, searched.model.normalisation_error
         return replace(
@@ -140,8 +140,8 @@ class Ended:
             model={**partial.model, "nodes": len(graph.nodes), "normalisation_error": error},
             baselines=[*partial.baselines, *_greedy(seeds)],
             seeds=seeds,
-            search=search_result(searched, scale),
-            cost_model=None if self._left_out else cost_model_result(searched, self.verdict),
+            search=search_result(searched, left_out, scale),
+            cost_model=None if left_out else cost_model_result(searched, self.verdict),
             tuning=[tuning_result(one, searched.costs) for one in searched.tuned],
         )
 
@@ -219,11 +219,6 @@ class Ended:
             rows.append(ServingResult(name, size, peak_bytes, load_ms))
         return rows
 
-    @property
-    def _notes(self) -> list[str]:
-        changed = [self._phases.changed] if self._phases.changed else []
-        return [*self._threads_notes(), *self._running_notes(), *changed, *self._left_out_notes()]
-
     def _running_notes(self) -> list[str]:
         """Notes on parts of the answer, and of its rivals in the race, that run worse than they could."""
         answer, serving = self.verdict.answer, self.verdict.final.serving
@@ -231,24 +226,15 @@ class Ended:
         everybody = {"the answer": self.answer.notes} | rivals
         return [f"{name}: {note}" for name, notes in everybody.items() for note in notes]
 
-    @property
-    def _left_out(self) -> bool:
-        """Whether the run ended with its first placements."""
-        return self.run.store.get(LEFT_OUT, bool) or False
-
-    def _left_out_notes(self) -> list[str]:
-        if not self._left_out:
-            return []
-        measured, resume = self.searched.measured, command("resume", self.run.directory)
-        first = f"The search was left out after {measured} likely placements, since it takes long for such a model"
-        return [f"{first}: {resume} searches for a faster one"]
-
     @cached_property
     def _threads(self) -> OnThreads | None:
         return self.run.store.get(THREADS, OnThreads)
 
     def _threads_notes(self) -> list[str]:
         return [self._threads.reason] if self._threads and self._threads.reason else []
+
+    def _changed_notes(self) -> list[str]:
+        return [self._phases.changed] if self._phases.changed else []
 
     def _versions(self) -> dict[str, str]:
         """Versions of the backends that take part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,15 @@ import onnx
 import pytest
 
 from collage_evo import cli
+from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.models.builder import Builder
+from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.recorded import read_run
 from collage_evo.run.search import NotSearched
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -62,6 +67,36 @@ def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_says_why(
     found = evaluate(config_of(tmp_path), tmp_path / "run", LineReporter(), lambda flow: flow.searched(find))
     assert found == NotSearched("its weights are too large")
     assert (tmp_path / "run" / "best.collage").is_dir()
+
+
+def test_a_run_leaves_its_search_out_where_an_early_mixture_suffices_and_resumed_it_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", x=rng.standard_normal((24, 3, 16, 16)).astype(np.float32))
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    given = {"model.source": str(tmp_path / "tiny.onnx"), "data.source": str(tmp_path / "x.npz")}
+    given |= {"accuracy.budget": 0.5, "cache.dir": str(tmp_path / "cache"), "search.evaluations": None}
+    config, run = parse_config(nested({**QUICK, **given, "search.seconds": None}), (), "test"), tmp_path / "run"
+    monkeypatch.setattr("collage_evo.run.flow.too_late", lambda *_: True)
+    monkeypatch.setattr("collage_evo.run.flow.suffices", lambda *_: True)
+    monkeypatch.setattr("collage_evo.run.stages.early.GAINS", math.inf)  # a tiny model gains nothing
+    monkeypatch.setattr("collage_evo.run.budget.USUAL_S", 2.0)
+    start_run(run, config)
+    first = evaluate(config, run, LineReporter(), Flow.result)
+    assert first.search is not None
+    assert (first.search.left_out, first.search.generations, first.cost_model) == (True, 0, None)
+    early = read_run(run).evaluated
+    assert 0 < first.search.evaluations == len(early) < 8
+    assert any("resume" in one for one in advice(first, run))
+    picked = pick_answer(run, "0.4", LineReporter()).result
+    assert picked.search is not None
+    assert picked.search.left_out
+    second = evaluate(config, run, LineReporter(), Flow.result)
+    assert second.search is not None
+    assert (second.search.left_out, second.search.generations > 0) == (False, True)
+    assert early.keys() < read_run(run).evaluated.keys()
+    assert second.cost_model is not None
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:

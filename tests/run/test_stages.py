@@ -117,6 +117,7 @@ def test_a_search_that_begins_late_has_time_for_a_few_placements(
         (1e6, 20.0, {"time": 600.0}, False),
         (1e6, 20.0, {"backends.tvm.trials": 8}, False),
         (1e6, 20.0, {"search.tune": True}, False),
+        (1e6, 20.0, {"sweep.space": {"search.ga.population": {"low": 8, "high": 40}}}, False),
     ],
 )
 def test_a_search_is_too_late_only_if_nobody_asked_for_it(
