@@ -79,8 +79,8 @@ class Setting:
     standalone."""
     in_turns: bool = False
     """Whether a placement is never compiled while another is measured."""
-    kept_bytes: int = 0
-    """Memory that a process which times placements keeps in any case, for the reference run."""
+    reference_bytes: int = 0
+    """Memory that a loaded reference run takes: processes that time placements are not replaced for it."""
 
     @property
     def files(self) -> WorkFiles:

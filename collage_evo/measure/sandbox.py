@@ -150,7 +150,7 @@ class Sandbox:
         # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports
         # it first.
         spoilt = on_device and isinstance(answer, Failure) and answer.fault in _RAISED
-        most = share * self._memory + (self._setting.kept_bytes if isinstance(job, PlacementJob) else 0)
+        most = share * self._memory + (self._setting.reference_bytes if isinstance(job, PlacementJob) else 0)
         if spoilt or not (isinstance(job, RaceJob) or running.resident_bytes <= most):
             self._end()
 

@@ -133,7 +133,7 @@ def more_time(result: Result, home: Path) -> str:
     return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
 
 
-def search(result: Result, home: Path) -> str:
+def search_left_out(result: Result, home: Path) -> str:
     """The run left its search out, since it would have ended late and a likely placement sufficed"""
     if result.search is None or not result.search.left_out:
         return ""
@@ -161,7 +161,7 @@ ADVICE: tuple[Rule, ...] = (
     small_error,
     larger_budget,
     more_time,
-    search,
+    search_left_out,
     more_threads,
 )
 """Rules in order: the likeliest to help first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from collage_evo.config import Config, SearchConfig
 from collage_evo.run.deadline import seconds_left
@@ -17,13 +18,12 @@ USUAL_S, LEAST_S = 90.0, 25.0
 placements of an encoder of 24 layers take 30 s, and none in 60 s was more than 3 % faster than the early mixtures."""
 PLACEMENTS = 2
 """Placements for which such a search has time however late it begins, within the usual number of seconds. Chosen."""
-SEARCHED_BY_S = 140.0
-"""Seconds from the beginning of a run after which such a search is over: the final comparison and the checks of the
-answer take 30 to 45 more for models of up to 100 ms, so the run takes three minutes."""
-LATEST = 9
-"""Such a search is over also after the time of so many placements, each compiled, judged and timed, if that is later.
-Chosen: a run is to take no longer than twelve builds and 150 runs of the model, which is the time of twelve
-placements, and the final comparison takes a quarter of it."""
+WHOLE_S, WHOLE_PLACEMENTS = 180.0, 12
+"""A run without a given time is to take so many seconds, or as long as so many placements: the time of twelve builds
+and 150 runs of the model."""
+FINAL_S, FINAL_RUNS = 40.0, 50
+"""Seconds, and runs of the model, for what follows a search: models of up to 100 ms took 30 to 45 s, a ViT-B/16 of
+490 ms 66 s, an encoder of 1,180 ms 85 to 100 s (EPYC, Zen 3)."""
 LEFT_OUT = "search_left_out"
 """Store key of whether a run has no search because it would end too late."""
 FINAL_ROOM = 0.8
@@ -38,18 +38,34 @@ def most_seconds(config: Config) -> float:
     return max(1.0, FINAL_ROOM * seconds_left() - config.final.seconds)
 
 
-def too_late(config: Config, spent_s: float, placement_s: float) -> bool:
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that a run of the model takes, and a placement to be compiled, judged and timed; 0 if unknown."""
+
+    run_s: float = 0.0
+    placement_s: float = 0.0
+
+    @property
+    def searched_by_s(self) -> float:
+        """Seconds from the beginning of a run after which a search is over."""
+        return max(WHOLE_S, WHOLE_PLACEMENTS * self.placement_s) - FINAL_S - FINAL_RUNS * self.run_s
+
+    @property
+    def least_s(self) -> float:
+        """The minimum of seconds of a search."""
+        return max(LEAST_S, PLACEMENTS * self.placement_s)
+
+
+def too_late(config: Config, spent_s: float, pace: Pace) -> bool:
     """Whether a search that begins with its costs after ``spent_s`` seconds of a run ends later than it should.
 
     It never does if the user gave an amount of search, the time of the run, trials for tuning kernels, or a sweep.
-    ``placement_s``: as in :func:`search_budget`.
     """
     search = config.search
     given = (config.time, search.seconds, search.evaluations)
     if any(amount is not None for amount in given) or search.tune or config.backends.trials or config.sweep.space:
         return False
-    ends_s = spent_s + config.costs.seconds + max(LEAST_S, PLACEMENTS * placement_s)
-    return ends_s > max(SEARCHED_BY_S, LATEST * placement_s)
+    return spent_s + config.costs.seconds + pace.least_s > pace.searched_by_s
 
 
 def search_budget(
@@ -58,19 +74,18 @@ def search_budget(
     spent_s: float,
     stages: Mapping[str, float],
     most_s: float = math.inf,
-    placement_s: float = 0.0,
+    pace: Pace = Pace(),
 ) -> Budget:
     """Budget of a search that begins after ``spent_s`` seconds of a run; ``stages``: seconds of each stage.
 
-    ``placement_s``: seconds that a placement takes to be compiled, judged and timed; 0 if that is not known. A run
-    whose time is limited has ``most_s`` for it. A time that is not given is decided once: a resumed run has no more.
-    It excludes tuning.
+    A run whose time is limited has ``most_s`` for it. A time that is not given is decided once: a resumed run has no
+    more. It excludes tuning.
     """
     seconds = search.seconds
     if seconds is None:
         tuned_s = sum(seconds for stage, seconds in stages.items() if TUNING in stage)
-        left_s = USUAL_S if search.evaluations is not None else SEARCHED_BY_S - (spent_s - tuned_s)
-        wanted_s = max(LEAST_S, PLACEMENTS * placement_s, left_s)
+        left_s = USUAL_S if search.evaluations is not None else pace.searched_by_s - (spent_s - tuned_s)
+        wanted_s = max(pace.least_s, left_s)
         seconds = store.once(SEARCH_SECONDS, float, lambda: min(USUAL_S, most_s, wanted_s))
     seconds = min(seconds, most_s)
     return Budget(search.evaluations, None if math.isinf(seconds) else seconds)

@@ -149,7 +149,7 @@ class RunContext(Workplace):
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,
             in_turns=room.in_turns,
-            kept_bytes=0 if room.in_turns else REFERENCE_IN_MEMORY * weight_bytes,
+            reference_bytes=0 if room.in_turns else REFERENCE_IN_MEMORY * weight_bytes,
         )
         pool = WorkerPool(
             setting,

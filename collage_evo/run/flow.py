@@ -57,7 +57,7 @@ from collage_evo.run.stages.early import (
     measure_early,
     suffices,
 )
-from collage_evo.run.stages.evolve import evolve, fingerprint_of, left_out, placement_seconds
+from collage_evo.run.stages.evolve import evolve, fingerprint_of, left_out, pace_of
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
@@ -210,7 +210,7 @@ class Flow:
 
         def decide() -> bool:
             bounds, spent_s = search_bounds(run), time.monotonic() - run.begin
-            late = too_late(run.config, spent_s, placement_seconds(run, len(self.early)))
+            late = too_late(run.config, spent_s, pace_of(run, self.baselines, len(self.early)))
             return late and suffices(self.early, known_ms(self.normalised), bounds)
 
         if leaves_out := run.store.once(LEFT_OUT, bool, decide):

@@ -11,7 +11,7 @@ from collage_evo.config import Config, changed, load_config, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.budget import SEARCHED_BY_S, search_budget
+from collage_evo.run.budget import Pace, search_budget
 from collage_evo.run.context import Room
 from collage_evo.run.directory import (
     KINDS,
@@ -126,7 +126,7 @@ def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_gi
     directory = tmp_path / "run"
     start_run(directory, config())
     store = Store(directory / "work")
-    assert search_budget(store, config().search, SEARCHED_BY_S - 50.0, {}) == Budget(None, 50.0)
+    assert search_budget(store, config().search, Pace().searched_by_s - 50.0, {}) == Budget(None, 50.0)
     assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 50.0), "decided once"
     assert reopen_run(directory) == config()
     with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,8 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
         assert every == list(range(240)), "what it has no time for is held out"
         return len(found["search"])
 
+    monkeypatch.setattr(parts, "SOON_SECONDS", math.inf)
+    monkeypatch.setattr(parts, "SEARCH_PART_SECONDS", math.inf)
     assert searched("quick") == 60, "a quarter"
     monkeypatch.setattr(parts, "SOON_SECONDS", 0.0)
     assert searched("error") == parts.SEARCH_BY_ERROR

@@ -26,7 +26,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.budget import LEAST_S, SEARCHED_BY_S, search_budget, too_late
+from collage_evo.run.budget import LEAST_S, Pace, search_budget, too_late
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
@@ -84,7 +84,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     ("given", "spent_s", "seconds"),
     [
         (SearchConfig(), 0.0, 90.0),
-        (SearchConfig(), SEARCHED_BY_S - 50.0, 50.0),
+        (SearchConfig(), Pace().searched_by_s - 50.0, 50.0),
         (SearchConfig(), 1e6, LEAST_S),
         (SearchConfig(seconds=90.0), 1e6, 90.0),
         (SearchConfig(evaluations=10), 1e6, 90.0),
@@ -101,17 +101,26 @@ def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
 def test_a_search_that_begins_late_has_time_for_a_few_placements(
     tmp_path: Path, placement_s: float, seconds: float
 ) -> None:
-    found = search_budget(Store(tmp_path), SearchConfig(), 1e6, {}, placement_s=placement_s)
+    found = search_budget(Store(tmp_path), SearchConfig(), 1e6, {}, pace=Pace(0.0, placement_s))
     assert found == Budget(None, seconds)
+
+
+@pytest.mark.parametrize(
+    ("pace", "seconds"), [(Pace(0.5, 10.0), 45.0), (Pace(0.5, 15.0), 45.0), (Pace(0.5, 16.0), 57.0)]
+)
+def test_a_search_leaves_time_for_the_final_comparison_of_a_slow_model(
+    tmp_path: Path, pace: Pace, seconds: float
+) -> None:
+    assert search_budget(Store(tmp_path), SearchConfig(), 70.0, {}, pace=pace) == Budget(None, seconds)
 
 
 @pytest.mark.parametrize(
     ("spent_s", "placement_s", "given", "late"),
     [
-        (60.0, 1.0, {}, False),
-        (100.0, 1.0, {}, True),
-        (100.0, 20.0, {}, False),
-        (130.0, 20.0, {}, True),
+        (80.0, 1.0, {}, False),
+        (90.0, 1.0, {}, True),
+        (120.0, 20.0, {}, False),
+        (140.0, 20.0, {}, True),
         (1e6, 20.0, {"search.seconds": 60.0}, False),
         (1e6, 20.0, {"search.evaluations": 5}, False),
         (1e6, 20.0, {"time": 600.0}, False),
@@ -124,7 +133,8 @@ def test_a_search_is_too_late_only_if_nobody_asked_for_it(
     spent_s: float, placement_s: float, given: Mapping[str, Any], late: bool
 ) -> None:
     config = parse_config(nested({"model.source": "builtin:squeezenet", **given}), (), "test")
-    assert too_late(config, spent_s, placement_s) == late
+    assert too_late(config, spent_s, Pace(0.0, placement_s)) == late
+    assert too_late(config, spent_s, Pace(2.0, placement_s)) == (late or not given)
 
 
 def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(

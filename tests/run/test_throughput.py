@@ -41,6 +41,7 @@ from collage_evo.run.flow import Flow
 from collage_evo.run.machine import chosen_backends
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
+from collage_evo.run.store import Store
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 from collage_evo.search.cover.dynamic_program import cheapest_covers
@@ -219,7 +220,7 @@ def test_a_part_costs_so_much_of_the_machine_as_sessions_share_it(seed: int) -> 
 
 @pytest.mark.parametrize("sessions", [1, 64])
 def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_hold(
-    sessions: int, monkeypatch: pytest.MonkeyPatch
+    sessions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With latency as objective nothing shares the machine, however many cores it has."""
     given: list[dict[tuple[str, str], float]] = []
@@ -237,7 +238,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
     limits, model = Limits(0.0), SimpleNamespace(digest="")
     whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
-    run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64)
+    run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64, store=Store(tmp_path))
     baseline = Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0))
     flow = Flow(run, cast(PreparedModel, model), ())
     vars(flow).update(baselines=(baseline,), early=())

@@ -21,7 +21,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.words import format_ms
 from collage_evo.run.best_so_far import BestSoFar
-from collage_evo.run.budget import most_seconds, search_budget
+from collage_evo.run.budget import Pace, most_seconds, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import on_cores, reopen_run, save_config
 from collage_evo.run.objectives import front_bounds, search_bounds
@@ -58,8 +58,8 @@ def evolve(
     """
     search = run.config.search
     spent_s = time.monotonic() - run.begin
-    early_s = placement_seconds(run, len(evaluated))
-    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), early_s)
+    pace = pace_of(run, baselines, len(evaluated))
+    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), pace)
     start = _start(run, space, baselines, evaluated)
     reference = decode(next(iter(seeds))[1], space)
     with (
@@ -93,9 +93,10 @@ def left_out(
     return SearchRecord(ranked(state, space), state)
 
 
-def placement_seconds(run: RunContext, early: int) -> float:
-    """Seconds in which each of the ``early`` mixtures was compiled, judged and timed; 0 if there is none."""
-    return run.seconds.get(EARLY, 0.0) / max(1, early)
+def pace_of(run: RunContext, baselines: Sequence[Baseline], early: int) -> Pace:
+    """The pace of measurements, by the best of ``baselines`` and the number of ``early`` mixtures."""
+    best_ms = best_single(baselines).outcome.latency_ms or 0.0
+    return Pace(best_ms / 1e3, run.seconds.get(EARLY, 0.0) / max(1, early))
 
 
 def _start(
