@@ -226,7 +226,8 @@ def may_win(one: Outcome, best: Outcome, policy: Policy) -> bool:
     """Whether the latency of ``one`` is near enough to that of the ``best`` single backend to race against it."""
     if one.latency_ms is None or best.latency_ms is None:
         return False
-    bound = NEAR_CONTENDED if one.contended or best.contended else policy.race_near
+    disturbed = one.contended or best.contended
+    bound = max(NEAR_CONTENDED, policy.race_near) if disturbed else policy.race_near
     return one.latency_ms <= bound * best.latency_ms
 
 
