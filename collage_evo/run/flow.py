@@ -201,10 +201,11 @@ class Flow:
     def leaves_search_out(self) -> bool:
         """Whether a run ends with its early mixtures, since one of them suffices and a search would end too late.
 
-        Decided once, until the run has ended: a resumed one searches.
+        Decided once, until the run has ended, or was given time for a search: a resumed one searches then.
         """
         run = self.run
-        if run.store.get(LEFT_OUT, bool) and result_in(run.directory) is not None:
+        goes_on = result_in(run.directory) is not None or run.config.search.seconds is not None
+        if run.store.get(LEFT_OUT, bool) and goes_on:
             checkpoint.remove(run.directory)
             return run.store.put(LEFT_OUT, bool, False)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.measure.jobs import Measured, Opened, OpenJob, WholeJob
+import pytest
+
+from collage_evo.measure.jobs import Measured, Opened, OpenJob, PlacementJob, WholeJob
 from collage_evo.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from tests.measure.helpers import make_setting
 
@@ -52,3 +56,16 @@ def test_opening_an_artifact_tells_what_it_took(tmp_path: Path) -> None:
     assert isinstance(opened, Opened)
     assert opened.load_ms > 0
     assert opened.peak_bytes > 2**22, "the single library takes more"
+
+
+@pytest.mark.parametrize(("reference_bytes", "stays"), [(0, False), (2**40, True)])
+def test_a_process_that_has_loaded_the_reference_run_stays_for_the_next_placement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference_bytes: int, stays: bool
+) -> None:
+    monkeypatch.setattr("collage_evo.measure.sandbox.RECYCLE_SHARE", 0.0)
+    setting = replace(make_setting(tmp_path), reference_bytes=reference_bytes)
+    job = PlacementJob((Region(0b11, "onnxruntime", "default"),), TimingSettings(1, 3, 0.001, 5.0), 1e9)
+    with Sandbox(setting, (), 2**31) as sandbox:
+        first = sandbox.start().pid
+        assert isinstance(sandbox.call(job, 60.0), Measured)
+        assert (sandbox.start().pid == first) == stays
