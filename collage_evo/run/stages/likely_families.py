@@ -15,8 +15,8 @@ from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import cost_meter
 
-OPERATORS, SECONDS = "early: operators in lower precisions", 10.0
-"""The stage, and the most seconds of it. Chosen."""
+OPERATORS, COSTS_SHARE = "early: operators in lower precisions", 1 / 3
+"""The stage, and the share of the time for costs that it takes at most. Chosen: it took 3 to 5 s."""
 KINDS, LEAST_SHARE = 2, 0.1
 """Kinds of operators that are timed of each engine, those that take the most of the model's expected time, and the
 least share of it that one takes. Chosen."""
@@ -38,7 +38,8 @@ def likely_families(
         baseline_ms: ms of the whole model on engines that ran it.
     """
     with run.stage(OPERATORS), Builders(run.pool) as builders:
-        return by_operators(space, families, baseline_ms, cost_meter(run, space.graph, builders, SECONDS))
+        meter = cost_meter(run, space.graph, builders, COSTS_SHARE * run.config.costs.seconds)
+        return by_operators(space, families, baseline_ms, meter)
 
 
 def by_operators(
