@@ -137,7 +137,7 @@ def search_left_out(result: Result, home: Path) -> str:
     """The run left its search out, since it would have ended late and a likely placement sufficed"""
     if result.search is None or not result.search.left_out:
         return ""
-    return f"the search was left out, since it takes long for this model: {command('resume', home)}"
+    return f"search for a faster placement, which the run left out: {command('resume', home)}"
 
 
 def more_threads(result: Result, home: Path) -> str:

@@ -126,6 +126,13 @@ def test_the_end_of_a_run_says_that_the_machine_changed() -> None:
     assert "machine changed" not in " ".join(end(mixed()))
 
 
+def test_the_end_of_a_run_that_left_its_search_out_says_so() -> None:
+    search = mixed().search
+    assert search is not None
+    assert "without a search" not in " ".join(end(mixed()))
+    assert "without a search" in " ".join(end(replace(mixed(), search=replace(search, left_out=True))))
+
+
 def test_an_end_that_is_too_long_keeps_the_error_and_the_speedup_over_the_best_baseline() -> None:
     held = replace(mixed(), target={**mixed().target, "held": "avx2"})
     held = replace(held, environment={**held.environment, "cpu": "Some(R) Processor With a Long Name, held to avx2"})
