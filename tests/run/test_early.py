@@ -189,6 +189,12 @@ def test_the_likely_families_are_those_that_gain(shares: Mapping[str, float], li
     assert {GRAPH.nodes[match.nodes.bit_length() - 1].op_type for match in meter.timed} == {"Conv"}
 
 
+def test_a_family_is_likely_by_another_precision_where_its_usual_one_was_not_timed() -> None:
+    baseline_ms, meter = {("openvino", "int8"): 3.0, OTHER: 10.5}, Meter({"openvino": 0.5, "onnxruntime": 0.5})
+    space = mixed_space(("openvino", "onnxruntime"))
+    assert by_operators(space, (OTHER, FAMILY), baseline_ms, cast(CostMeter, meter)) == (FAMILY,)
+
+
 class Judge:
     """An evaluator whose placements err by ``off`` times what is predicted, and take ``ms``."""
 

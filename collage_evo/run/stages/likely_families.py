@@ -10,7 +10,7 @@ from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.graph.ir.graph import members
 from collage_evo.measure.builders import Builders
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Engine
+from collage_evo.placement.cost_model import Engine, family_ms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import cost_meter
@@ -34,7 +34,7 @@ def likely_families(
 
     Args:
         space: at expected costs.
-        families: that ran the whole model.
+        families: of which some engine ran the whole model, not always the one in their usual precision.
         baseline_ms: ms of the whole model on engines that ran it.
     """
     with run.stage(OPERATORS), Builders(run.pool) as builders:
@@ -50,11 +50,11 @@ def by_operators(
     timed = [match for of_engine in pairs.values() for pair in of_engine for match in pair]
     answers = meter.measure(timed, lambda match: math.inf, lambda done: None)
     ms = {key: cost_ms(answer) for key, answer in answers.items()}
-    expected_ms = {family: baseline_ms[family] for family in families}
+    expected_ms = {family: family_ms(family, space.cost.families, baseline_ms) for family in families}
     for engine, of_engine in pairs.items():
         lower_ms, usual_ms = (sum(ms.get(meter.key(pair[k]), math.inf) for pair in of_engine) for k in (0, 1))
-        if of_engine and math.isfinite(usual_ms):
-            family = space.cost.family(engine)
+        family = space.cost.family(engine)
+        if of_engine and math.isfinite(usual_ms) and family in baseline_ms:
             expected_ms[family] = min(expected_ms[family], lower_ms / usual_ms * baseline_ms[family])
     ordered = sorted(families, key=lambda family: expected_ms[family])
     return tuple(family for family in ordered if expected_ms[family] <= NEAR * expected_ms[ordered[0]])
