@@ -41,8 +41,7 @@ from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
 """Libraries retain memory after a region is freed. A process above this share of its limit is replaced between jobs,
-so that no candidate pays for the memory of earlier ones. One that times placements may have what its reference run
-takes in addition: of a model of 1.3 GB, loading that took 8 to 16 of a placement's 20 to 35 s."""
+so that no candidate pays for the memory of earlier ones."""
 RECYCLE_SHARE_ON_DEVICE = 0.75
 """The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
 _RAISED = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
@@ -150,6 +149,7 @@ class Sandbox:
         # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports
         # it first.
         spoilt = on_device and isinstance(answer, Failure) and answer.fault in _RAISED
+        # Loading the reference run of a model of 1.3 GB took 8 to 16 of a placement's 20 to 35 s (EPYC, Zen 3).
         most = share * self._memory + (self._setting.reference_bytes if isinstance(job, PlacementJob) else 0)
         if spoilt or not (isinstance(job, RaceJob) or running.resident_bytes <= most):
             self._end()

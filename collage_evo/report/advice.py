@@ -123,7 +123,7 @@ def larger_budget(result: Result, home: Path) -> str:
 def more_time(result: Result, home: Path) -> str:
     """No placement won, but the best may be faster than every library, and is probably so or was found late"""
     search, tried = result.search, result.candidate_speedup
-    if _combined(result) or search is None or search.left_out or not tried.rounds or tried.high <= 1.0:
+    if _combined(result) or search is None or search.skipped or not tried.rounds or tried.high <= 1.0:
         return ""
     late = search.time_to_best_seconds > LATE * search.wall_seconds
     if not late and tried.estimate <= 1.0:
@@ -133,11 +133,11 @@ def more_time(result: Result, home: Path) -> str:
     return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
 
 
-def search_left_out(result: Result, home: Path) -> str:
-    """The run left its search out, since it would have ended late and a likely placement sufficed"""
-    if result.search is None or not result.search.left_out:
+def search_skipped(result: Result, home: Path) -> str:
+    """The run skipped its search, which would have exceeded the planned time, because a first placement sufficed"""
+    if result.search is None or not result.search.skipped:
         return ""
-    return f"search for a faster placement, which the run left out: {command('resume', home)}"
+    return f"search for a faster placement, which the run skipped: {command('resume', home)}"
 
 
 def more_threads(result: Result, home: Path) -> str:
@@ -161,7 +161,7 @@ ADVICE: tuple[Rule, ...] = (
     small_error,
     larger_budget,
     more_time,
-    search_left_out,
+    search_skipped,
     more_threads,
 )
 """Rules in order: the likeliest to help first."""

@@ -257,8 +257,8 @@ class SearchResult:
     time_to_best_seconds: float
     evaluations_to_best: int
     convergence: Sequence[Mapping[str, float]]
-    left_out: bool = False
-    """Whether the run ended with its first likely placements, because a search would have ended late."""
+    skipped: bool = False
+    """Whether the run ended with its first placements, because a search would have exceeded the planned time."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
     if len(finished) == 1:
         result = finished[0].result
         answer = (describe_answer(result), describe_loss(result.accuracy), *_held(result), *_changed(result))
-        answer += tuple(_left_out(result))
+        answer += tuple(_skipped(result))
         details = (*answer, *not_proved(result), *gains(result), *accuracy_notes(result.accuracy))
         block = [verdict(result), describe_model(result), *(f"  {line}" for line in details)]
         block += [f"Next: {line}" for line in _next(result, directory)[:2]]
@@ -167,9 +167,9 @@ def _held(result: Result) -> list[str]:
     return [f"Not measured on a processor of that kind, but on {cpu}."] if result.target.get("held") else []
 
 
-def _left_out(result: Result) -> list[str]:
-    left_out = result.search is not None and result.search.left_out
-    return ["without a search, which takes long for this model: resume the run for it"] if left_out else []
+def _skipped(result: Result) -> list[str]:
+    skipped = result.search is not None and result.search.skipped
+    return ["the run skipped the search, which takes long for this model: resume it to search"] if skipped else []
 
 
 def _changed(result: Result) -> list[str]:

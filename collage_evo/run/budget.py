@@ -24,8 +24,8 @@ and 150 runs of the model."""
 FINAL_S, FINAL_RUNS = 40.0, 50
 """Seconds, and runs of the model, for what follows a search: models of up to 100 ms took 30 to 45 s, a ViT-B/16 of
 490 ms 66 s, an encoder of 1,180 ms 85 to 100 s (EPYC, Zen 3)."""
-LEFT_OUT = "search_left_out"
-"""Store key of whether a run has no search because it would end too late."""
+SEARCH_SKIPPED = "search_skipped"
+"""Store key of whether the run skips its search, because that would exceed the planned time."""
 FINAL_ROOM = 0.8
 """Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
 rest is for compiling, held-out samples and the last check."""
@@ -56,7 +56,7 @@ class Pace:
         return max(LEAST_S, PLACEMENTS * self.placement_s)
 
 
-def too_late(config: Config, spent_s: float, pace: Pace) -> bool:
+def exceeds_planned_time(config: Config, spent_s: float, pace: Pace) -> bool:
     """Whether a search that begins with its costs after ``spent_s`` seconds of a run ends later than it should.
 
     It never does if the user gave an amount of search, the time of the run, trials for tuning kernels, or a sweep.
@@ -66,6 +66,12 @@ def too_late(config: Config, spent_s: float, pace: Pace) -> bool:
     if any(amount is not None for amount in given) or search.tune or config.backends.trials or config.sweep.space:
         return False
     return spent_s + config.costs.seconds + pace.least_s > pace.searched_by_s
+
+
+def resume_search(store: Store) -> None:
+    """Give a resumed run the usual time for the search that it skipped."""
+    store.put(SEARCH_SECONDS, float, USUAL_S)
+    store.put(SEARCH_SKIPPED, bool, False)
 
 
 def search_budget(

@@ -17,7 +17,7 @@ from collage_evo.models.builtin import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import require_idle
-from collage_evo.run.budget import LEFT_OUT, SEARCH_SECONDS, USUAL_S
+from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S
 from collage_evo.run.machine import require_machine
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
@@ -290,4 +290,4 @@ def _budget(config: Config, key: str, directory: Path) -> float | None:
     if key != "search.seconds" or value is not None:
         return value
     store = Store(directory / "work")
-    return 0.0 if store.get(LEFT_OUT, bool) else store.get(SEARCH_SECONDS, float) or USUAL_S
+    return 0.0 if store.get(SEARCH_SKIPPED, bool) else store.get(SEARCH_SECONDS, float) or USUAL_S

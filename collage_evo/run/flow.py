@@ -32,7 +32,7 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
 from collage_evo.run.best_so_far import BestSoFar
-from collage_evo.run.budget import LEFT_OUT, too_late
+from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time, resume_search
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
@@ -57,7 +57,7 @@ from collage_evo.run.stages.early import (
     measure_early,
     suffices,
 )
-from collage_evo.run.stages.evolve import evolve, fingerprint_of, left_out, pace_of
+from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipped_search
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
@@ -198,25 +198,25 @@ class Flow:
         found = measure_early(run, space, self.baselines, baseline_ms, self.best_so_far)
         return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, found)).mixtures
 
-    def leaves_search_out(self) -> bool:
-        """Whether a run ends with its early mixtures, since one of them suffices and a search would end too late.
+    def skips_search(self) -> bool:
+        """Whether the run ends with its early mixtures: one suffices, and a search would exceed the planned time.
 
-        Decided once, until the run has ended, or was given time for a search: a resumed one searches then.
+        The run decides once. If it has ended, or the user gave time for a search, a resumed run searches.
         """
         run = self.run
         goes_on = result_in(run.directory) is not None or run.config.search.seconds is not None
-        if run.store.get(LEFT_OUT, bool) and goes_on:
-            checkpoint.remove(run.directory)
-            return run.store.put(LEFT_OUT, bool, False)
+        if run.store.get(SEARCH_SKIPPED, bool) and goes_on:
+            checkpoint.remove(run.directory)  # its genomes are of the expected space
+            resume_search(run.store)
 
         def decide() -> bool:
             bounds, spent_s = search_bounds(run), time.monotonic() - run.begin
-            late = too_late(run.config, spent_s, pace_of(run, self.baselines, len(self.early)))
-            return late and suffices(self.early, known_ms(self.normalised), bounds)
+            exceeds = exceeds_planned_time(run.config, spent_s, pace_of(run, self.baselines, len(self.early)))
+            return exceeds and suffices(self.early, known_ms(self.normalised), bounds)
 
-        if leaves_out := run.store.once(LEFT_OUT, bool, decide):
-            run.reporter.log("the search is left out, since it takes long for this model: resume the run for it")
-        return leaves_out
+        if skips := run.store.once(SEARCH_SKIPPED, bool, decide):
+            run.reporter.log("the run skips the search, which takes long for this model: resume it to search")
+        return skips
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -226,7 +226,7 @@ class Flow:
     @cached_property
     def costs(self) -> MeasuredCosts:
         """The space of the search: the cost of each match, by the search's objective."""
-        if self.run.store.get(LEFT_OUT, bool):
+        if self.run.store.get(SEARCH_SKIPPED, bool):
             return expected_costs(self.run, replace(self.expected, policy=self.run.config.policy))
         run, precision, matches = self.run, self.precision, self.tuning.matches
         graph = self.searchable.graph
@@ -251,11 +251,11 @@ class Flow:
     def search(self) -> SearchRecord:
         """The result of the search, continued from its checkpoint."""
         early = self.early  # before the costs
-        leaves_out = self.leaves_search_out()
+        skips = self.skips_search()
         space = self.costs.space
         known = in_space(early, space)
-        if leaves_out:
-            return left_out(self.run, space, self.model, self.baselines, known)
+        if skips:
+            return skipped_search(self.run, space, self.model, self.baselines, known)
         return evolve(self.run, space, self.seeds, self.model, self.baselines, self.best_so_far, known)
 
     def recall(self) -> SearchRecord:

@@ -27,7 +27,7 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.report.words import describe_failure
-from collage_evo.run.budget import LEFT_OUT
+from collage_evo.run.budget import SEARCH_SKIPPED
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Phases, Raced, front_points, over_budget
 from collage_evo.run.objectives import further_bounds
@@ -132,7 +132,7 @@ class Ended:
     def _with_search(self, partial: Result, searched: Searched) -> Result:
         """``partial``, the result of any run, with that of its search."""
         fates, scale = {**self._raced.fates, **self._over}, self._phases.of_search
-        left_out = self.run.store.get(LEFT_OUT, bool) or False
+        skipped = self.run.store.get(SEARCH_SKIPPED, bool) or False
         seeds = seed_results(searched, partial.best, fates, self.verdict.final, scale)
         graph, error = searched.model.graph, searched.model.normalisation_error
         return replace(
@@ -140,8 +140,8 @@ class Ended:
             model={**partial.model, "nodes": len(graph.nodes), "normalisation_error": error},
             baselines=[*partial.baselines, *_greedy(seeds)],
             seeds=seeds,
-            search=search_result(searched, left_out, scale),
-            cost_model=None if left_out else cost_model_result(searched, self.verdict),
+            search=search_result(searched, skipped, scale),
+            cost_model=None if skipped else cost_model_result(searched, self.verdict),
             tuning=[tuning_result(one, searched.costs) for one in searched.tuned],
         )
 

@@ -77,9 +77,9 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 
 
-def search_result(searched: Searched, left_out: bool, scale: float) -> SearchResult:
-    """Effort of the search, or of a run that ``left_out`` its search, and the times of its improvements; ``scale``:
-    of its times."""
+def search_result(searched: Searched, skipped: bool, scale: float) -> SearchResult:
+    """Effort of the search, or of a run that ``skipped`` it, and the times of its improvements; ``scale``: of its
+    times."""
     record = searched.record
     unfit = describe_unfit(o.failure for o in record.outcomes.values() if not o.ok and o.failure is not None)
     state = record.state
@@ -92,7 +92,7 @@ def search_result(searched: Searched, left_out: bool, scale: float) -> SearchRes
         time_to_best_seconds=state.best_seconds,
         evaluations_to_best=state.best_evaluation,
         convergence=[{**point, "best_ms": point["best_ms"] * scale} for point in record.convergence],
-        left_out=left_out,
+        skipped=skipped,
     )
 
 

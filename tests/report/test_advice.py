@@ -23,7 +23,7 @@ BFLOAT16 = replace(FLOAT32, arithmetics=("bfloat16",), single="openvino/bf16", e
 OVER = FrontPoint(3.0, 3e-2, "key", "mixed", ("bfloat16",), pareto=True)
 INT8 = FrontPoint(6.0, 1e-3, "key", "mixed", ("float32", "int8"), feasible=True)
 LATE = replace(SEARCH, time_to_best_seconds=90.0)
-LEFT_OUT = replace(SEARCH, left_out=True)
+SKIPPED = replace(SEARCH, skipped=True)
 
 
 def result(**changes: Any) -> Result:
@@ -81,7 +81,7 @@ GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
         {"search": LATE, "candidate_speedup": ratio(0.99, 0.97, 1.01)},
         {"candidate_speedup": ratio(1.01, 0.99, 1.03)},
     ],
-    rules.search_left_out: [{"search": LEFT_OUT}, {"search": LEFT_OUT, **WON}],
+    rules.search_skipped: [{"search": SKIPPED}, {"search": SKIPPED, **WON}],
     rules.more_threads: [{"environment": here(2)}, {"environment": here(2), "best": Latency("best", 1.0, n=100)}],
 }
 """What a result needs so that a piece is given; also where another value would give it too."""
@@ -139,10 +139,10 @@ NOT_GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
         {"search": LATE, "candidate_speedup": Speedup(1.0, 1.0, 1.0, ())},
         {"candidate_speedup": ratio(0.99, 0.97, 1.01)},
         {"search": None, "candidate_speedup": ratio(1.01, 0.99, 1.03)},
-        {"search": LEFT_OUT, "candidate_speedup": ratio(1.01, 0.99, 1.03)},
+        {"search": SKIPPED, "candidate_speedup": ratio(1.01, 0.99, 1.03)},
         {"candidate_speedup": ratio(1.01, 0.99, 1.03), **WON},
     ],
-    rules.search_left_out: [{}, {"search": None}],
+    rules.search_skipped: [{}, {"search": None}],
     rules.more_threads: [
         {},
         {"environment": here(2), "best": Latency("best", 0.012, 0.012, 0.012, 100)},

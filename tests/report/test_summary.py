@@ -126,11 +126,11 @@ def test_the_end_of_a_run_says_that_the_machine_changed() -> None:
     assert "machine changed" not in " ".join(end(mixed()))
 
 
-def test_the_end_of_a_run_that_left_its_search_out_says_so() -> None:
+def test_the_end_of_a_run_that_skipped_its_search_says_so() -> None:
     search = mixed().search
     assert search is not None
-    assert "without a search" not in " ".join(end(mixed()))
-    assert "without a search" in " ".join(end(replace(mixed(), search=replace(search, left_out=True))))
+    assert "skipped the search" not in " ".join(end(mixed()))
+    assert "skipped the search" in " ".join(end(replace(mixed(), search=replace(search, skipped=True))))
 
 
 def test_an_end_that_is_too_long_keeps_the_error_and_the_speedup_over_the_best_baseline() -> None:

@@ -33,7 +33,7 @@ from collage_evo.measure.references import read_recorded, read_references
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_finished
-from collage_evo.run.budget import LEFT_OUT, SEARCH_SECONDS
+from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
@@ -117,7 +117,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
     "work/early_mixtures.json": lambda at: Store(at.run / "work").get(MIXTURES, EarlyMixtures),
-    "work/search_left_out.json": lambda at: Store(at.run / "work").get(LEFT_OUT, bool),
+    "work/search_skipped.json": lambda at: Store(at.run / "work").get(SEARCH_SKIPPED, bool),
     "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
     "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),

@@ -69,7 +69,7 @@ def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_says_why(
     assert (tmp_path / "run" / "best.collage").is_dir()
 
 
-def test_a_run_leaves_its_search_out_where_an_early_mixture_suffices_and_resumed_it_searches(
+def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
@@ -78,23 +78,23 @@ def test_a_run_leaves_its_search_out_where_an_early_mixture_suffices_and_resumed
     given = {"model.source": str(tmp_path / "tiny.onnx"), "data.source": str(tmp_path / "x.npz")}
     given |= {"accuracy.budget": 0.5, "cache.dir": str(tmp_path / "cache"), "search.evaluations": None}
     config, run = parse_config(nested({**QUICK, **given, "search.seconds": None}), (), "test"), tmp_path / "run"
-    monkeypatch.setattr("collage_evo.run.flow.too_late", lambda *_: True)
+    monkeypatch.setattr("collage_evo.run.flow.exceeds_planned_time", lambda *_: True)
     monkeypatch.setattr("collage_evo.run.flow.suffices", lambda *_: True)
     monkeypatch.setattr("collage_evo.run.stages.early.GAINS", math.inf)  # a tiny model gains nothing
     monkeypatch.setattr("collage_evo.run.budget.USUAL_S", 2.0)
     start_run(run, config)
     first = evaluate(config, run, LineReporter(), Flow.result)
     assert first.search is not None
-    assert (first.search.left_out, first.search.generations, first.cost_model) == (True, 0, None)
+    assert (first.search.skipped, first.search.generations, first.cost_model) == (True, 0, None)
     early = read_run(run).evaluated
     assert 0 < first.search.evaluations == len(early) < 8
     assert any("resume" in one for one in advice(first, run))
     picked = pick_answer(run, "0.4", LineReporter()).result
     assert picked.search is not None
-    assert picked.search.left_out
+    assert picked.search.skipped
     second = evaluate(config, run, LineReporter(), Flow.result)
     assert second.search is not None
-    assert (second.search.left_out, second.search.generations > 0) == (False, True)
+    assert (second.search.skipped, second.search.generations > 0) == (False, True)
     assert early.keys() < read_run(run).evaluated.keys()
     assert second.cost_model is not None
 

@@ -26,7 +26,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.budget import LEAST_S, Pace, search_budget, too_late
+from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
@@ -129,12 +129,12 @@ def test_a_search_leaves_time_for_the_final_comparison_of_a_slow_model(
         (1e6, 20.0, {"sweep.space": {"search.ga.population": {"low": 8, "high": 40}}}, False),
     ],
 )
-def test_a_search_is_too_late_only_if_nobody_asked_for_it(
+def test_a_search_exceeds_the_planned_time_only_if_nobody_asked_for_it(
     spent_s: float, placement_s: float, given: Mapping[str, Any], late: bool
 ) -> None:
     config = parse_config(nested({"model.source": "builtin:squeezenet", **given}), (), "test")
-    assert too_late(config, spent_s, Pace(0.0, placement_s)) == late
-    assert too_late(config, spent_s, Pace(2.0, placement_s)) == (late or not given)
+    assert exceeds_planned_time(config, spent_s, Pace(0.0, placement_s)) == late
+    assert exceeds_planned_time(config, spent_s, Pace(2.0, placement_s)) == (late or not given)
 
 
 def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(

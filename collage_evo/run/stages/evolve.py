@@ -80,7 +80,7 @@ def evolve(
     return record
 
 
-def left_out(
+def skipped_search(
     run: RunContext,
     space: SearchSpace,
     model: PreparedModel,
@@ -95,8 +95,7 @@ def left_out(
 
 def pace_of(run: RunContext, baselines: Sequence[Baseline], early: int) -> Pace:
     """The pace of measurements, by the best of ``baselines`` and the number of ``early`` mixtures."""
-    best_ms = best_single(baselines).outcome.latency_ms or 0.0
-    return Pace(best_ms / 1e3, run.seconds.get(EARLY, 0.0) / max(1, early))
+    return Pace(_best_ms(baselines) / 1e3, run.seconds.get(EARLY, 0.0) / max(1, early))
 
 
 def _start(
@@ -126,9 +125,13 @@ def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baselin
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
     """Latency above which timing is aborted."""
+    return run.config.fitness.give_up * _best_ms(baselines)
+
+
+def _best_ms(baselines: Sequence[Baseline]) -> float:
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
-    return run.config.fitness.give_up * latency
+    return latency
 
 
 def _reference_run(run: RunContext, single: Baseline) -> ReferenceArtifact | None:
