@@ -24,6 +24,8 @@ from collage_evo.models.builder import Builder
 from collage_evo.runtime.session import Session
 from collage_evo.target.target import Target
 from collage_evo.testing.cases.case import weight
+from tests.runtime.helpers import TARGET, whole
+from tests.support.models import parse_graph
 
 CHANNELS = 256
 
@@ -237,3 +239,27 @@ def test_what_replaces_nan_after_a_softmax_is_taken_where_no_row_is_hidden(
     feeds = random_inputs(model, 0)
     with Session([whole], Target()) as session:
         assert relative_error(session.run(None, feeds), Reference(model).run(feeds)).relative < 1e-5
+
+
+CHOICE = "v, i = TopK<axis = 1, largest = 1>(x, k)"
+IN_A_BODY = """{ i = If(c) <then_branch = one () => (int64[2, 50] p) { v, p = TopK<axis = 1>(x, k) },
+    else_branch = other () => (int64[2, 50] q) { n = Neg(x) w, q = TopK<axis = 1, largest = 0>(n, k) }> }"""
+
+
+@pytest.mark.parametrize("nodes", [f"{{ {CHOICE} }}", IN_A_BODY])
+def test_equal_values_keep_their_order(nodes: str, tmp_path: Path) -> None:
+    given = "<int64[1] k = {50}, bool c = {1}>"
+    model = parse_graph(f"g (float[2, 400] x) => (int64[2, 50] i) {given} {nodes}")
+    if not get_backend("openvino").probe().available:
+        pytest.skip(get_backend("openvino").probe().reason)
+    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
+        for x in (np.zeros((2, 400)), np.random.default_rng(0).integers(0, 3, (2, 400))):
+            feeds = {"x": x.astype(np.float32)}
+            np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+
+
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_the_largest_in_an_order_of_the_library_s_own_are_declined(in_order: int) -> None:
+    nodes = f"{{ v, i = TopK<axis = 1, sorted = {in_order}>(x, k) }}"
+    graph = build_graph(parse_graph(f"g (float[2, 9] x) => (float[2, 3] v) <int64[1] k = {{3}}> {nodes}"))
+    assert get_backend("openvino").supports_node(graph, graph.nodes[0]).ok == bool(in_order)

@@ -150,6 +150,9 @@ _RULES: Mapping[str, Rule] = {
         "where boxes may not overlap at all, those that touch are lost",
     ),
     "AveragePool": when(_counts_too_much, "what a last window has beyond the padding is counted"),
+    "TopK": when(
+        lambda graph, node: not node.attributes.get("sorted", 1), "unsorted, it has another order than ONNX Runtime's"
+    ),
     "Softmax": when(over_several_axes, "over several axes, as in operator sets before 13, it is over one"),
     "Pad": when(
         lambda graph, node: present(node, 2) and constant(graph, node, 2) is None,
