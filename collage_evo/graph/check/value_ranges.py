@@ -1,7 +1,8 @@
 """Value ranges of a model's integers, whatever its inputs hold.
 
 Floats have none: no operator confines NaN to bounds, and cast to an integer it may be any. For indices, ranges do not
-follow through Clip, Min, Max and Mod: libraries that compute with 32 bits clip other numbers than a request holds.
+follow through Clip, Min and Max: libraries that compute with 32 bits clip other numbers than a request holds. They
+follow through Div and Mod only of numbers that fit 32 bits.
 """
 
 from __future__ import annotations
@@ -176,6 +177,17 @@ def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
     return (min(results), max(results)) if min(results) >= -(2**31) and max(results) < 2**31 else None
 
 
+def _quotient_of_any_library(values: Values, node: onnx.NodeProto) -> Range | None:
+    """A quotient or remainder by positive numbers, whichever way a library rounds where the dividend is negative."""
+    range_, by = map(values.range, node.input)
+    if range_ is None or by is None or by[0] <= 0 or range_[0] < -(2**31) or range_[1] >= 2**31:
+        return None
+    if node.op_type == "Mod":
+        return max(min(range_[0], 0), 1 - by[1]), by[1] - 1
+    quotients = [a // b for a in range_ for b in by] + [-(-a // b) for a in range_ if a < 0 for b in by]
+    return min(quotients), max(quotients)
+
+
 def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
     """An index along an axis (ArgMax and the like); -1 where a library finds none, as among NaN."""
     shape = values.shape(node.input[0])
@@ -194,6 +206,7 @@ _RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     **dict.fromkeys(_SELECTING, _first),
     **dict.fromkeys(("Concat", "Where"), _all),
     **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic),
+    **dict.fromkeys(("Div", "Mod"), _quotient_of_any_library),
     **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
     **dict.fromkeys(("Shape", "Size"), _sizes),
 }

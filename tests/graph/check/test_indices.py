@@ -78,11 +78,15 @@ def test_the_smallest_table_decides() -> None:
         "k = Add(c, c) y = Gather(x, k)",
         "b = Greater(f, f) k = Cast<to = 7>(b) y = Gather(x, k)",
         "b = Greater(f, f) k = Where(b, c, d) y = Gather(x, k)",
+        "v, t = TopK(g, e) k = Div(t, e) y = Gather(x, k)",
+        "v, t = TopK(g, e) k = Mod(t, e) y = Gather(x, k)",
+        "v, t = TopK(g, e) j = Cast<to = 6>(t) w = Cast<to = 6>(e) k = Div(j, w) y = Gather(x, k)",
+        "v, t = TopK(g, e) k = Div(t, e) b = Less(t, e) o = Cast<to = 7>(b) m = Sub(k, o) y = Gather(x, m)",
     ],
 )
 def test_what_is_in_range_whatever_comes_needs_no_check(body: str) -> None:
-    given = "<int64[1] n = {2}, int64[1] c = {2}, int64[1] d = {-5}>"
-    assert limits(parsed(f"g (float[5, 7] x, float[3, 5] f) => (float y) {given} {{ {body} }}")) == {}
+    given = "<int64[1] n = {2}, int64[1] c = {2}, int64[1] d = {-5}, int64[1] e = {4}>"
+    assert limits(parsed(f"g (float[5, 7] x, float[3, 5] f, float[20] g) => (float y) {given} {{ {body} }}")) == {}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +94,9 @@ def test_what_is_in_range_whatever_comes_needs_no_check(body: str) -> None:
     [
         "k = Add(i, c) y = Gather(x, k)",
         "k = Mod(i, c) y = Gather(x, k)",
+        "k = Div(i, c) y = Gather(x, k)",
+        "v, t = TopK(f, c) k = Div(c, t) y = Gather(x, k)",
+        "v, t = TopK(z, c) k = Div(t, c) y = Gather(x, k)",
         "k = Clip(i, c, c) y = Gather(x, k)",
         "k = Cast<to = 7>(f) y = Gather(f, k)",
         "k = Slice(i, c, c) y = Gather(x, k)",
@@ -102,7 +109,8 @@ def test_what_is_in_range_whatever_comes_needs_no_check(body: str) -> None:
     ],
 )
 def test_what_may_be_anything_is_told(body: str) -> None:
-    text = "g (float[5, 7] x, int64[1] i, float[2] f0, float[1, 1, 3, 3] m, float[1, 2, 2, 2] q) => (float y)"
+    images = "float[1, 1, 3, 3] m, float[1, 2, 2, 2] q"
+    text = f"g (float[5, 7] x, int64[1] i, float[2] f0, float[12] z, {images}) => (float y)"
     given = "<int64[1] c = {2}, int64[1] w = {5}, float[2] h = {0, 1}>"
     assert len(strays(parsed(f"{text} {given} {{ f = Sqrt(f0) {body} }}", 20))) == 1
 
