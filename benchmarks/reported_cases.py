@@ -35,6 +35,7 @@ from collage_evo import Result, optimize
 from collage_evo.errors import CollageError, InputError, one_line
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.graph.reference.rounding import Moved
 from tests.support.recent_reports import NONFINITE, RECENT
@@ -106,12 +107,12 @@ def judge(report: Report, result: Result, seconds: float) -> Row:
         except Exception as raised:
             return row("refused", on=on, reason=one_line(raised))
         try:
-            moved = Moved(model, 1, None).errors(feeds, wanted)
+            moved = Moved(model, 1, None).noise(feeds, wanted)
         except InputError:
-            moved = dict.fromkeys(names, 0.0)
+            moved = dict.fromkeys(names, Noise())
         for got, (name, right) in zip(made, wanted.items(), strict=True):
             error = relative_error(got, right).relative
-            share = error / max(least, 2 * moved[name])
+            share = error / max(least, 2 * moved[name].error)
             if share > worst.share:
                 worst = row("wrong" if share > 1.0 else "right", error=error, share=share, on=on)
     return worst

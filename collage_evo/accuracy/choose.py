@@ -13,6 +13,7 @@ from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
 from collage_evo.accuracy.named import NAMED
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
+from collage_evo.graph.reference.noise import Noise
 
 OWN_FILE = "put it into a file of its own and import it from there: measuring processes load it by file and name"
 
@@ -28,7 +29,7 @@ def checked_name(text: str) -> str:
     return text
 
 
-def load_metric(text: str, excused: Mapping[str, float] = MappingProxyType({})) -> Metric:
+def load_metric(text: str, excused: Mapping[str, Noise] = MappingProxyType({})) -> Metric:
     """The metric for a :func:`checked_name`; if that is empty, the relative error beyond what is ``excused``.
 
     Raises:

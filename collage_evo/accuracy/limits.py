@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from collage_evo.accuracy.budget import EXACT, Budget
+from collage_evo.graph.reference.noise import Noise
 
 FRONT_FACTOR, LEAST_FRONT = 3.0, 0.1
 """Errors are measured up to so many times the budget, and up to so much at least, so that the user can pick another
 budget afterwards. Chosen."""
 
 
-def beyond(tolerance: float, explained: Mapping[str, float]) -> dict[str, float]:
-    """By output, the error from rounding, if that is more than ``tolerance``."""
-    return {name: error for name, error in explained.items() if error > tolerance}
+def beyond(tolerance: float, explained: Mapping[str, Noise]) -> dict[str, Noise]:
+    """By output, what rounding explains, if that is an error of more than ``tolerance``."""
+    return {name: noise for name, noise in explained.items() if noise.error > tolerance}
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class Limits:
         front: end of the front of latency against error: a larger error in a lower precision is refused.
             0.0 if only float32 may answer.
         asked: the budget as the user wrote it.
-        excused: by output, the error that rounding itself explains if that is more than the tolerance. An output
-            with no larger error counts as correct, whatever the budget.
+        excused: by output, what rounding itself explains if that is an error of more than the tolerance. An output
+            with no larger error counts as correct, whatever the budget; in float32 it may not have more elements that
+            are other numbers either.
         by_metric: whether a user's metric judges.
         score: the model's own score in float32; None where that is not known.
     """
@@ -40,7 +42,7 @@ class Limits:
     budget: float = 0.0
     front: float = 0.0
     asked: float | str = EXACT
-    excused: Mapping[str, float] = field(default_factory=dict, hash=False)
+    excused: Mapping[str, Noise] = field(default_factory=dict, hash=False)
     by_metric: bool = False
     score: float | None = None
 
@@ -49,13 +51,13 @@ class Limits:
         cls,
         asked: float | str,
         tolerance: float,
-        explained: Mapping[str, float] | None = None,
+        explained: Mapping[str, Noise] | None = None,
         by_metric: bool = False,
         score: float | None = None,
     ) -> Limits:
         """The limits for the budget that the user ``asked`` for, and the ``tolerance`` of float32.
 
-        ``explained``: by output, the largest error that rounding explains.
+        ``explained``: by output, the most that rounding explains.
 
         Raises:
             ValueError: ``asked`` is no budget.
@@ -73,23 +75,25 @@ class Limits:
         """The same with another budget; measurements stay valid. Raises as :meth:`decide`."""
         return replace(self, budget=Budget.read(asked).largest(self.score), asked=asked)
 
-    def excuses(self, output: str, error: float) -> bool:
-        """Whether rounding explains an ``error`` of ``output``."""
-        return error <= self.excused.get(output, 0.0)
-
     def notes(self) -> tuple[str, ...]:
         """Notes on outputs that no library can be expected to compute within the tolerance, or the budget."""
         budget = f", whatever the budget of {self.budget:.2g}" if self.budget and not self.by_metric else ""
+        moved = "Rounding alone moves output {!r} by up to {:.1e}: errors up to that count as none" + budget
+        reshaped = "Rounding alone decides the shape of output {!r}: another shape counts as no error" + budget
         return tuple(
-            f"Rounding alone moves output {name!r} by up to {error:.1e}: errors up to that count as none{budget}"
-            for name, error in self.excused.items()
-            if math.isfinite(error)
+            (moved if math.isfinite(noise.error) else reshaped).format(name, noise.error)
+            for name, noise in self.excused.items()
+            if math.isfinite(noise.error) or noise.share < 1.0  # random ones have a note already
         )
 
     @property
     def of_pieces(self) -> float:
-        """The largest error of a correct piece in float32 arithmetic, which may produce any of the outputs."""
-        return max(self.tolerance, *self.excused.values(), 0.0)
+        """The largest error of a correct piece in float32 arithmetic, which may produce any of the outputs.
+
+        Outputs that rounding gives another shape, or that are random, excuse no piece.
+        """
+        finite = (noise.error for noise in self.excused.values() if math.isfinite(noise.error))
+        return max(self.tolerance, *finite, 0.0)
 
     @property
     def accepted(self) -> float:

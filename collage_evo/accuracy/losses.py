@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Distance, counted_distances, holds_labels
 from collage_evo.statistics import Interval, bootstrap_interval, net_share_interval, share_interval
 
@@ -97,7 +98,7 @@ class Losses:
             return np.sign(ratios) * np.abs(ratios) ** (1.0 / self.powers)
 
 
-def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyType({})) -> Losses:
+def relative_losses(pairs: Pairs, excused: Mapping[str, Noise] = MappingProxyType({})) -> Losses:
     """For each output the squared 2-norms of difference and reference; for labels the number that differs, and of
     all.
 
@@ -121,7 +122,8 @@ def relative_losses(pairs: Pairs, excused: Mapping[str, float] = MappingProxyTyp
     losses = Losses(
         (table[..., 0] / whole) ** powers, (table[..., 1] / whole) ** powers, powers, np.array(labels, dtype=bool)
     )
-    right = losses.by_output() <= np.array([excused.get(name, 0.0) for name in names])
+    errors = zip(names, losses.by_output(), labels, strict=True)
+    right = [excused.get(name, Noise()).explains(error, counted) for name, error, counted in errors]
     return replace(losses, differences=np.where(right, 0.0, losses.differences))
 
 

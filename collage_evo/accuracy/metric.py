@@ -14,6 +14,7 @@ from collage_evo.accuracy.losses import Losses, Pairs, relative_losses
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError, named_line
 from collage_evo.graph.load.functions import load_function
+from collage_evo.graph.reference.noise import Noise
 
 Values = Mapping[str, Any]
 Function = Callable[[Sequence[Values], Sequence[Values]], float]
@@ -76,12 +77,12 @@ class RelativeError(SummedMetric):
     """The 2-norm of the difference over that of the reference; of labels the share that differs.
 
     Args:
-        excused: by output, the largest error that counts as none, because rounding explains it.
+        excused: by output, what counts as no error, because rounding explains it.
     """
 
     name = ""
 
-    def __init__(self, excused: Mapping[str, float] | None = None) -> None:
+    def __init__(self, excused: Mapping[str, Noise] | None = None) -> None:
         self._excused = excused or {}
 
     def reference(self, samples: Sequence[Sample]) -> float | None:

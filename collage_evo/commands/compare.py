@@ -23,6 +23,7 @@ from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.commands.compared import ComparedArtifact
 from collage_evo.commands.front_again import compile_front
 from collage_evo.errors import InputError
+from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
@@ -34,7 +35,7 @@ from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out, run_once
-from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, require_finite
+from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_of_choices, require_finite
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
@@ -125,8 +126,9 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
     feeds = (random_inputs(model.original, 3000 + k, shapes, model.fixed) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"
     inputs = compared.samples or tuple(map(Sample, feeds))
-    write_samples(samples, expected_of(model, inputs, lambda count: HELD_OUT_SECONDS))
-    return model, samples
+    judged = expected_of(model, inputs, lambda count: HELD_OUT_SECONDS)
+    write_samples(samples, judged)
+    return noise_of_choices(model, judged) if chooses(model.original) else model, samples
 
 
 def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...]:

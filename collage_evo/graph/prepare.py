@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from onnx import TensorProto
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.check.branches import taking_each_branch
-from collage_evo.graph.check.edges import decided, edge_samples
+from collage_evo.graph.check.edges import chooses, decided, edge_samples
 from collage_evo.graph.convert.observe import Observation, observe, record
 from collage_evo.graph.convert.origin import Origin, name_nodes
 from collage_evo.graph.convert.read import build_graph, declared_tensor
@@ -28,6 +27,7 @@ from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
 from collage_evo.graph.load.inputs import divides, random_inputs
 from collage_evo.graph.load.load import LoadedModel, ModelFile
+from collage_evo.graph.reference.noise import RANDOM, Noise, differing
 from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.graph.reference.rounding import Moved
 
@@ -40,8 +40,6 @@ WHOLE, FRACTIONS = ((1,), (2,), (0,), (3,), tuple(range(8)), (-1, *(1,) * 7)), (
 """Values, repeated, that are tried as sizes, counts, axes and shapes, and as scales and thresholds."""
 TRIED_S = 20.0
 """Time for that, seconds."""
-NOISE_ROOM = 2.0
-"""Allowed error of a correct result, as a multiple of an output's noise."""
 ROUNDING_ROOM = 4.0
 """Optimisations that change an output by more than this multiple of the effect of rounding are wrong. On six networks
 in float32 the multiple is 0.45 to 0.73, on a quantised one 1.2; for a wrong optimisation a million. Chosen in
@@ -56,9 +54,9 @@ class PreparedModel:
 
     ``original`` has its inputs' shapes fixed, and its outputs' where they hold for all inputs; ``dynamic`` is the
     file before that, None for one that was static. ``references`` pairs inputs with the outputs that ONNX Runtime
-    gives with all optimisations off. ``noise`` is the relative error (2-norm) of each output, by name, that rounding
-    by itself explains: infinite where two runs have nothing in common. ``notes`` list assumptions. ``unchecked`` has
-    the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the file declares them.
+    gives with all optimisations off. ``noise`` has that of each output, by name. ``notes`` list assumptions.
+    ``unchecked`` has the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the
+    file declares them.
     ``fixed`` has the inputs that random inputs share, by name. ``run_s``: what a reference run took.
     """
 
@@ -67,7 +65,7 @@ class PreparedModel:
     original: onnx.ModelProto
     dynamic: onnx.ModelProto | None
     references: tuple[tuple[Values, Values], ...]
-    noise: Mapping[str, float]
+    noise: Mapping[str, Noise]
     types: StaticTypes
     notes: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
@@ -77,9 +75,15 @@ class PreparedModel:
     run_s: float = 0.0
 
     @property
-    def excused(self) -> dict[str, float]:
-        """The largest relative error of each output that rounding explains: a correct result may have as much."""
-        return {name: NOISE_ROOM * noise for name, noise in self.noise.items()}
+    def excused(self) -> dict[str, Noise]:
+        """What rounding explains of each output: a correct result may have as much."""
+        return {name: noise.allowed for name, noise in self.noise.items()}
+
+    def with_noise(self, pairs: Sequence[tuple[Values, Values]], threads: int) -> PreparedModel:
+        """The same with the noise on more ``pairs`` of inputs and outputs."""
+        moving = functools.cache(lambda: Moved(self.original, threads, None))
+        found, _ = _noise(self.original, pairs, dict.fromkeys(self.noise, Noise()), threads, None, moving)
+        return replace(self, noise=_largest([found], self.noise))
 
 
 @dataclass(frozen=True)
@@ -241,56 +245,68 @@ def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:
     return notes
 
 
-def _errors(outputs: Sequence[Any], expected: Values) -> dict[str, float]:
-    """The relative error of each output, by name."""
+def _errors(outputs: Sequence[Any], expected: Values) -> dict[str, Noise]:
+    """The error of each output, by name; infinite where it overflows."""
     pairs = zip(outputs, expected.items(), strict=True)
-    return {name: relative_error(output, right).relative for output, (name, right) in pairs}
+    return {
+        name: Noise(relative_error(output, right).relative, differing(output, right))
+        for output, (name, right) in pairs
+    }
+
+
+def _largest(noises: Iterable[Mapping[str, Noise]], least: Mapping[str, Noise]) -> dict[str, Noise]:
+    """For each output the largest, at ``least`` what is given."""
+    largest = dict(least)
+    for noise in noises:
+        largest = {name: one | noise[name] for name, one in largest.items()}
+    return largest
 
 
 def _noise(
     model: onnx.ModelProto,
     pairs: Sequence[tuple[Values, Values]],
-    repeated: Mapping[str, float],
+    repeated: Mapping[str, Noise],
     threads: int,
     timeout_s: float | None,
     moving: Callable[[], Moved],
-) -> tuple[dict[str, float], list[str]]:
+) -> tuple[dict[str, Noise], list[str]]:
     """The noise of each output, with the error of a second run as its least value, and notes for the user.
 
-    It is the largest over ``pairs`` of inputs and outputs: where steps of a quantiser decide, one sample may lie on
-    none and the next on many. The changes by ONNX Runtime's optimisations count as noise only as far as rounding
-    explains them: some optimisations are wrong on some models, and must not excuse a library's error.
+    It is the largest over ``pairs`` of inputs and outputs: where steps of a quantiser or a choice decide, one sample
+    may lie on none and the next on many. The changes by ONNX Runtime's optimisations count as noise only as far as
+    rounding explains them: some optimisations are wrong on some models, and must not excuse a library's error.
     """
-    random = [name for name, error in repeated.items() if error > INCOMPARABLE]
-    noise = {name: math.inf if name in random else error for name, error in repeated.items()}
+    random = [name for name, noise in repeated.items() if noise.error > INCOMPARABLE]
+    noise = {name: RANDOM if name in random else one for name, one in repeated.items()}
     remarks = [f"output {name!r} differs from run to run: it is not compared" for name in random]
+    changed, moved = (dict.fromkeys(noise, Noise()) for _ in range(2))
     try:
         reference = Reference(model, threads, optimised=True, timeout_s=timeout_s)
-        optimised = [_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs]
+        changed = _largest((_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs), changed)
         del reference
     except InputError as failure:
         remarks.append(f"with its own optimisations {failure}: it runs without them")
-        optimised = [dict.fromkeys(noise, 0.0)] * len(pairs)
-    changes = max((error for one in optimised for error in one.values()), default=0.0)
-    if changes <= NORMALISED and not _rounds_coarsely(model):
-        return {name: max(error, *(one[name] for one in optimised)) for name, error in noise.items()}, remarks
+    coarse = _rounds_coarsely(model) or chooses(model)
+    if not coarse and max((one.error for one in changed.values()), default=0.0) <= NORMALISED:
+        return _largest([changed], noise), remarks
     try:
-        moved = [moving().errors(feeds, expected) for feeds, expected in pairs]
+        moved = _largest((moving().noise(feeds, expected) for feeds, expected in pairs), moved)
     except InputError as failure:
         remarks.append(str(failure))
-        moved = [dict.fromkeys(noise, 0.0)] * len(pairs)
-    wrong: set[str] = set()
-    for changed, explains in zip(optimised, moved, strict=True):
-        for name, explained in explains.items():
-            if changed[name] <= max(NORMALISED, ROUNDING_ROOM * max(explained, repeated[name])):
-                explained = max(explained, changed[name])
-            elif name not in wrong:
-                wrong.add(name)
-                remarks.append(
-                    f"ONNX Runtime's own optimisations change output {name!r} by {changed[name]:.1e}, where rounding "
-                    f"explains {explained:.1e}: with them its results are wrong"
-                )
-            noise[name] = max(noise[name], explained)
+    for name, explains in moved.items():
+        if changed[name].error <= max(NORMALISED, ROUNDING_ROOM * max(explains.error, repeated[name].error)):
+            noise[name] |= changed[name]
+        else:
+            remarks.append(
+                f"ONNX Runtime's own optimisations change output {name!r} by {changed[name].error:.1e}, where "
+                f"rounding explains {explains.error:.1e}: with them its results are wrong"
+            )
+        if explains.overflows and name not in random:
+            remarks.append(
+                f"numbers of output {name!r} lie so near the limits of their type that rounding makes them infinite: "
+                "how far it moves these is unknown, and infinity counts as wrong"
+            )
+        noise[name] |= explains
     return noise, remarks
 
 
@@ -313,7 +329,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     Raises:
         NotSearchable: it runs, but cannot be split into nodes; the message gives the reason.
     """
-    from collage_evo.graph.normalise.normalise import Rules, error_of, normalise  # onnxscript is slow to import
+    from collage_evo.graph.normalise.normalise import Rules, errors_of, normalise  # onnxscript is slow to import
 
     feeds, expected = model.references[0]
     fixed = onnx.ModelProto()
@@ -325,17 +341,20 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         try:
             normalised = normalise(fixed, rules)
             del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
-            error = error_of(normalised, feeds, list(expected.values()), threads)
+            errors = errors_of(normalised, feeds, expected, threads)
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
             continue
-        if error <= max(NORMALISED, _roundoff(model.types), *model.excused.values()):
+        least = max(NORMALISED, _roundoff(model.types))
+        error = max((one for name, one in errors.items() if not model.excused[name].explains(one)), default=0.0)
+        if error <= least:
             origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
             if model.unchecked:
                 normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
             graph = build_graph(normalised)
-            return SearchableModel(graph, error, rules.value, _recorded(graph, feeds, threads), origin)
+            recorded = _recorded(graph, feeds, threads)
+            return SearchableModel(graph, max(errors.values(), default=0.0), rules.value, recorded, origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be split into operators ({'; '.join(reasons)})")
 

@@ -19,6 +19,7 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.graph.check.nonfinite import lost
 from collage_evo.graph.ir.values import identical, plain
+from collage_evo.graph.reference.noise import Noise, differing
 from collage_evo.graph.reference.reference import Error, counted_distances, holds_labels
 from collage_evo.measure.jobs import Setting
 from collage_evo.measure.references import Reference, read_references
@@ -118,7 +119,8 @@ class Judge:
         """The failure of float32 results for inputs that random ones hardly reach; lower precisions lose more
         there."""
         for feeds, expected in self._edges if exact else ():
-            error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
+            outputs = plain(session.run(list(expected), feeds))
+            error = self._apart(outputs, expected, exact, {})  # of samples in which rounding decides nothing
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
                 return replace(failure, message=f"{failure.message}, for ties, large or tiny numbers as inputs")
         return None
@@ -149,15 +151,24 @@ class Judge:
                 return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
         return None
 
-    def _apart(self, outputs: Sequence[Any], expected: Mapping[str, Any], exact: bool) -> Error:
-        """The largest errors of any output beyond rounding; for labels in a lower precision the share that differs,
-        not the distance."""
-        errors = [
-            distance.error
-            for output, (name, right) in zip(outputs, expected.items(), strict=True)
-            for distance in counted_distances(output, right, not exact and holds_labels([right]))
-            if not self._limits.excuses(name, distance.error.relative)
-        ]
+    def _apart(
+        self,
+        outputs: Sequence[Any],
+        expected: Mapping[str, Any],
+        exact: bool,
+        excused: Mapping[str, Noise] | None = None,
+    ) -> Error:
+        """The largest errors of any output beyond what is ``excused``, by default by rounding; for labels in a lower
+        precision the share that differs, not the distance."""
+        noise = self._limits.excused if excused is None else excused
+        errors = []
+        for output, (name, right) in zip(outputs, expected.items(), strict=True):
+            counted, excuse = not exact and holds_labels([right]), noise.get(name)
+            found = [distance.error for distance in counted_distances(output, right, counted)]
+            if excuse is None or (exact and differing(output, right) > excuse.share):
+                errors += found
+            else:
+                errors += [error for error in found if not excuse.explains(error.relative, counted)]
         largest = (max((getattr(error, name) for error in errors), default=0.0) for name in ("relative", "max_abs"))
         return Error(*largest)
 

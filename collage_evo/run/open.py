@@ -24,6 +24,7 @@ from collage_evo.run.directory import require_records
 from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
+from collage_evo.run.stages.samples import with_noise_of_samples
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.processor import level, this_machine
@@ -83,7 +84,8 @@ def _decided(place: Workplace, model: PreparedModel) -> Limits:
     score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     if score is not None:
         place.reporter.log(f"the metric is {score:.4g} in float32, on the samples of the search")
-    limits = Limits.decide(asked, config.verify.tolerance, model.excused, bool(metric), score)
+    excused = with_noise_of_samples(place, model).excused
+    limits = Limits.decide(asked, config.verify.tolerance, excused, bool(metric), score)
     for note in limits.notes():
         place.reporter.log(note)
     return limits

@@ -87,7 +87,7 @@ class Ended:
                 "sha256": model.digest,
                 "nodes": len(model.original.graph.node),
                 "normalisation_error": None,
-                "noise": finite(max(model.noise.values(), default=0.0)),
+                "noise": finite(max((noise.error for noise in model.noise.values()), default=0.0)),
             },
             target={
                 "device": run.target.device,

@@ -8,6 +8,7 @@ import pytest
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.metric import RelativeError
 from collage_evo.accuracy.samples import Sample
+from collage_evo.graph.reference.noise import Noise
 
 TOLERANCE = 1e-3
 
@@ -31,11 +32,10 @@ def test_float32_keeps_a_small_budget_too_unless_that_is_a_metric_s() -> None:
 
 
 def test_rounding_excuses_its_own_output_and_widens_neither_tolerance_nor_budget() -> None:
-    noisy = Limits.decide(1e-3, 1e-4, {"noisy": 0.05, "calm": 1e-5})
+    noisy = Limits.decide(1e-3, 1e-4, {"noisy": Noise(0.05, 0.1), "calm": Noise(1e-5)})
     assert (noisy.tolerance, noisy.budget, noisy.of_pieces) == (1e-4, 1e-3, 0.05)
-    assert noisy.excuses("noisy", 0.05)
-    assert not noisy.excuses("noisy", 0.051)
-    assert not noisy.excuses("calm", 1e-5), "less than the tolerance needs no excuse"
+    assert noisy.excused == {"noisy": Noise(0.05, 0.1)}, "less than the tolerance needs no excuse"
+    assert (noisy.excused["noisy"].explains(0.05), noisy.excused["noisy"].explains(0.051)) == (True, False)
     (note,) = noisy.notes()
     assert note == (
         "Rounding alone moves output 'noisy' by up to 5.0e-02: errors up to that count as none, "
@@ -46,7 +46,7 @@ def test_rounding_excuses_its_own_output_and_widens_neither_tolerance_nor_budget
 def test_of_several_outputs_the_one_that_rounding_moves_counts_for_nothing() -> None:
     sample = Sample({}, expected={"noisy": np.ones(4, np.float32), "calm": np.ones(4, np.float32)})
     given = {"noisy": np.full(4, 1.04, np.float32), "calm": np.full(4, 1.001, np.float32)}
-    for excused, error in (({}, 0.04), ({"noisy": 0.05}, 0.001), ({"noisy": 0.03}, 0.04)):
+    for excused, error in (({}, 0.04), ({"noisy": Noise(0.05)}, 0.001), ({"noisy": Noise(0.03)}, 0.04)):
         assert RelativeError(excused).scores([(sample, given)]).error == pytest.approx(error, rel=1e-3)
 
 

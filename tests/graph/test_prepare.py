@@ -19,6 +19,7 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.reference.noise import RANDOM, Noise
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, whole
@@ -266,13 +267,13 @@ def test_contributed_operators_are_nodes_with_known_shapes(tmp_path: Path) -> No
 def test_noise_of_the_model_itself_is_no_error_of_the_output_that_has_it(tmp_path: Path) -> None:
     model = parsed("g (float[64] x) => (float[64] r, float[64] y) { r = RandomNormalLike(x) y = Neg(x) }")
     found = prepared(model, tmp_path)
-    assert found.excused == {"r": np.inf, "y": 0.0}
+    assert found.excused == {"r": RANDOM, "y": Noise()}
     assert "output 'r' differs from run to run: it is not compared" in found.notes
 
 
 def test_an_optimisation_that_is_wrong_or_fails_excuses_no_library(tmp_path: Path) -> None:
     found = prepared(misoptimised.fused_wrongly(), tmp_path)
-    assert 0.0 < found.excused["y"] < 1e-5
+    assert 0.0 < found.excused["y"].error < 1e-5
     assert any("with them its results are wrong" in note for note in found.notes)
     assert any("it runs without them" in note for note in prepared(misoptimised.fails_when_fused(), tmp_path).notes)
 
@@ -280,7 +281,7 @@ def test_an_optimisation_that_is_wrong_or_fails_excuses_no_library(tmp_path: Pat
 def test_steps_that_rounding_decides_are_excused_whichever_sample_lies_on_them(tmp_path: Path) -> None:
     beyond_all_steps = {"x": np.full(4096, 1000.0, np.float32)}
     feeds = [beyond_all_steps, random_inputs(misoptimised.steps(), seed=1)]
-    first, both = (prepared(misoptimised.steps(), tmp_path, feeds=feeds[:count]).excused["y"] for count in (1, 2))
+    first, both = (prepared(misoptimised.steps(), tmp_path, feeds=feeds[:count]).noise["y"].error for count in (1, 2))
     assert first < 1e-3 < both < 0.2, "a rounding error moves some values by a whole step"
 
 
@@ -337,3 +338,26 @@ def test_an_output_with_other_sizes_than_are_declared_has_its_own_and_a_note(tmp
     x = np.full((3, 4), 2, np.float32)
     with Session([whole(wrong.original, tmp_path / "cache")], TARGET) as session:
         np.testing.assert_array_equal(session.run(["z"], {"x": x})[0], -x)
+
+
+def test_numbers_that_rounding_makes_infinite_excuse_nothing(tmp_path: Path) -> None:
+    model = parsed("g (float16[64] x, float16[64] w) => (float16[64] y, float16[64] z) { y = Mul(x, w) z = Neg(x) }")
+    x = np.linspace(1.1, 250.1, 64).astype(np.float16)
+    found = prepared(model, tmp_path, feeds=[{"x": x, "w": (65440 / x.astype(np.float32)).astype(np.float16)}])
+    assert 0.0 < found.excused["y"].error < 0.01
+    assert 0.0 < found.excused["z"].error < 0.01
+    (note,) = (note for note in found.notes if "infinite" in note)
+    assert note.startswith("numbers of output 'y' lie so near the limits of their type that rounding makes them infinite")
+
+
+def test_choices_have_the_noise_of_all_samples(tmp_path: Path) -> None:
+    model = parsed("""g (float[400] x) => (int64[100] i, float[100] v) <int64[1] k = {100}, float third = {0.3333}> {
+        part = Mul(x, third) t, i = TopK(part, k) v = Gather(x, i) }""")
+    apart = {"x": np.random.default_rng(0).permutation(np.linspace(0.1, 1, 400)).astype(np.float32)}
+    near = {"x": (1 + 2.0**-23 * np.random.default_rng(0).permutation(400)).astype(np.float32)}
+    found = prepared(model, tmp_path, feeds=[apart])
+    assert found.noise["i"].share == 0.0
+    names = [value.name for value in model.graph.output]
+    more = found.with_noise([(near, dict(zip(names, reference_outputs(model, near), strict=True)))], 1)
+    assert 0.2 < more.noise["i"].share < 1.0
+    assert more.noise["v"].error < 1e-4, "whichever is chosen is nearly as large"

@@ -14,20 +14,26 @@ import onnx
 import pytest
 
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Error, Reference
 from collage_evo.measure import judging
 from collage_evo.measure.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
 from collage_evo.measure.judging import FEW, NEAR, PART, Estimate, Judge, computes_exactly
+from collage_evo.measure.references import write_references
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.measure.helpers import make_setting
+from tests.runtime.helpers import TARGET
+from tests.runtime.helpers import whole as whole_program
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend
+from tests.support.models import parse_graph
 from tests.support.rounding import ERROR, RoundingBackend
 
 SAMPLES = 6
@@ -240,3 +246,19 @@ def test_with_a_metric_a_placement_that_is_behind_is_judged_on_a_part_of_the_sam
     assert isinstance(behind, Measured), behind
     assert (near.rough, behind.rough) == (False, True)
     assert 0 < behind.relative_error < near.relative_error
+
+
+@pytest.mark.parametrize(("changed", "right"), [(1, True), (50, False)])
+def test_in_float32_rounding_excuses_as_many_choices_as_it_changes_and_none_at_edges(
+    changed: int, right: bool, tmp_path: Path
+) -> None:
+    model = parse_graph("g (float[1, 50] x) => (int64[1, 50] i) <int64[1] k = {50}> { v, i = TopK(x, k) }")
+    feeds = random_inputs(model, seed=1)
+    expected = {"i": Reference(model).run(feeds)[0]}
+    expected["i"][0, :changed] += 1
+    limits = Limits(1e-3, excused={"i": Noise(1.3, 0.05)})
+    setting = replace(make_setting(tmp_path), limits=limits)
+    write_references(setting.files.edges, [(feeds, expected)])
+    with Session([whole_program(model, tmp_path)], TARGET) as session:
+        assert isinstance(Judge(setting).check(session, [(feeds, expected)], exact=True), Failure) != right
+        assert isinstance(Judge(setting).wrong_at_edges(session, exact=True), Failure)

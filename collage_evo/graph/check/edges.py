@@ -14,11 +14,12 @@ import numpy as np
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.convert.static import STANDARD
+from collage_evo.graph.convert.static import STANDARD, bodies
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import index_bound, random_inputs
 from collage_evo.graph.load.shapes import dynamic_inputs, open_axes
+from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.graph.reference.rounding import Moved
 
@@ -35,6 +36,7 @@ MOST_WEIGHTS = 2**24
 for 8 million (Xeon, a busy core)."""
 _FIRST_ONLY = {"Reshape", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "ReduceSum", "ReduceMax", "ReduceMin"}
 _DIVIDED = {"Div", "Mod"}
+_CHOOSING = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 _WHOLE_NUMBERS = {
     *("Add", "Sub", "Mul", "Neg", "Abs", "Sign", "Max", "Min", "Sum", "Where", "Clip", "Relu", "Identity", "Concat"),
     *("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Transpose", "Flatten", "Cast"),
@@ -71,6 +73,14 @@ def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) ->
     return samples
 
 
+def chooses(model: onnx.ModelProto) -> bool:
+    """Whether an operator of ``model``, also in its bodies and functions, chooses among computed numbers."""
+    graphs = [model.graph, *model.functions]
+    for graph in graphs:
+        graphs += [body for node in graph.node for body in bodies(node)]
+    return any(node.op_type in _CHOOSING for graph in graphs for node in graph.node)
+
+
 def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
     """Random and edge-case inputs of a model with open shapes, each open size one more than in ``sample``, or twice
     as large where the model takes no such sizes; with the outputs. Empty where it takes neither.
@@ -101,9 +111,13 @@ def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> lis
 def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved]) -> list[tuple[Feeds, Feeds]]:
     """The ``samples`` in which rounding decides nothing; ``moving`` makes the model that shows it."""
     try:
-        return [pair for pair in samples if max(moving().errors(*pair).values(), default=0.0) <= DECIDED]
+        return [pair for pair in samples if all(map(_decides_nothing, moving().noise(*pair).values()))]
     except InputError:  # the model cannot be written in that form
         return []
+
+
+def _decides_nothing(noise: Noise) -> bool:
+    return noise.error <= DECIDED and not noise.overflows
 
 
 def _too_large(model: onnx.ModelProto) -> bool:

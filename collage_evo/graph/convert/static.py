@@ -8,7 +8,7 @@ be constant. Where no rule applies, ONNX's own shape inference may.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +125,13 @@ def captures(node: onnx.NodeProto) -> set[str]:
             read |= captures(inner)
         captured |= read - defined
     return captured
+
+
+def is_random(nodes: Iterable[onnx.NodeProto]) -> bool:
+    """Whether results of ``nodes`` differ, or may differ, each time."""
+    return any(
+        node.op_type in NONDETERMINISTIC or any(is_random(body.node) for body in bodies(node)) for node in nodes
+    )
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

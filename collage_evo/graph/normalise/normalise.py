@@ -8,7 +8,7 @@ column are images of one row, and dead or idle operators are gone. Only standard
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,9 @@ def _should_fold(node: ir.Node) -> bool:
     return node.op_type not in _NOT_FOLDED and node.op_type not in NONDETERMINISTIC
 
 
-def error_of(normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Sequence[Any], threads: int) -> float:
-    """The relative error (2-norm) of ``normalised`` on ``feeds`` against the outputs that the original gave."""
-    return relative_error(plain(Reference(normalised, threads).run(feeds)), expected).relative
+def errors_of(
+    normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Mapping[str, Any], threads: int
+) -> dict[str, float]:
+    """The relative error (2-norm) of each output of ``normalised`` against those that the original gave, by name."""
+    pairs = zip(plain(Reference(normalised, threads).run(feeds)), expected.items(), strict=True)
+    return {name: relative_error(output, right).relative for output, (name, right) in pairs}

@@ -10,7 +10,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir.values import plain
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.noise import Noise, noise_of
+from collage_evo.graph.reference.reference import Reference
 
 _ROUNDOFF: Mapping[int, float] = {
     TensorProto.FLOAT: 2.0**-22,
@@ -42,15 +43,15 @@ class Moved:
     def __init__(self, model: ModelProto, threads: int, timeout_s: float | None) -> None:
         self._reference = Reference(_moved(model), threads, timeout_s=timeout_s)
 
-    def errors(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
-        """The relative error (2-norm) of each output on ``feeds`` against ``expected``, the unmodified model's.
+    def noise(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Noise]:
+        """The noise of each output on ``feeds``; ``expected`` are the unmodified model's outputs.
 
         Raises:
             InputError: the modified model does not run.
         """
         outputs = plain(self._reference.run(feeds))
         return {
-            name: relative_error(output, right).relative
+            name: noise_of(output, right)
             for output, (name, right) in zip(outputs, expected.items(), strict=True)
         }
 

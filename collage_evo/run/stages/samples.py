@@ -23,6 +23,7 @@ from collage_evo.accuracy.samples import (
     write_samples,
 )
 from collage_evo.errors import InputError
+from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
@@ -46,6 +47,8 @@ HELD_OUT_BY_ERROR, HELD_OUT_SOON_SECONDS = 12, 8.0
 needs more. Chosen: 26 gave an interval of 3 % of the error, for an encoder of 24 layers."""
 LEAST_SAMPLES, FEWEST_SAMPLES, OVERTIME = 4, 2, 4.0
 """The minimum of samples, unless they take so many times as long as these seconds; and the minimum then. Chosen."""
+CHOICE_SECONDS, FEWEST_CHOICES, RUNS_FOR_NOISE = 20.0, 8, 8.0
+"""Time for the noise of choices, seconds; the fewest samples for it; and how many runs one of them takes. Chosen."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
@@ -154,6 +157,23 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
         if samples:
             write_samples(path, expected_of(model, samples, seconds, HELD_OUT_BYTES))
     return path
+
+
+def with_noise_of_samples(run: Workplace, model: PreparedModel) -> PreparedModel:
+    """``model`` with its noise on the samples that judge its choices, if it makes any."""
+    if not chooses(model.original):
+        return model
+    paths = (run.files.search, held_out_samples(run, model))
+    return noise_of_choices(model, [sample for path in paths if path.exists() for sample in read_samples(path)])
+
+
+def noise_of_choices(model: PreparedModel, samples: Sequence[Sample]) -> PreparedModel:
+    """``model`` with its noise on ``samples`` too: nearly equal scores change places in few samples only.
+
+    Takes as many samples as take ``CHOICE_SECONDS``, but a few at least.
+    """
+    count = max(FEWEST_CHOICES, int(CHOICE_SECONDS / max(RUNS_FOR_NOISE * model.run_s, 1e-9)))
+    return model.with_noise([(sample.feeds, sample.expected) for sample in samples[:count]], len(usable_cores()))
 
 
 def expected_of(
