@@ -53,6 +53,13 @@ def test_where_sums_are_taken_no_floats_are_made_equal() -> None:
     assert np.abs(far["x"]).max() > 30
 
 
+def test_where_the_model_chooses_among_sums_an_empty_input_ties_them() -> None:
+    head = "(float[4, 4] x) => (int64[4] y) <float[4, 4] w = {%s}> { s = MatMul(x, w) " % ", ".join("1234" * 4)
+    empty, far = drawn(f"{head} y = ArgMax<axis = 1, keepdims = 0>(s) }}")
+    assert not empty["x"].any()
+    assert np.abs(far["x"]).max() > 30
+
+
 def test_what_is_calculated_with_is_large() -> None:
     graph = "(int32[32] x) => (bool[32] y) <int32 c = {-100}> { s = Add(x, c) y = Less(s, c) }"
     assert set(LARGE) == set(drawn(graph)[-1]["x"].tolist())
