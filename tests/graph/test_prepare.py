@@ -347,7 +347,7 @@ def test_numbers_that_rounding_makes_infinite_excuse_nothing(tmp_path: Path) -> 
     assert 0.0 < found.excused["y"].error < 0.01
     assert 0.0 < found.excused["z"].error < 0.01
     (note,) = (note for note in found.notes if "infinite" in note)
-    assert note.startswith("numbers of output 'y' lie so near the limits of their type that rounding makes them infinite")
+    assert note.startswith("numbers of output 'y' lie so near the limits of their type that rounding makes them inf")
 
 
 def test_choices_have_the_noise_of_all_samples(tmp_path: Path) -> None:

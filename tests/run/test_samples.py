@@ -29,7 +29,7 @@ from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
-from tests.support.models import chain
+from tests.support.models import chain, parse_graph
 
 MODEL = chain(1)
 SHAPE = (1, 4, 8, 8)
@@ -251,3 +251,21 @@ def test_infinity_that_stays_inside_of_the_model_is_an_input_as_any_other(tmp_pa
     onnx.save(net.model(masked), tmp_path / "m.onnx")
     spoiled(tmp_path, slice(None), -np.inf)
     assert np.isfinite(next(iter(prepare(run).references[0][1].values()))).all()
+
+
+@pytest.mark.parametrize("part", ["search", "held_out"])
+def test_choices_that_rounding_changes_in_one_sample_are_excused(part: str, tmp_path: Path) -> None:
+    text = "g (float[1, 400] x) => (int64[1, 100] i) <int64[1] k = {100}, float third = {0.3333}>"
+    onnx.save(parse_graph(f"{text} {{ p = Mul(x, third) v, i = TopK(p, k) }}"), tmp_path / "m.onnx")
+    data = {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path / "x.npz")}}
+    order = np.random.default_rng(0).permutation(400)
+    x = np.tile(np.linspace(0.1, 1, 400)[order], (20, 1)).astype(np.float32)
+    x[:, 0] = 2 + np.arange(20)  # tells the samples apart
+    for excused in (False, True):
+        (tmp_path / str(excused) / "work").mkdir(parents=True)
+        np.savez(tmp_path / "x.npz", x=x)
+        run = Workplace(parse_config(data, (), "test"), tmp_path / str(excused), LineReporter())
+        limits = limits_of(run)
+        assert bool(limits.excused) == excused
+        last = int(read_samples(run.work / f"{part}.npz")[-1].feeds["x"][0, 0]) - 2
+        x[last, 1:] = (1 + 2.0**-23 * order)[1:]

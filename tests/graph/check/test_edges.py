@@ -54,8 +54,9 @@ def test_where_sums_are_taken_no_floats_are_made_equal() -> None:
 
 
 def test_where_the_model_chooses_among_sums_an_empty_input_ties_them() -> None:
-    head = "(float[4, 4] x) => (int64[4] y) <float[4, 4] w = {%s}> { s = MatMul(x, w) " % ", ".join("1234" * 4)
-    empty, far = drawn(f"{head} y = ArgMax<axis = 1, keepdims = 0>(s) }}")
+    weights = f"<float[4, 4] w = {{{', '.join('1234' * 4)}}}>"
+    nodes = "s = MatMul(x, w) y = ArgMax<axis = 1, keepdims = 0>(s)"
+    empty, far = drawn(f"(float[4, 4] x) => (int64[4] y) {weights} {{ {nodes} }}")
     assert not empty["x"].any()
     assert np.abs(far["x"]).max() > 30
 
