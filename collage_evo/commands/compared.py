@@ -17,8 +17,7 @@ from collage_evo.report.result import result_in
 from collage_evo.run.directory import CONFIG
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
-from collage_evo.run.samples import matching, model_file
-from collage_evo.run.samples import read_samples as read_own
+from collage_evo.run.samples import model_file, samples_of_shapes
 from collage_evo.run.trusted import require_noted
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -135,10 +134,7 @@ def _compared(
 def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
     """Samples to judge it on: given data, else those that the run saved and its search has not seen."""
     if config.data.source is not None:
-        samples = matching(read_own(config, shapes, model_file(config)), shapes)
-        if not samples:
-            raise InputError(f"no sample in {config.data.source} has the shapes {shapes}: give others with --data")
-        return samples, f"of {config.data.source}"
+        return samples_of_shapes(config, shapes, model_file(config)), f"of {config.data.source}"
     held_out_file = run.directory / "work" / "held_out.npz" if run else None
     if held_out_file is not None and held_out_file.exists() and (samples := read_samples(held_out_file)):
         random = run is not None and run.result.accuracy.random

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,12 +26,15 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.samples import describe_batch, model_file, saved_profiles
+from collage_evo.run.samples import describe_batch, model_file, profiles_with_data, saved_profiles
 from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS
+from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
 FOLDER = "profiles"
+SAMPLED = "profiles_with_data"
+"""Store key: whether the user's data has samples of each profile."""
 T = TypeVar("T")
 
 
@@ -70,6 +73,12 @@ def _searched(
         return (Finished(profiles[0], result, directory),)
     config = _in_part_of_time(config, len(profiles))
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
+    records = Store(directory / "work")
+    sampled = records.once(SAMPLED, tuple[bool, ...], lambda: profiles_with_data(config, profiles, file))
+    for number, run in enumerate(runs):
+        if any(sampled) and not sampled[number]:
+            reporter.log(f"profile {run.name}: no sample of the data has its shapes: its inputs are random")
+            runs[number] = replace(run, config=run.config.replacing("data", source=None))
     join = partial(_join, [run.directory for run in runs], directory)
 
     def joining(end: Callable[[Flow], T], flow: Flow) -> T:

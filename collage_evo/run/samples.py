@@ -10,6 +10,7 @@ from typing import Any
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
+from collage_evo.errors import InputError
 from collage_evo.graph.load.data import input_dims, read_feeds
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.run.store import Store
@@ -67,6 +68,17 @@ def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Sh
     return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config, file))
 
 
+def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> tuple[bool, ...]:
+    """Whether ``data.source`` has samples of each of ``profiles``.
+
+    Raises:
+        InputError: see :func:`read_samples`.
+    """
+    if config.data.source is not None and not config.model.shapes:
+        return (True,) * len(profiles)  # they are the samples' own
+    return tuple(bool(matching(read_samples(config, shapes, file), shapes)) for shapes in profiles)
+
+
 def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> str:
     """A note on data whose leading size became the model's batch, because the model leaves that open and no shapes
     were given; empty where it is 1 or nothing was chosen so."""
@@ -79,10 +91,9 @@ def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) 
         return ""
     single = {name: [1 if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
     batch = " and ".join(str(size) for size in dict.fromkeys(shapes[name][0] for name in batched))
-    wanted = ", ".join(f"{name}: {sizes}" for name, sizes in single.items())
     return (
         f"The model's batch is dynamic: this run optimises for a batch of {batch} and judges each batch as one "
-        f"sample. To serve batch 1: --shapes {shlex.quote(wanted)}"
+        f"sample. To serve batch 1: --shapes {shlex.quote(_written(single))}"
     )
 
 
@@ -91,6 +102,26 @@ def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:
     if any(sizes is None or None in sizes for sizes in dims.values()):
         return None
     return {name: [size for size in sizes or () if size is not None] for name, sizes in dims.items()}
+
+
+def samples_of_shapes(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sample, ...]:
+    """The samples of ``data.source`` whose inputs have ``shapes``; none where it is not given.
+
+    Raises:
+        InputError: see :func:`read_samples`; or no sample has these shapes.
+    """
+    samples = read_samples(config, shapes, file)
+    if samples and not matching(samples, shapes):
+        had, asked = (_written(one) for one in (_shapes(samples[0], shapes), shapes))
+        raise InputError(
+            f"no sample in {config.data.source} has the shapes {asked}; the first has {had}: give samples of those "
+            f"shapes, or --shapes {shlex.quote(had)}"
+        )
+    return matching(samples, shapes)
+
+
+def _written(shapes: Shapes) -> str:
+    return ", ".join(f"{name}: {sizes}" for name, sizes in shapes.items())
 
 
 def matching(samples: Sequence[Sample], shapes: Shapes) -> tuple[Sample, ...]:

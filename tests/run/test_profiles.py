@@ -116,6 +116,25 @@ def test_a_profile_takes_the_samples_of_its_shapes() -> None:
     assert matching(samples, {"x": [7, 4]}) == ()
 
 
+def test_of_several_profiles_one_without_data_has_random_inputs_and_the_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: dict[str, list[str | None]] = {}
+    lines: list[str] = []
+
+    def evaluate(shaped: Config, directory: Path, *others: object) -> None:
+        sources.setdefault(directory.name, []).append(shaped.data.source)
+
+    monkeypatch.setattr(run_module, "evaluate", evaluate)
+    for step in ("_join", "_write"):
+        monkeypatch.setattr(run_module, step, lambda *given: None)
+    asked = config(tmp_path, shapes={"x": [[2, 4], [7, 4]], "k": [1]})
+    (tmp_path / "run").mkdir()
+    run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
+    assert sources == {"0": [str(tmp_path)] * 2, "1": [None] * 2}
+    assert [line for line in lines if "inputs are random" in line and "profile 1" in line]
+
+
 def test_data_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
     asked = config(tmp_path)
     np.savez(tmp_path / "9.npz", x=rows(2)["x"])

@@ -156,6 +156,26 @@ def test_an_input_that_may_not_be_random_is_the_same_in_all_samples(tmp_path: Pa
     assert len({float(sample.feeds["x"][0, 0]) for sample in samples}) == len(samples)
 
 
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros((6, 4, 4, 4)), r"has the shapes x: \[1, 4, 8, 8\]; the first has x: \[6, 4, 4, 4\].*--shapes 'x: "),
+        (np.zeros((0, 4, 8, 8)), r"has no row of 'x' \(shape \[0, 4, 8, 8\]\)"),
+        (np.zeros((0, 1, 4, 8, 8)), "holds no data"),
+    ],
+)
+def test_data_without_a_sample_of_the_run_s_shapes_are_refused(array: np.ndarray, said: str, tmp_path: Path) -> None:
+    dynamic = onnx.ModelProto.FromString(MODEL.SerializeToString())
+    for axis in (0, 2, 3):
+        dynamic.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    run = begun(tmp_path, 1)
+    onnx.save(dynamic, tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=array.astype(np.float32))
+    run = replace(run, config=run.config.replacing("model", shapes={"x": list(SHAPE)}))
+    with pytest.raises(InputError, match=said):
+        prepare(run)
+
+
 def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: Path) -> None:
     run = begun(tmp_path)
     prepare(run)

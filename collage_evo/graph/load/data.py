@@ -57,6 +57,7 @@ def read_feeds(
     """
     inputs = input_dims(model)
     dims = {name: (shapes or {}).get(name) or sizes for name, sizes in inputs.items()}
+    rows = [name for name, sizes in inputs.items() if sizes and sizes[0] is None and (dims[name] or [1])[0] != 0]
     if str(source).startswith(PREFIX):
         return tuple(_drawn(str(source), model, dims))
     feeds: list[Feeds] = []
@@ -65,7 +66,7 @@ def read_feeds(
             extra = {name: array for name, array in sample.items() if labels and name not in inputs}
             fed = {name: array for name, array in sample.items() if name not in extra}
             feeds.append(check_feeds(fed, model, where) | extra)
-            require_rows(feeds[-1], [name for name, sizes in dims.items() if sizes and sizes[0] is None], where)
+            require_rows(feeds[-1], rows, where)
     if not feeds:
         raise InputError(f"{source} holds no data: {_FORMS}")
     return tuple(feeds)

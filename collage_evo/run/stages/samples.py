@@ -30,8 +30,7 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.run.context import Workplace
-from collage_evo.run.samples import matching
-from collage_evo.run.samples import read_samples as read_own
+from collage_evo.run.samples import samples_of_shapes
 from collage_evo.target.slots import usable_cores
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
@@ -80,19 +79,16 @@ def _part(run: Workplace, name: str) -> Path:
 def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     """The user's own samples, split: a resumed run reads the recorded ones.
 
-    None if there are none of the run's shapes, or none were given. ``file``: the model that they are for.
+    None if none were given. ``file``: the model that they are for.
 
     Raises:
-        InputError: they cannot be read, or there is a metric and nothing to measure it on.
+        InputError: they cannot be read, none has the run's shapes, or there is a metric and nothing to measure it on.
     """
     config = run.config
     if (recorded := run.store.get(SAMPLES, Sampled)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if recorded.random else Split(calibration, search, held_out, recorded.total)
-    shapes = config.model.one_profile()
-    samples = matching(read_own(config, shapes, file), shapes)
-    if config.data.source and not samples:
-        run.reporter.log(f"no sample in {config.data.source} has these shapes: inputs are random")
+    samples = samples_of_shapes(config, config.model.one_profile(), file)
     if config.accuracy.metric and not samples:
         raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
     sizes = Sizes(config.accuracy.calibration, config.accuracy.search or SEARCH, config.accuracy.held_out)
