@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from collage_evo.codec import from_json, to_json
-from collage_evo.errors import CollageError, DamagedFile, shortened
+from collage_evo.errors import CollageError, DamagedFile, InputError, shortened
 
 T = TypeVar("T")
 MADE_AGAIN = "delete it, and it is made again"
 BUILD_ANEW = "build the region anew"
 """What to do about a file of a compiled piece."""
+TICK_NS = 20_000_000
+"""Steps of file systems' times, nanoseconds: at most ten milliseconds on Linux."""
 
 
 @contextlib.contextmanager
@@ -41,6 +44,34 @@ def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
     except Exception as error:
         detail = f"{type(error).__name__}: {shortened(error, 200)}"
         raise DamagedFile(f"{path} {wrong} ({detail}): {mend}") from error
+
+
+Stamps = Mapping[Path, tuple[int, ...]]
+"""What changes of a file when it is written or replaced."""
+
+
+def stamps_of(paths: Iterable[Path]) -> Stamps:
+    """The stamps of those of the files at ``paths`` that are there."""
+    return {path: _stamp(path) for path in paths if path.is_file()}
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    if abs(time.time_ns() - status.st_mtime_ns) < TICK_NS:
+        time.sleep(TICK_NS / 1e9)  # a write within the same tick would leave no trace
+        status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def require_unwritten(before: Stamps) -> None:
+    """Require that nobody wrote to the files since their stamps were taken: what was read may be half old, half new.
+
+    Raises:
+        InputError: somebody did.
+    """
+    for path, stamp in before.items():
+        if not path.is_file() or _stamp(path) != stamp:
+            raise InputError(f"{path} was written while it was read: start again when it is complete")
 
 
 def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:

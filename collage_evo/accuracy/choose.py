@@ -11,6 +11,7 @@ from typing import Any
 
 from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
 from collage_evo.accuracy.named import NAMED
+from collage_evo.digests import digest_of
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.reference.noise import Noise
@@ -29,15 +30,29 @@ def checked_name(text: str) -> str:
     return text
 
 
-def load_metric(text: str, excused: Mapping[str, Noise] = MappingProxyType({})) -> Metric:
+def load_metric(text: str, excused: Mapping[str, Noise] = MappingProxyType({}), sha256: str = "") -> Metric:
     """The metric for a :func:`checked_name`; if that is empty, the relative error beyond what is ``excused``.
 
+    ``sha256``: of the function's file when the run began; empty where any will do.
+
     Raises:
-        InputError: see :func:`collage_evo.graph.load.functions.load_function`.
+        InputError: see :func:`collage_evo.graph.load.functions.load_function`; or the file is another by now.
     """
     if not text:
         return RelativeError(excused)
-    return NAMED.get(text) or FunctionMetric(text)
+    metric = NAMED.get(text) or FunctionMetric(text)
+    if sha256 and sha256_of_metric(text) != sha256:
+        raise InputError(
+            f"the file of accuracy.metric {text} was changed since the run began: restore it to continue, or start "
+            "over with run MODEL --overwrite"
+        )
+    return metric
+
+
+def sha256_of_metric(text: str) -> str:
+    """SHA-256 of the file of a function; empty for a metric by name."""
+    path = Path(text.rpartition(":")[0]).expanduser()
+    return digest_of(path) if names_function(text) and path.is_file() else ""
 
 
 def portable(text: str) -> str:

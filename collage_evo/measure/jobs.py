@@ -67,6 +67,8 @@ class Setting:
     """The run, for others that wait for it: process id and run directory."""
     metric: str = ""
     """Name of a metric or ``file.py:function``, whose drop is the error; empty for the relative error (2-norm)."""
+    metric_sha256: str = ""
+    """Of the function's file when the run began."""
     over: Over = "all"
     """The error that the budget bounds: that of all samples together, or that of the worst."""
     keeps_nonfinite: bool = False

@@ -72,7 +72,7 @@ class Judge:
 
     @cached_property
     def metric(self) -> Metric:
-        return load_metric(self._setting.metric, self._limits.excused)
+        return load_metric(self._setting.metric, self._limits.excused, self._setting.metric_sha256)
 
     @cached_property
     def _reference_score(self) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collage_evo.accuracy.choose import portable
+from collage_evo.accuracy.choose import portable, sha256_of_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
@@ -90,6 +90,11 @@ class Workplace:
         """Records of stages, for other stages and for a resumed run."""
         return Store(self.work)
 
+    @property
+    def metric_sha256(self) -> str:
+        """SHA-256 of the file of the metric's function when the run began; empty for a metric by name."""
+        return self.store.once("metric", str, lambda: sha256_of_metric(self.config.accuracy.metric))
+
     def tell(self, sentence: str, raw: str = "") -> None:
         """Log a message to the user; ``raw``, a library's own message, goes to a file that the message names."""
         if raw:
@@ -145,6 +150,7 @@ class RunContext(Workplace):
             registered=registered_origins(),
             run=place.name,
             metric=portable(config.accuracy.metric),
+            metric_sha256=place.metric_sha256,
             over=config.accuracy.over,
             keeps_nonfinite=config.verify.keeps_nonfinite,
             policy=config.policy,

@@ -81,7 +81,8 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
 def _decided(place: Workplace, model: PreparedModel) -> Limits:
     config, metric = place.config, place.config.accuracy.metric
     asked = config.accuracy.budget if reports_errors(model) else EXACT
-    score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
+    chosen = load_metric(metric, sha256=place.metric_sha256) if metric else None
+    score = chosen.reference(read_samples(place.files.search)) if chosen else None
     if score is not None:
         place.reporter.log(f"the metric is {score:.4g} in float32, on the samples of the search")
     excused = with_noise_of_samples(place, model).excused

@@ -20,9 +20,10 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.judging import Judge
 from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import Workplace
+from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.open import decide_limits
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages import model as stage
@@ -224,6 +225,18 @@ def test_a_metric_needs_data_and_says_what_it_raised(tmp_path: Path) -> None:
     (tmp_path / "q.py").write_text("def score(outputs, items):\n    return items[0]['no such label']\n")
     with pytest.raises(InputError, match=r"q\.py:score raised KeyError: 'no such label'"):
         limits_of(run)
+
+
+def test_a_metric_that_was_changed_since_the_run_began_is_refused_by_each_process(tmp_path: Path) -> None:
+    file = tmp_path / "metric.py"
+    file.write_text(SCORE)
+    run = begun(tmp_path, 8, metric=f"{file}:score")
+    context = RunContext.at(run, limits_of(run))
+    assert Judge(context.setting).metric.name
+    file.write_text(SCORE.replace("80", "70"))
+    with pytest.raises(InputError, match=r"metric\.py:score was changed since the run began: restore it"):
+        _ = Judge(context.setting).metric
+    context.pool.close()
 
 
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:

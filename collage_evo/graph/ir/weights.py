@@ -39,21 +39,28 @@ LARGE_BYTES = 2**16
 _PREFIX = "collage_evo-weights-"
 
 
-def weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    """Every constant tensor of a graph and of the bodies of its nodes."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
+def all_weights(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Every constant tensor of a model: of its graph, of its functions, and of the bodies of their nodes."""
+    for graph in graphs_of(model):
+        yield from graph.initializer if isinstance(graph, onnx.GraphProto) else ()
+        for attribute in (one for node in graph.node for one in node.attribute):
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            for body in (attribute.g, *attribute.graphs):
-                yield from weights(body)
+
+
+def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """The graph of a model, its functions, and the bodies of their nodes."""
+    queue: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    while queue:
+        yield (graph := queue.pop())
+        for attribute in (one for node in graph.node for one in node.attribute):
+            queue.extend([attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs)
 
 
 def all_weight_bytes(model: onnx.ModelProto) -> int:
     """Bytes of all constants."""
-    return sum(map(weight_bytes, weights(model.graph)))
+    return sum(map(weight_bytes, all_weights(model)))
 
 
 def fits_in_a_message(model: onnx.ModelProto) -> bool:

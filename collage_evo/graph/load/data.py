@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.errors import InputError, one_line
-from collage_evo.files import reading
+from collage_evo.files import reading, require_unwritten, stamps_of
 from collage_evo.graph.ir.values import write_arrays
 from collage_evo.graph.load.batches import samples_of
 from collage_evo.graph.load.functions import load_function, names_function
@@ -102,16 +102,17 @@ def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
         raise InputError(f"no data {path}: {_FORMS}")
     if path.suffix == ".py":
         raise InputError(f"{source} is Python: name the function in it that yields samples, as {source}:samples")
-    if path.is_file():
-        yield str(path), read_npz(path)
-    elif files := sorted(path.glob("*.npz")):
-        yield from ((str(file), read_npz(file)) for file in files)
-    elif files := sorted(path.glob("*.npy")):
-        yield str(path), {file.stem: _read_npy(file) for file in files}
-    else:
-        sets = sorted((p for p in path.glob("test_data_set_*") if p.is_dir()), key=_number)
-        for folder in sets or ([path] if any(path.glob("input_*.pb")) else []):
-            yield str(folder), _read_set(folder, model)
+    sets = sorted((p for p in path.glob("test_data_set_*") if p.is_dir()), key=_number) or [path]
+    tensors = [file for folder in sets for file in folder.glob("input_*.pb")]
+    archives, arrays = [path] if path.is_file() else sorted(path.glob("*.npz")), sorted(path.glob("*.npy"))
+    before = stamps_of(archives or arrays or tensors)
+    if archives:
+        yield from ((str(file), read_npz(file)) for file in archives)
+    elif arrays:
+        yield str(path), {file.stem: _read_npy(file) for file in arrays}
+    elif tensors:
+        yield from ((str(folder), _read_set(folder, model)) for folder in sets)
+    require_unwritten(before)
 
 
 def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:

@@ -11,8 +11,8 @@ import onnx
 from onnx import external_data_helper
 
 from collage_evo.errors import InputError
-from collage_evo.files import reading
-from collage_evo.graph.ir.weights import is_heavy, is_placed, light, placed, weight_bytes, weights
+from collage_evo.files import Stamps, reading, require_unwritten, stamps_of
+from collage_evo.graph.ir.weights import all_weights, is_heavy, is_placed, light, placed, weight_bytes
 from collage_evo.graph.load.guess import complete_shapes
 from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models.builtin import PREFIX, make_builtin
@@ -68,9 +68,9 @@ class ModelFile:
         Raises:
             InputError: the file cannot be used, or sizes are missing; the message gives the reason and the remedy.
         """
-        name, declared = self._parsed
+        name, declared = self._parsed[:2]
         check_shapes(declared, shapes or {})
-        whole = _with_weights(declared, self._path)
+        whole = self._whole
         if not dynamic_inputs(declared):
             return LoadedModel(name, self.source, whole)
         model = onnx.ModelProto()
@@ -80,11 +80,23 @@ class ModelFile:
         return LoadedModel(name, self.source, model, whole, notes)
 
     @cached_property
-    def _parsed(self) -> tuple[str, onnx.ModelProto]:
-        """The parsed model and its name."""
+    def _parsed(self) -> tuple[str, onnx.ModelProto, Stamps]:
+        """The name, the parsed model, and the stamps of its files, of which external weights are not read yet."""
         if self.source.startswith(PREFIX):
-            return make_builtin(self.source, self.seed)
-        return self._path.stem, _parse(self._path)
+            return *make_builtin(self.source, self.seed), {}
+        before = stamps_of([self._path])
+        model = _parse(self._path)
+        require_unwritten(before)
+        with reading(self._path, _AGAIN):
+            apart = {self._path.parent / _location(tensor) for tensor in filter(_is_outside, all_weights(model))}
+            return self._path.stem, model, {**before, **stamps_of(apart)}
+
+    @cached_property
+    def _whole(self) -> onnx.ModelProto:
+        _, declared, before = self._parsed
+        whole = _with_weights(declared, self._path)
+        require_unwritten(before)
+        return whole
 
     @property
     def _path(self) -> Path:
@@ -111,7 +123,7 @@ def _parse(path: Path) -> onnx.ModelProto:
     if model.ir_version < WEIGHTS_APART:
         _set_weights_apart(model)
     with reading(path, _AGAIN):
-        for tensor in weights(model.graph):
+        for tensor in all_weights(model):
             _require_whole(tensor)
         return light(model)
 
@@ -159,11 +171,15 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
                 _read_outside(apart, path)
                 _require_whole(apart)
                 tensor.CopyFrom(placed(apart))
-        for tensor in filter(_is_outside, weights(model.graph)):
+        for tensor in filter(_is_outside, all_weights(model)):
             _read_outside(tensor, path)
-        for tensor in weights(model.graph):
+        for tensor in all_weights(model):
             _require_whole(tensor)
         return light(model)
+
+
+def _location(tensor: onnx.TensorProto) -> str:
+    return str(external_data_helper.ExternalDataInfo(tensor).location)
 
 
 def _is_outside(tensor: onnx.TensorProto) -> bool:
@@ -177,7 +193,7 @@ def _read_outside(tensor: onnx.TensorProto, path: Path) -> None:
         InputError: that file is not there.
     """
     folder, real = path.parent, path.resolve().parent
-    location = external_data_helper.ExternalDataInfo(tensor).location
+    location = _location(tensor)
     file = folder / location
     if not file.is_file():
         raise InputError(

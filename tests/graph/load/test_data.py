@@ -1,6 +1,7 @@
 """read_feeds gives a person's own inputs by name, and says in one line what does not fit the model."""
 
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -51,6 +52,28 @@ def test_a_folder_gives_its_files_in_order(tmp_path: Path) -> None:
         save(tmp_path / f"{name}.npz", ids=np.zeros((1, n), np.int64), scale=SCALE)
     (tmp_path / "notes.txt").write_text("not data")
     assert [sample["ids"].shape for sample in read_feeds(str(tmp_path), model())] == [(1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_data_that_are_written_while_they_are_read_are_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = {"ids": IDS, "scale": SCALE}
+    if kind == "npz":
+        save(tmp_path / "0.npz", **arrays)
+    else:
+        for name, array in arrays.items():
+            np.save(tmp_path / f"{name}.npy", array)
+    load = np.load
+
+    def loaded(file: Path, *given: Any, **named: Any) -> Any:
+        value = load(file, *given, **named)
+        file.write_bytes(file.read_bytes())
+        return value
+
+    monkeypatch.setattr(np, "load", loaded)
+    with pytest.raises(InputError, match="was written while it was read"):
+        read_feeds(tmp_path, model())
 
 
 def test_onnx_test_data_goes_by_name_or_place_and_sets_by_number(tmp_path: Path) -> None:

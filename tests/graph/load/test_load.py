@@ -15,7 +15,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load import load
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.load.load import load_model
+from collage_evo.graph.load.load import ModelFile, load_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
@@ -116,6 +116,29 @@ def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
 def save_with_external_weights(path: Path) -> Path:
     onnx.save(tiny_convnet(), path, save_as_external_data=True, location="net.weights", size_threshold=0)
     return path.parent / "net.weights"
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.weights"])
+def test_a_model_that_is_written_while_it_is_read_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "net.onnx"
+    save_with_external_weights(path)
+    file = ModelFile(str(path))
+    assert file.declared.graph.node
+    with (tmp_path / name).open("r+b") as other:  # in place, of the same size
+        content = other.read()
+        other.seek(0)
+        other.write(content)
+    with pytest.raises(InputError, match=f"{name} was written while it was read: start again"):
+        file.load()
+
+
+def test_a_model_that_was_read_whole_may_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    file = ModelFile(str(path))
+    before = file.load().original
+    weights.unlink()
+    assert file.load().original == before
 
 
 def test_external_weights_are_read_once_where_sizes_are_open(
