@@ -427,7 +427,7 @@ _OF_OTHERS = {
 
 def read_config(source: str) -> dict[str, Any]:
     """The keys of a YAML file, or those that name a model, as plain values. Raises as :func:`load_config`."""
-    if source.startswith("builtin:") or source.endswith(".onnx"):
+    if source.startswith("builtin:") or source.endswith((".onnx", ".ort")):
         return {"model": {"source": source}}
     path = Path(source)
     if path.is_dir():

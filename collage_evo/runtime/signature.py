@@ -79,7 +79,6 @@ def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] 
         outputs: as in the file, where ``model`` now declares others.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
-    constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     meta = ModelMetadata(
         model.producer_name,
         model.graph.name,

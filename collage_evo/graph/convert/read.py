@@ -24,11 +24,9 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     have no static shape are one node.
 
     Raises:
-        InputError: the model has sparse weights, an output is a constant, or a node reads a tensor that none makes.
+        InputError: an output is a constant, or a node reads a tensor that none makes.
     """
     graph = model.graph
-    if graph.sparse_initializer:
-        raise InputError("the model has sparse weights, which are not supported: export it with dense ones")
     constants = {tensor.name: _constant(tensor) for tensor in graph.initializer}
     for value in graph.output:
         if value.name in constants:

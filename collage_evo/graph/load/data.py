@@ -225,7 +225,6 @@ def _number(path: Path) -> int:
 def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     """The inputs that are not weights, by name."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     return {value.name: value for value in model.graph.input if value.name not in constants}
 
 

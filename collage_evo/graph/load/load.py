@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import external_data_helper
+from onnx import external_data_helper, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.files import Stamps, reading, require_unwritten, stamps_of
-from collage_evo.graph.ir.weights import all_weights, is_heavy, is_placed, light, placed, weight_bytes
+from collage_evo.graph.ir.weights import (
+    all_weights,
+    array_of,
+    graphs_of,
+    is_heavy,
+    is_placed,
+    light,
+    placed,
+    weight_bytes,
+)
 from collage_evo.graph.load.guess import complete_shapes
 from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models.builtin import PREFIX, make_builtin
@@ -115,11 +125,16 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise InputError(f"{path} is a directory: give the .onnx file in it")
     if not path.exists():
         raise InputError(f"no model file {path}: check the path, or name a built-in one, as {PREFIX}resnet50")
+    with path.open("rb") as file:
+        if file.read(8)[4:] == b"ORTM":
+            raise InputError(f"{path} is in ONNX Runtime's own format: give the .onnx file that it was made of")
     with reading(path, _AGAIN, wrong="is not an ONNX model, or only part of one"):
         model = onnx.load(path, format="protobuf", load_external_data=False)
     # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
     if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
         raise InputError(f"{path} is not an ONNX model (no operators in it): {_AGAIN}")
+    with reading(path, _AGAIN):
+        _make_dense(model, path)
     if model.ir_version < WEIGHTS_APART:
         _set_weights_apart(model)
     with reading(path, _AGAIN):
@@ -128,13 +143,33 @@ def _parse(path: Path) -> onnx.ModelProto:
         return light(model)
 
 
+def _make_dense(model: onnx.ModelProto, path: Path) -> None:
+    """Replace sparse constants, which ONNX Runtime makes dense too when it loads them, and no other library knows."""
+    for graph in graphs_of(model):
+        if isinstance(graph, onnx.GraphProto):
+            graph.initializer.extend([_dense(sparse, path) for sparse in graph.sparse_initializer])
+            del graph.sparse_initializer[:]
+        for attribute in (one for node in graph.node for one in node.attribute if one.HasField("sparse_tensor")):
+            tensor = _dense(attribute.sparse_tensor, path)
+            attribute.CopyFrom(helper.make_attribute("value", tensor))
+
+
+def _dense(sparse: onnx.SparseTensorProto, path: Path) -> onnx.TensorProto:
+    for part in filter(_is_outside, (sparse.values, sparse.indices)):
+        _read_outside(part, path)
+    values, indices = array_of(sparse.values), array_of(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    dense.flat[np.ravel_multi_index(tuple(indices.T), dense.shape) if indices.ndim > 1 else indices] = values
+    return numpy_helper.from_array(dense, sparse.values.name)
+
+
 def _set_weights_apart(model: onnx.ModelProto) -> None:
     """Remove the weights from the inputs, where models of old versions list them though no request can feed them.
 
     An input with a default value, added to such a model, could not be fed either.
     """
     graph = model.graph
-    constants = {weight.name for weight in graph.initializer} | {one.values.name for one in graph.sparse_initializer}
+    constants = {weight.name for weight in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
     del graph.input[:]
     graph.input.extend(inputs)

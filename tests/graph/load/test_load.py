@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
@@ -104,6 +104,64 @@ def test_other_files_are_not_onnx(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.onnx"
     path.write_bytes(content)
     assert "is not an ONNX model" in refusal(path)
+
+
+def test_a_file_of_onnx_runtimes_own_format_is_named(tmp_path: Path) -> None:
+    for name in ("net.ort", "net.onnx"):
+        (tmp_path / name).write_bytes(b"\x18\0\0\0ORTM" + bytes(64))
+        assert "is in ONNX Runtime's own format: give the .onnx file" in refusal(tmp_path / name)
+
+
+DENSE = np.array([[0, 2, 0], [0, 0, 3]], np.float32)
+
+
+def sparse(name: str, coordinates: bool) -> onnx.SparseTensorProto:
+    places = np.argwhere(DENSE) if coordinates else np.flatnonzero(DENSE)
+    values = numpy_helper.from_array(DENSE[DENSE != 0], name)
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(places), DENSE.shape)
+
+
+@pytest.mark.parametrize("coordinates", [False, True])
+def test_sparse_constants_are_dense_wherever_they_are(tmp_path: Path, coordinates: bool) -> None:
+    model = parse_graph(
+        "g (float[2, 3] x, bool c) => (float[2, 3] y, float[2, 3] z) { a = Add(x, w) b = own.f(a) "
+        "y = If(c)<then_branch=t () => (float[2, 3] p) { p = Neg(b) }, "
+        "else_branch=e () => (float[2, 3] q) { q = Abs(b) }> z = Identity(b) }"
+    )
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    constant = helper.make_node("Constant", [], ["k"], sparse_value=sparse("", coordinates))
+    added = helper.make_node("Add", ["a", "k"], ["b"])
+    model.functions.append(
+        helper.make_function("own", "f", ["a"], ["b"], [constant, added], list(model.opset_import[:1]))
+    )
+    branch = next(node for node in model.graph.node if node.op_type == "If").attribute[0].g
+    branch.node[0].input[0] = "s"
+    branch.node.insert(0, helper.make_node("Add", ["b", "k2"], ["s"]))
+    branch.node.insert(0, helper.make_node("Constant", [], ["k2"], sparse_value=sparse("", coordinates)))
+    model.graph.sparse_initializer.append(sparse("w", coordinates))
+    onnx.save(model, tmp_path / "net.onnx")
+    loaded = load_model(str(tmp_path / "net.onnx")).original
+    assert "sparse" not in str(loaded)
+    feeds = {"x": np.zeros((2, 3), np.float32), "c": np.array(True)}
+    y, z = reference_outputs(loaded, feeds)
+    np.testing.assert_array_equal(z, 2 * DENSE)
+    np.testing.assert_array_equal(y, -3 * DENSE)
+
+
+def test_external_weights_of_a_function_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parse_graph("g (float[2, 3] x) => (float[2, 3] y) { y = own.f(x) }")
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    weight = onnx.TensorProto(dims=DENSE.shape, data_type=TensorProto.FLOAT)
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="net.weights")
+    (tmp_path / "net.weights").write_bytes(DENSE.tobytes())
+    nodes = [helper.make_node("Constant", [], ["k"], value=weight), helper.make_node("Add", ["a", "k"], ["b"])]
+    model.functions.append(helper.make_function("own", "f", ["a"], ["b"], nodes, list(model.opset_import[:1])))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (made,) = reference_outputs(load_model("../net.onnx").original, {"x": np.zeros((2, 3), np.float32)})
+    np.testing.assert_array_equal(made, DENSE)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
