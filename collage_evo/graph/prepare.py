@@ -181,9 +181,11 @@ def _first_runs(
     try:
         outputs = [reference.run(one) for one in samples]
     except InputError as refusal:
-        fixed = {} if feeds else _fixed(model, samples, reference)
+        if feeds or refusal.__cause__ is None:  # it took too long
+            raise
+        fixed = _fixed(model, samples, reference)
         if not fixed:
-            raise refusal
+            raise InputError(f"{refusal} (on random inputs: give your own with --data)") from refusal
         samples = drawn(fixed)
         outputs = [reference.run(one) for one in samples]
     return samples, outputs, fixed

@@ -81,7 +81,7 @@ def test_an_input_that_may_not_be_random_gets_values_that_run(
 
 def test_what_takes_no_random_inputs_at_all_says_why(tmp_path: Path) -> None:
     model = parsed("g (float[2] x, int64[2] i) => (float[2] y) <int64 m = {9}> { k = Add(i, m) y = Gather(x, k) }")
-    with pytest.raises(InputError, match=r"ONNX Runtime cannot run the model: .*indices element out of data bounds"):
+    with pytest.raises(InputError, match=r"cannot run the model: .*indices element out of data bounds.*with --data"):
         prepared(model, tmp_path)
 
 

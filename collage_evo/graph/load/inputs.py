@@ -27,7 +27,7 @@ _LARGEST_DIVISOR = 9
 _MOST_COMPARED = 64
 _READ_LIMIT = 64
 _LARGEST_ELEMENT = 16
-_WORDS = ("a", "word", "some text")
+_WORDS, _NUMBERS = ("a", "word", "some text"), ("0", "1", "2", "17")
 
 
 def random_inputs(
@@ -41,7 +41,8 @@ def random_inputs(
     Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
     index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0; steps of an STFT are positive.
     Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers are 0 or
-    1, like a mask, with a 1 first so that no mask is all zero. Strings are short.
+    1, like a mask, with a 1 first so that no mask is all zero; a single bool is either. Strings are short, and
+    numbers where they are cast to some.
 
     Args:
         shapes: replace those that the model declares.
@@ -72,7 +73,8 @@ def random_inputs(
         if value.name not in fixed_shapes and not _is_static(value):
             raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
         if tensor.elem_type == onnx.TensorProto.STRING:
-            feeds[value.name] = rng.choice(np.array(_WORDS), shape)
+            words = _NUMBERS if bounds.is_cast(value.name) else _WORDS
+            feeds[value.name] = rng.choice(np.array(words), shape)
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
@@ -115,7 +117,7 @@ def _random_array(
         limits = np.iinfo(dtype)
         return rng.choice([one for one in compared if limits.min <= one <= limits.max] or [0], shape).astype(dtype)
     mask = rng.integers(0, 2, shape)
-    if mask.size and shape:
+    if mask.size and shape and (mask.size > 1 or dtype.kind != "b"):
         mask[..., 0] = 1
     return np.asarray(mask).astype(dtype)
 
@@ -172,6 +174,10 @@ class _IndexBounds:
         if not constants - {0, 1}:
             return []  # a mask
         return sorted({0, 1} | {one + step for one in constants for step in (-1, 0, 1)})
+
+    def is_cast(self, name: str) -> bool:
+        """Whether ``name``, of strings, is cast to numbers."""
+        return any(node.op_type == "Cast" for node, _ in self._uses(name))
 
     def divides(self, name: str) -> set[str]:
         """The operators that divide by ``name``."""

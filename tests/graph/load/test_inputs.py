@@ -105,6 +105,20 @@ def test_strings_and_bytes_have_values_of_their_type() -> None:
     assert len(set(feeds["b"])) > 99
 
 
+def test_strings_that_are_cast_are_numbers() -> None:
+    net = Builder("text")
+    relayed = net.op("Reshape", net.input("x", (1, 9), TensorProto.STRING), net.ints(9))
+    feeds = random_inputs(net.model(net.op("Cast", relayed, to=TensorProto.FLOAT)), 0)
+    assert np.isfinite(feeds["x"].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_single_truth_value_is_drawn_both_ways(shape: tuple[int, ...]) -> None:
+    net = Builder("flag")
+    model = net.model(net.op("Not", net.input("use_cache_branch", shape, TensorProto.BOOL)))
+    assert {bool(random_inputs(model, seed)["use_cache_branch"].all()) for seed in range(16)} == {False, True}
+
+
 def test_the_depth_of_a_one_hot_bounds_its_indices() -> None:
     net = Builder("onehot")
     ids = net.input("ids", (1, 300), TensorProto.INT64)
