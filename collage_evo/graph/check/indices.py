@@ -103,10 +103,10 @@ def _values(graph: Graph) -> Values:
 
 
 def _judge(values: Values, node: onnx.NodeProto) -> IndexVerdict:
-    for body in bodies(node):
-        if stray := _stray_in_body(body, values):
-            return IndexVerdict(f"{node.op_type}: {stray}")
-    limits: list[Limits] = []
+    inside = _in_bodies(node, values)
+    if inside.stray:
+        return IndexVerdict(f"{node.op_type}: {inside.stray}")
+    limits = [inside.limits]
     for use in (*uses(node, values.shape), *_unknown_uses(values, node)):
         same = values.fixed and values.settled(use.name) and values.constant(use.name) is None
         if same or _inside(values, use):  # constants were valid in the run that the model has completed
@@ -142,8 +142,10 @@ def _inside(values: Values, use: IndexUse) -> bool:
 def _source(values: Values, name: str) -> str:
     """The input of the model that holds the same values; empty if there is none."""
     for _ in range(_RELAYED):
+        while values.around is not None and name not in values.maker and name not in values.inputs:
+            values = values.around
         if name in values.inputs:
-            return name
+            return "" if values.around else name
         node = values.maker.get(name)
         if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
             return ""
@@ -154,21 +156,33 @@ def _source(values: Values, name: str) -> str:
     return ""
 
 
-def _stray_in_body(body: onnx.GraphProto, values: Values) -> str:
-    """Indices in a body: only constants, of the body or around it, are known."""
+def _in_bodies(node: onnx.NodeProto, around: Values) -> IndexVerdict:
+    """The verdict on the indices in the bodies of ``node``.
+
+    A limit holds for every request, whether a body runs or not: it has to be one of each branch.
+    """
+    verdicts = [_in_body(body, around) for body in bodies(node)]
+    stray = next((verdict.stray for verdict in verdicts if verdict.stray), "")
+    limits = joined(verdict.limits for verdict in verdicts)
+    if limits and not stray and (node.op_type != "If" or any(verdict.limits != limits for verdict in verdicts)):
+        stray = f"{next(iter(limits))} is an index in a body that may not run"
+    return IndexVerdict(stray, {} if stray else limits)
+
+
+def _in_body(body: onnx.GraphProto, around: Values) -> IndexVerdict:
     inside = onnx.ModelProto()
     inside.graph.CopyFrom(body)
-    inner_values = Values(inside, body.value_info)
-
-    def shape_of(name: str) -> tuple[int, ...] | None:
-        shape = inner_values.shape(name)
-        return values.shape(name) if shape is None else shape
-
+    values, limits = Values(inside, body.value_info, around=around), list[Limits]()
     for node in body.node:
-        for use in (*uses(node, shape_of), *_unknown_uses(inner_values, node)):
-            if not _inside(inner_values, use) and not _inside(values, use):
-                return f"{node.op_type} in its body: {use.name} is computed"
-        for inner in bodies(node):
-            if stray := _stray_in_body(inner, values):
-                return stray
-    return ""
+        for use in (*uses(node, values.shape), *_unknown_uses(values, node)):
+            if _inside(values, use):
+                continue
+            source = _source(values, use.name) if use.refused and len(use.high) == 1 else ""
+            if not source:
+                return IndexVerdict(f"{node.op_type} in its body: {use.name} is computed")
+            limits.append({source: (use.low[0], use.high[0])})
+        inner = _in_bodies(node, values)
+        if inner.stray:
+            return inner
+        limits.append(inner.limits)
+    return IndexVerdict("", joined(limits))

@@ -49,7 +49,7 @@ class Values:
         exact: bool = False,
     ) -> None:
         graph = model.graph
-        self._around, self._rules = around, {**_RULES, **_EXACT} if exact else _RULES
+        self.around, self._rules = around, {**_RULES, **_EXACT} if exact else _RULES
         self.nodes = tuple(graph.node)
         self.maker = {name: node for node in self.nodes for name in node.output if name}
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -66,8 +66,8 @@ class Values:
         if name in self._initializers:
             return array_of(self._initializers[name])
         node = self.maker.get(name)
-        if node is None and name not in self.inputs and self._around is not None:
-            return self._around.constant(name)
+        if node is None and name not in self.inputs and self.around is not None:
+            return self.around.constant(name)
         if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
             return None
         attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
@@ -81,8 +81,8 @@ class Values:
         if name in self._initializers:
             return tuple(self._initializers[name].dims)
         tensor = self._types.get(name)
-        if tensor is None and self._around is not None:
-            return self._around.shape(name)
+        if tensor is None and self.around is not None:
+            return self.around.shape(name)
         return tensor.shape if tensor is not None and tensor.dtype != OPAQUE else None
 
     def dtype(self, name: str) -> str:
@@ -90,8 +90,8 @@ class Values:
         if name in self._initializers:
             return str(helper.tensor_dtype_to_np_dtype(self._initializers[name].data_type).name)
         tensor = self._types.get(name)
-        if tensor is None and self._around is not None:
-            return self._around.dtype(name)
+        if tensor is None and self.around is not None:
+            return self.around.dtype(name)
         return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
 
     def settled(self, name: str) -> bool:
@@ -111,14 +111,14 @@ class Values:
 
     def _settled_around(self, name: str) -> bool:
         outside = name not in self.maker and name not in self.inputs
-        return outside and self._around is not None and self._around.settled(name)
+        return outside and self.around is not None and self.around.settled(name)
 
     def range(self, name: str) -> Range | None:
         """The values that a tensor of integers may have; None where it may hold floats."""
         if name not in self._ranges:
             outside = name not in self.maker and name not in self.inputs and name not in self._initializers
-            if outside and self._around is not None:
-                return self._around.range(name)
+            if outside and self.around is not None:
+                return self.around.range(name)
             values = self.constant(name) if _widest(self.dtype(name)) else None
             own_range = (int(values.min()), int(values.max())) if values is not None and values.size else None
             self._ranges[name] = own_range or _widest(self.dtype(name))

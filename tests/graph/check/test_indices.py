@@ -146,11 +146,27 @@ def test_positions_counted_from_the_shape_hold_where_it_is_fixed() -> None:
     assert "Gather: p is computed" in indices_of_model(left_open).stray
 
 
-def test_what_a_body_takes_as_an_index_has_to_be_constant() -> None:
-    text = "g (float[5] x, bool b, int64[1] i) => (float[1] y) <int64[1] c = {1}>"
+def branching(then: str, other: str, inputs: str = "int64[3] i") -> onnx.ModelProto:
+    """A table that is read in two branches, by what each computes as ``t`` and ``e``."""
+    texts = {"t": then, "e": other}
+    one, two = (f"{k} () => (float[3, 7] r{k}) {{ {texts[k]} r{k} = Gather(x, {k}{k}) }}" for k in texts)
+    taken = f"If <then_branch = {one}, else_branch = {two}> (b)"
+    return parsed(f"g (float[5, 7] x, bool[1] b, {inputs}) => (float[3, 7] y) {{ y = {taken} }}")
+
+
+@pytest.mark.parametrize("relay", ["Identity(i)", "Cast <to = 6> (i)"])
+def test_an_input_that_every_branch_takes_as_an_index_has_limits(relay: str) -> None:
+    model = branching(f"tt = {relay}", "ee = Identity(i)")
+    assert limits(model) == {"i": (-5, 5)}
+    assert strays(branching(f"tt = {relay}", "ee = Abs(i)"))
+    assert strays(branching(f"tt = {relay}", "ee = Identity(k)", "int64[3] i, int64[3] k")), "one branch at a time"
+
+
+def test_what_a_loop_takes_as_an_index_has_to_be_constant() -> None:
+    text = "g (float[5] x, bool b, int64[1] i) => (float[2, 1] y) <int64[1] c = {1}, int64 m = {2}>"
     for name, wrong in (("i", True), ("c", False)):
-        one, two = (f"{body} () => (float[1] {body}) {{ {body} = Gather(x, {name}) }}" for body in ("t", "e"))
-        model = parsed(f"{text} {{ y = If <then_branch = {one}, else_branch = {two}> (b) }}")
+        body = f"l (int64 n, bool k) => (bool again, float[1] s) {{ again = Identity(k) s = Gather(x, {name}) }}"
+        model = parsed(f"{text} {{ y = Loop <body = {body}> (m, b) }}")
         assert bool(strays(model)) == wrong
 
 
