@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.measure.worker_context import unbuilt
 from collage_evo.models.builder import Builder
 from collage_evo.placement.failure import Fault
@@ -52,6 +56,40 @@ def test_a_heavy_model_is_not_loaded_only_to_see_that_it_loads(
     backend = OnnxRuntimeBackend()
     assert isinstance(backend.build(CASES["gemm_rows"](), Target(), backend.variant("default"), tmp_path), Built)
     assert len(opened) == sessions
+
+
+def in_blocks() -> onnx.ModelProto:
+    """A product by weights of 4 bits, with a scale for each 32 of a sum."""
+    rng, block = np.random.default_rng(0), 32
+    weights = helper.make_tensor("w", TensorProto.INT4, [128, 16], rng.integers(-8, 8, 128 * 16).tolist())
+    scales = numpy_helper.from_array(rng.random((128 // block, 16), np.float32), "s")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["f"], axis=0, block_size=block),
+        helper.make_node("MatMul", ["x", "f"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, k]) for n, k in (("x", 128), ("y", 16)))
+    graph = helper.make_graph(nodes, "blocks", [x], [y], [weights, scales])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize(("variant", "rounds"), [("default", False), ("rounded-blocks", True)])
+def test_activations_before_weights_in_blocks_are_rounded_in_a_variant_of_its_own(
+    variant: str, rounds: bool, tmp_path: Path
+) -> None:
+    backend, model = OnnxRuntimeBackend(), in_blocks()
+    assert isinstance(backend.build(model, Target(), backend.variant(variant), tmp_path), Built)
+    session = backend.open_session(tmp_path / "model.onnx", Target(), backend.variant(variant))
+    feeds = random_inputs(model, 0)
+    expected = reference_outputs(model, feeds)
+    assert (relative_error(session.run(None, feeds), expected).relative > 1e-4) == rounds
+    assert relative_error(Reference(model, optimised=True).run(feeds), expected).relative < 1e-6
+
+
+def test_rounding_before_blocks_is_needless_without_any(tmp_path: Path) -> None:
+    backend = OnnxRuntimeBackend()
+    built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("rounded-blocks"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert built.needless
 
 
 def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> None:

@@ -85,6 +85,26 @@ def test_what_takes_no_random_inputs_at_all_says_why(tmp_path: Path) -> None:
         prepared(model, tmp_path)
 
 
+@pytest.mark.parametrize(("level", "rounds"), [(1, False), (4, True)])
+def test_rounding_that_the_file_asks_for_is_noise(level: int, rounds: bool, tmp_path: Path) -> None:
+    model = parse_graph(
+        "g (float[2, 128] x) => (float[2, 16] y) { y = com.microsoft.MatMulNBits"
+        f"<K = 128, N = 16, bits = 4, block_size = 32, accuracy_level = {level}>(x, w, s) }}",
+        opset=21,
+    )
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.integers(0, 256, (16, 4, 16)).astype(np.uint8), "s": rng.random((16, 4), np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    found = prepared(model, tmp_path)
+    assert (found.noise["y"].error > 1e-4) == rounds
+    assert ("accuracy_level" in " ".join(found.notes)) == rounds
+    model.graph.node[0].attribute[-1].i = 1
+    feeds, expected = found.references[0]
+    error = relative_error(reference_outputs(model, feeds)[0], expected["y"]).relative
+    assert found.excused["y"].explains(error)
+
+
 def test_an_input_with_a_value_in_the_file_is_compiled_in_and_a_note_says_so(tmp_path: Path) -> None:
     weights = "<float[2] w = {1, 2}, float[2] v = {3, 4}>"
     text = f"g (float[2] x, float[2] w, float[2] v) => (float[2] y) {weights} {{ a = Mul(x, w) y = Add(a, v) }}"

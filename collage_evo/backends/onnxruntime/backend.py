@@ -34,7 +34,7 @@ from collage_evo.backends.checks import (
     written_variants,
 )
 from collage_evo.backends.onnxruntime.int8 import CALIBRATED_INT8, DYNAMIC_INT8
-from collage_evo.backends.onnxruntime.plain import UNOPTIMISED, OnnxRuntimePlain, session_settings
+from collage_evo.backends.onnxruntime.plain import ROUNDED_BLOCKS, UNOPTIMISED, OnnxRuntimePlain, session_settings
 from collage_evo.backends.onnxruntime.plain.piece import session_options
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
@@ -74,7 +74,8 @@ class OnnxRuntimeBackend(Backend):
     on which an optimisation is wrong (as the fusion of a layer normalisation written out with ``keepdims=0`` is in
     ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and products run in int8; the variant
     ``int8-dynamic`` is for products whose ranges are found at run time, ``int8-blocks`` for those that are bounded by
-    reading their weights.
+    reading their weights. ``rounded-blocks`` is for whole models with weights in blocks (QDQ), and rounds activations
+    there, as the library does by default.
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -89,6 +90,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", int8_form=CALIBRATED_INT8, everything=True),
         Variant("int8-dynamic", Arithmetic.INT8, int8_form=DYNAMIC_INT8),
         Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
+        ROUNDED_BLOCKS,
         UNOPTIMISED,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
@@ -171,6 +173,8 @@ class OnnxRuntimeBackend(Backend):
 
         if variant.name == "nchw" and (why := _without_convolutions(model)):
             return BuildFailure(why, needless=True)
+        if variant == ROUNDED_BLOCKS and not any(map(_reads_blocks, model.graph.node)):
+            return BuildFailure("without weights in blocks, rounded-blocks is no other than default", needless=True)
         path = workdir / FILES.get(variant.name, FILES["default"])
         save_model(model, path, apart=True)
         if heavy_in_int8(model) and not _integer_operators(path, target, variant):
@@ -326,6 +330,10 @@ def _without_convolutions(model: onnx.ModelProto) -> str:
     if FEW * convolutions < products:  # a vision transformer's single one
         return f"with {convolutions} convolutions to {products} products, nchw is hardly other than default"
     return ""
+
+
+def _reads_blocks(node: onnx.NodeProto) -> bool:
+    return node.op_type == "DequantizeLinear" and any(one.name == "block_size" and one.i for one in node.attribute)
 
 
 def _may_be_blocked(graph: Graph, convolution: Node) -> bool:

@@ -127,6 +127,7 @@ def _session(
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # by default it rounds to int8
     providers = ["CPUExecutionProvider"]
     if is_heavy(model):
         folder = str(weight_files().directory)
