@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SOFTMAX_OF_ONE_AXIS = 13
 """The operator set from which on a Softmax is over only its axis."""
+_OTHER_FLOAT = re.compile(r"(b?float(?!32$)|complex)")
 _NATIVE = re.compile(r"\.(so(\.[^/]*)?|dylib|dll|pyd)$")
 _MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
 """The first compute capability with matrix instructions for it: before, it is as slow as float32, or slower."""
@@ -110,6 +111,40 @@ def over_several_axes(graph: Graph, node: Node) -> bool:
     """Whether a Softmax is over several axes: before operator set 13 it is over its axis and all behind it."""
     rank = len(graph.tensors[node.inputs[0]].shape)
     return graph.opset < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
+
+
+def other_floats(graph: Graph, node: Node) -> str:
+    """Why a library that is right only in float32, among floats, must not run ``node``; empty if it may.
+
+    OpenVINO computes float64 in float32, and float16 without overflow. TVM computes Erf of float64 in float32, and
+    sums of float16 in float16. Conversion at the model's border is exact.
+    """
+    if node.op_type in ("Shape", "Size"):
+        return ""
+    dtypes = {name: graph.tensors[name].dtype for name in (*node.inputs, *node.outputs) if name}
+    others = [name for name, dtype in dtypes.items() if _OTHER_FLOAT.match(dtype) and name not in graph.constants]
+    if not others or _converts_at_border(graph, node):
+        return ""
+    from collage_evo.graph.check.scopes import settled  # serving does not need it
+
+    varying = next((name for name in others if not settled(graph, (name,))), None)
+    return f"{node.op_type}: {varying} is {dtypes[varying]}, and of floats only float32 is right" if varying else ""
+
+
+def _converts_at_border(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` casts an input of the model to float32, or float32 to an output that nothing else reads."""
+    if node.op_type != "Cast":
+        return False
+    read, made = node.inputs[0], node.outputs[0]
+    if graph.tensors[made].dtype == "float32":
+        return read in graph.inputs
+    return graph.tensors[read].dtype == "float32" and made in graph.outputs and not graph.consumers.get(made)
+
+
+def casts_to_whole(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` casts floats to integers: libraries differ on floats that no such integer holds."""
+    kinds = [graph.tensors[name].dtype for name in (*node.inputs[:1], *node.outputs[:1])]
+    return node.op_type == "Cast" and kinds[0].startswith("float") and kinds[1].lstrip("u").startswith("int")
 
 
 def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -> str:

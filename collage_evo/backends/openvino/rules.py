@@ -12,8 +12,10 @@ import numpy as np
 
 from collage_evo.backends.checks import (
     Rule,
+    casts_to_whole,
     constant,
     inexact_near_zero,
+    other_floats,
     over_several_axes,
     present,
     refused_by,
@@ -41,8 +43,9 @@ def refusal(graph: Graph, node: Node) -> str:
     reason = takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Erf",))
     if reason := reason or slopes_by_channel(graph, node) or refused_by(_RULES, graph, node):
         return reason
-    reason = _ALWAYS.get(node.op_type) or inexact(graph, node)
-    return f"{node.op_type}: {reason}" if reason else ""
+    if reason := _ALWAYS.get(node.op_type) or inexact(graph, node):
+        return f"{node.op_type}: {reason}"
+    return other_floats(graph, node)
 
 
 _HIDDEN = -1e30
@@ -131,6 +134,11 @@ def _roi_align(graph: Graph, node: Node) -> str:
     return "mode max comes out wrong" if node.attributes.get("mode", "avg") == "max" else ""
 
 
+def _cast(graph: Graph, node: Node) -> str:
+    narrow = graph.tensors[node.outputs[0]].dtype in ("int16", "uint16")
+    return "floats that no such integer holds differ" if narrow and casts_to_whole(graph, node) else ""
+
+
 _SEVERAL = when(lambda graph, node: len(node.inputs) == 1, "a single input comes out wrong")
 _RULES: Mapping[str, Rule] = {
     "LRN": when(
@@ -140,6 +148,8 @@ _RULES: Mapping[str, Rule] = {
     "Resize": _resize,
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _SEVERAL),
+    "Cast": _cast,
+    "Mod": when(lambda graph, node: "float" in graph.tensors[node.inputs[0]].dtype, "of floats it is rounded"),
     "RoiAlign": _roi_align,
     "SpaceToDepth": when(
         lambda graph, node: node.attributes.get("mode", "DCR") != "DCR", "a mode other than DCR comes out wrong"

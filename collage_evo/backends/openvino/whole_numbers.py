@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from collage_evo.graph.check.scopes import exact_values
+from collage_evo.graph.check.scopes import exact_values, settled
 from collage_evo.graph.check.value_ranges import Range, Values
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import Graph, Node
 
-_WHOLE = ("int32", "int64")
+_WHOLE = ("int32", "int64", "uint32", "uint64")
 _IN_24_BITS = -(2**24) + 1, 2**24
 """Whole numbers of which each is a float32, and of no other number the rounded one; the end is one beyond."""
 _FIRST = (0,)
@@ -30,6 +30,7 @@ _EXACT_OF_ANY_NUMBER = ("Max", "Min", "Concat", "Sum")
 """The same of those that take any number of them."""
 _NARROW = ("int8", "uint8", "int16", "uint16")
 _WRAPS = ("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Div", "Mod", "Sum", "CumSum", "ReduceSum", "BitShift")
+_DIVIDED = ("Div", "Mod")
 _COMPARISONS = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
 _ROUNDED = ("ReduceMean", "Mean", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 _NOT_COMPUTED = ("Shape", "Size", "Constant", "ConstantOfShape", "If", "Loop", "Scan", "EyeLike", "NonMaxSuppression")
@@ -47,8 +48,8 @@ def inexact(graph: Graph, node: Node) -> str:
     if node.op_type in _NOT_COMPUTED:
         return ""
     values = exact_values(graph)
-    if values.fixed and all(values.settled(name) for name in node.outputs if name):
-        return ""  # these are the same in every run, and were correct in the checked one
+    if settled(graph, node.outputs):
+        return ""
     read = tuple(_data(node))
     narrow = next((name for name in read if values.dtype(name) in _NARROW), None)
     if narrow is not None and node.op_type in _WRAPS:
@@ -56,6 +57,8 @@ def inexact(graph: Graph, node: Node) -> str:
     if not any(values.dtype(name) in _WHOLE for name in (*read[:1], *node.outputs[:1])):
         return ""  # integer inputs of other operators are sizes and axes
     whole = [name for name in (*read, *node.outputs[:1]) if name and values.dtype(name) in _WHOLE]
+    if node.op_type in _DIVIDED and _holds_zero(values.range(node.inputs[1])):
+        return f"{node.inputs[1]} may be 0, by which it divides without an error"
     if node.op_type in _ROUNDED:
         return "a mean or a power of whole numbers is rounded otherwise"
     if node.op_type in (*_EXACT_IN_32_BITS, *_EXACT_OF_ANY_NUMBER):
@@ -82,6 +85,10 @@ def _beyond(values: Values, names: list[str], within: Range, why: str) -> str:
 
 def _within(range_: Range | None, within: Range) -> bool:
     return range_ is not None and within[0] <= range_[0] and range_[1] < within[1]
+
+
+def _holds_zero(range_: Range | None) -> bool:
+    return range_ is None or range_[0] <= 0 <= range_[1]
 
 
 def _clips_to_24_bits(values: Values, node: Node) -> bool:

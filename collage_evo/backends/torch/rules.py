@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collage_evo.backends.base import YES, Support, no
-from collage_evo.backends.checks import Rule, by_whole_numbers, constant, plain, present, refused_by, when
+from collage_evo.backends.checks import (
+    Rule,
+    by_whole_numbers,
+    casts_to_whole,
+    constant,
+    plain,
+    present,
+    refused_by,
+    when,
+)
 from collage_evo.graph.ir.graph import Graph, Node
 
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
@@ -77,11 +86,6 @@ def _resize(graph: Graph, node: Node) -> str:
     return "" if by_whole_numbers(graph, node) else "only whole scales are taken"
 
 
-def _rounds(graph: Graph, node: Node) -> bool:
-    before, after = (graph.tensors[name].dtype for name in (node.inputs[0], node.outputs[0]))
-    return before == "float32" and after.startswith("int")
-
-
 _ONLY_FLOATS = when(
     lambda graph, node: {graph.tensors[name].dtype for name in node.inputs} != {"float32"}, "only float32 is taken"
 )
@@ -96,5 +100,5 @@ _RULES: Mapping[str, Rule] = {
     "Pad": _pad,
     "Resize": _resize,
     "ArgMax": when(lambda graph, node: node.attributes.get("select_last_index"), "the last of equals is not given"),
-    "Cast": when(_rounds, "floats that no integer holds differ"),
+    "Cast": when(casts_to_whole, "floats that no integer holds differ"),
 }

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from collage_evo.backends.checks import (
     Rule,
     by_whole_numbers,
+    casts_to_whole,
+    constant,
     inexact_near_zero,
+    other_floats,
     refused_by,
     takes_small_for_zero,
     when,
@@ -24,7 +29,18 @@ _VANISHING = ("Sigmoid", "Softplus", "Softmax")
 def refusal(graph: Graph, node: Node) -> str:
     """Why TVM must not compile ``node``; empty if no fault is known."""
     reason = takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",))
-    return reason or refused_by(_RULES, graph, node)
+    return reason or refused_by(_RULES, graph, node) or other_floats(graph, node)
+
+
+def _divides(graph: Graph, node: Node) -> str:
+    """The processor ends a process that divides an integer by 0, or the least one by -1."""
+    if "float32" in (graph.tensors[name].dtype for name in (*node.inputs, *node.outputs)):
+        return ""
+    from collage_evo.graph.check.scopes import settled  # serving does not need it
+
+    divisor = constant(graph, node, 1)
+    known = divisor is not None and not np.isin(divisor, (0, -1)).any()
+    return "" if known or settled(graph, node.outputs) else "a divisor that may be 0 or -1 ends the process"
 
 
 def _pool(graph: Graph, node: Node) -> str:
@@ -50,6 +66,11 @@ _RULES: Mapping[str, Rule] = {
     "Resize": _resize,
     "ConvTranspose": when(lambda graph, node: "output_shape" in node.attributes, "output_shape is not obeyed"),
     **dict.fromkeys(("BatchNormalization", "LayerNormalization"), _FIRST_OUTPUT_ONLY),
+    **dict.fromkeys(("Div", "Mod"), _divides),
+    "ReduceMean": when(
+        lambda graph, node: "int" in graph.tensors[node.inputs[0]].dtype, "the sum of integers may not fit their type"
+    ),
+    "Cast": when(casts_to_whole, "floats that no integer holds differ"),
     **dict.fromkeys(("IsNaN", "IsInf"), lambda graph, node: "NaN and infinity are not told apart from numbers"),
     **dict.fromkeys(("ArgMax", "ArgMin"), lambda graph, node: "among infinities it gives -1"),
 }

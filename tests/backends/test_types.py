@@ -1,0 +1,164 @@
+"""A library gets no type that it computes as another, and no division that ends its process, whole or inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.check.scopes import operators
+from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.measure.build.cache import PieceCache
+from collage_evo.measure.build.compiler import Compiler
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET
+
+HEAD = '<ir_version: 9, opset_import: ["" : 18, "own" : 1]>'
+LIBRARIES = ("openvino", "tvm")
+NAMES = {"float32": "float", "float64": "double"}
+SECONDS = 1751063842
+
+
+def model_of(dtype: str, body: str, out: str = "", constants: str = "") -> onnx.ModelProto:
+    kind, made = NAMES.get(dtype, dtype), NAMES.get(out or dtype, out or dtype)
+    inputs = f"{kind}[4] x" + (f", {kind}[4] z" if "z" in body else "")
+    text = f"{HEAD} g ({inputs}) => ({made}[4] y) <{constants}> {{ {body} }}"
+    return onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+
+
+def inside(where: str, body: str) -> onnx.ModelProto:
+    """``body``, which makes r of x and z, floats all, inside of an If, a Loop or a function."""
+    if where == "function":
+        own = f'<domain: "own", opset_import: ["" : 18]> own_op (x, z) => (r) {{ {body} }}'
+        text = f"{HEAD} g (float[4] x, float[4] z) => (float[4] y) {{ y = own.own_op(x, z) }} {own}"
+    elif where == "If":
+        branches = f"then_branch = t () => (r) {{ {body} }}, else_branch = e () => (n) {{ n = Identity(x) }}"
+        text = f"{HEAD} g (float[4] x, float[4] z, bool c) => (float[4] y) {{ y = If<{branches}>(c) }}"
+    else:
+        step = f"s (int64 i, bool go, float[4] x) => (bool on, float[4] r) {{ on = Identity(go) {body} }}"
+        loop = f"{{ y = Loop<body = {step}>(n, t, first) }}"
+        text = f"{HEAD} g (float[4] first, float[4] z) => (float[4] y) <int64 n = {{2}}, bool t = {{1}}> {loop}"
+    return onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+
+
+def whole(model: onnx.ModelProto, backend: str, cache: Path) -> object:
+    if not get_backend(backend).probe().available:
+        pytest.skip(f"{backend} is not installed")
+    return Compiler(TARGET, PieceCache(cache, 2**30)).whole(model, backend, "default")
+
+
+def require_right(model: onnx.ModelProto, backend: str, feeds: dict[str, np.ndarray], cache: Path) -> None:
+    program = whole(model, backend, cache)
+    assert not isinstance(program, BuildFailure), program
+    with Session([program], TARGET) as session:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], reference_outputs(model, feeds)[0])
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+@pytest.mark.parametrize("op", ["Div", "Mod", "Mod<fmod = 1>"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_a_divisor_that_may_be_zero_is_declined(dtype: str, op: str, backend: str, tmp_path: Path) -> None:
+    """x86 ends a process that divides by it; ONNX Runtime raises an error; OpenVINO returns numbers."""
+    model = model_of(dtype, f"y = {op}(x, z)")
+    assert isinstance(whole(model, backend, tmp_path), BuildFailure)
+    graph = build_graph(model)
+    assert not get_backend(backend).supports_node(graph, graph.nodes[0])
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Div(a, b)",
+        "a = Cast<to = 6>(x) y = Div(a, zero)",
+        "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Mod(a, b)",
+    ],
+)
+def test_bytes_divided_as_integers_are_declined(body: str, backend: str, tmp_path: Path) -> None:
+    assert isinstance(whole(model_of("uint8", body, "int32", "int32[1] zero = {0}"), backend, tmp_path), BuildFailure)
+
+
+@pytest.mark.parametrize("where", ["If", "Loop", "function"])
+@pytest.mark.parametrize(
+    ("op", "kind", "backends"),
+    [("Div", 6, LIBRARIES), ("Sub", 11, LIBRARIES), ("Mul", 10, LIBRARIES), ("Mul", 12, LIBRARIES[:1])],
+    ids=["int32", "float64", "float16", "uint32"],
+)
+def test_what_is_declined_alone_is_declined_inside(op: str, kind: int, backends: tuple[str, ...], where: str) -> None:
+    model = inside(where, f"a = Cast<to = {kind}>(x) b = Cast<to = {kind}>(z) q = {op}(a, b) r = Cast<to = 1>(q)")
+    for name in backends:
+        found = [get_backend(name).known_wrong(graph, node) for graph, node in operators(model)]
+        assert any(reason.startswith(f"{op}: ") for reason in found), name
+
+
+@pytest.mark.parametrize(("op", "by"), [("Div", 7), ("Mod", 7), ("Div", -3)])
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_a_constant_divisor_is_taken(backend: str, op: str, by: int, tmp_path: Path) -> None:
+    model = model_of("uint8", f"a = Cast<to = 6>(x) y = {op}(a, d)", "int32", f"int32[1] d = {{{by}}}")
+    require_right(model, backend, {"x": np.array([0, 1, 100, 255], np.uint8)}, tmp_path)
+
+
+def test_a_divisor_within_bounds_is_taken(tmp_path: Path) -> None:
+    body = "a = Cast<to = 6>(x) b = Cast<to = 6>(z) c = Max(b, one) y = Div(a, c)"
+    model = model_of("uint8", body, "int32", "int32[1] one = {1}")
+    feeds = {"x": np.array([255, 7, 0, 9], np.uint8), "z": np.array([0, 2, 0, 255], np.uint8)}
+    require_right(model, "openvino", feeds, tmp_path)
+
+
+DECLINED = {
+    "seconds": (
+        "float64",
+        "t = Sub(x, c) y = Div(t, d)",
+        "",
+        f"double[1] c = {{{SECONDS}}}, double[1] d = {{86400}}",
+    ),
+    "overflow": ("float16", "t = Mul(x, z) y = Sqrt(t)", "", ""),
+    "hashes": ("uint8", "k = Cast<to = 12>(x) y = Mul(k, p)", "uint32", "uint32[1] p = {2654435761}"),
+    "large ids": ("uint32", "y = Max(x, z)", "", ""),
+    "larger ids": ("uint64", "e = Equal(x, z) y = Cast<to = 13>(e)", "", ""),
+    "by way of float64": (
+        "float32",
+        "k = Cast<to = 11>(x) s = Sub(k, c) y = Cast<to = 1>(s)",
+        "",
+        "double c = {0.1}",
+    ),
+    "fractions": ("float32", "y = Mod<fmod = 1>(x, z)", "", ""),
+    "floats as int16": ("float32", "k = Cast<to = 5>(x) l = Cast<to = 6>(k) y = Cast<to = 1>(l)", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_openvino_declines_what_it_computes_in_another_type(name: str, tmp_path: Path) -> None:
+    program = whole(model_of(*DECLINED[name]), "openvino", tmp_path)
+    assert isinstance(program, BuildFailure), program
+
+
+@pytest.mark.parametrize("name", ["seconds", "overflow", "by way of float64"])
+def test_tvm_declines_floats_that_no_part_may_have(name: str, tmp_path: Path) -> None:
+    assert isinstance(whole(model_of(*DECLINED[name]), "tvm", tmp_path), BuildFailure)
+
+
+TAKEN = {
+    "float64 at the border": (
+        "float64",
+        "a = Cast<to = 1>(x) b = Cast<to = 1>(z) s = Add(a, b) y = Cast<to = 11>(s)",
+    ),
+    "float16 at the border": (
+        "float16",
+        "a = Cast<to = 1>(x) b = Cast<to = 1>(z) s = Mul(a, b) y = Cast<to = 10>(s)",
+    ),
+    "constants in float16": ("float32", "w = Cast<to = 1>(c) s = Mul(x, w) y = Add(s, z)", "", "float16 c = {15872}"),
+    "bytes": ("uint8", "a = Cast<to = 1>(x) b = Cast<to = 1>(z) s = Sub(a, b) r = Relu(s) y = Cast<to = 2>(r)"),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_conversions_at_the_border_are_taken(name: str, tmp_path: Path) -> None:
+    dtype = TAKEN[name][0]
+    x = np.array([0, 200, 3, 250] if dtype == "uint8" else [0.1, -300, 1e-4, 60000]).astype(dtype)
+    require_right(model_of(*TAKEN[name]), "openvino", {"x": x, "z": x[::-1].copy()}, tmp_path)
