@@ -221,5 +221,8 @@ def _any_whole_number(model: onnx.ModelProto, name: str) -> bool:
 _FEW_BITS = {
     getattr(onnx.TensorProto, name) for name in ("INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "FLOAT16")
 }
-_WHOLE_KINDS = (0, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+_WHOLE_KINDS = (
+    *(0, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8, onnx.TensorProto.INT8),
+    *(onnx.TensorProto.UINT32, onnx.TensorProto.UINT64),
+)
 """Types to follow; 0 is an unknown one. Only a Cast makes whole numbers of other types."""

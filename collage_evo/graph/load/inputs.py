@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,22 @@ _COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
 _DIVIDED: Mapping[str, tuple[int, ...]] = {"Div": (1,), "Mod": (1,), "STFT": (1, 3)}
 """Inputs that operators divide by. ONNX Runtime 1.32 ended the process for an STFT with random steps; which numbers
 it cannot stand is not known."""
+_Affine = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+_AFFINE: Mapping[tuple[str, int], _Affine] = {
+    **dict.fromkeys((("Add", 0), ("Add", 1)), lambda factor, term, constant: (factor, term + constant)),
+    **dict.fromkeys((("Mul", 0), ("Mul", 1)), lambda factor, term, constant: (factor * constant, term * constant)),
+    **dict.fromkeys((("Div", 0), ("Mod", 0)), lambda factor, term, constant: (factor / constant, term / constant)),
+    **{
+        (op, place): lambda factor, term, constant: (factor, term - constant)
+        for op in _COMPARISONS
+        for place in (0, 1)
+    },
+    ("Sub", 0): lambda factor, term, constant: (factor, term - constant),
+    ("Sub", 1): lambda factor, term, constant: (-factor, constant - term),
+}
+"""By operator and position of the input: the factor and the term that are in effect behind it."""
+_FAR, _LITTLE = 2.0**3, 2.0**-15
+"""Terms beyond it cost a float32 three bits; by a factor below it 16 bits become nothing."""
 _LARGEST_DIVISOR = 9
 _MOST_COMPARED = 64
 _READ_LIMIT = 64
@@ -40,9 +56,10 @@ def random_inputs(
 
     Floats are standard normal, bytes any value. Indices are whole and below the size of the smallest table they
     index. Integers that divide are 1 to 9, of either sign: ONNX Runtime refuses 0; steps of an STFT are positive.
-    Other numbers that are compared with constants are 0, 1, these constants, or next to one. Other integers are 0 or
-    1, like a mask, with a 1 first so that no mask is all zero; a single bool is either. Strings are short, and
-    numbers where they are cast to some.
+    Other integers that are compared with constants are 0, 1, these constants, or next to one. Numbers that constants
+    shift or scale far away are such that the result is standard normal. Other integers are 0 or 1, like a mask, with
+    a 1 first so that no mask is all zero; a single bool is either. Strings are short, and numbers where they are cast
+    to some.
 
     Args:
         shapes: replace those that the model declares.
@@ -82,7 +99,12 @@ def random_inputs(
                 feeds[value.name] = _divisors(rng, shape, dtype, signed="STFT" not in operators)
                 continue
             feeds[value.name] = _random_array(
-                rng, shape, dtype, bounds.of(value.name), bounds.compared_with(value.name)
+                rng,
+                shape,
+                dtype,
+                bounds.of(value.name),
+                bounds.compared_with(value.name),
+                bounds.far(value.name, shape),
             )
         except MemoryError:
             raise InputError(f"input {value.name!r} of shape {list(shape)} does not fit into memory") from None
@@ -103,12 +125,19 @@ def _is_static(value: onnx.ValueInfoProto) -> bool:
 
 
 def _random_array(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None, compared: Sequence[int]
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    bound: int | None,
+    compared: Sequence[int],
+    far: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
         raise MemoryError  # NumPy has errors of other kinds for what no machine could address
     if bound is not None:
         return rng.integers(0, bound, shape).astype(dtype)
+    if dtype.kind == "f" and far is not None:
+        return np.asarray((rng.standard_normal(shape) - far[1]) / far[0]).astype(dtype)
     if "int" not in dtype.name and dtype.kind != "b":
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if dtype == np.uint8:
@@ -116,6 +145,9 @@ def _random_array(
     if dtype.kind in "iu" and compared:
         limits = np.iinfo(dtype)
         return rng.choice([one for one in compared if limits.min <= one <= limits.max] or [0], shape).astype(dtype)
+    if dtype.kind in "iu" and far is not None:
+        limits, drawn = np.iinfo(dtype), np.rint((rng.standard_normal(shape) - far[1]) / far[0])
+        return np.asarray(np.clip(drawn, float(limits.min), np.nextafter(float(limits.max), 0))).astype(dtype)
     mask = rng.integers(0, 2, shape)
     if mask.size and shape and (mask.size > 1 or dtype.kind != "b"):
         mask[..., 0] = 1
@@ -178,6 +210,38 @@ class _IndexBounds:
     def is_cast(self, name: str) -> bool:
         """Whether ``name``, of strings, is cast to numbers."""
         return any(node.op_type == "Cast" for node, _ in self._uses(name))
+
+    def far(self, name: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray] | None:
+        """A factor and a term that constants apply to ``name``; None where usual numbers are not far from these.
+
+        Of usual numbers minus a large constant nothing is left but the constant, so that a library which rounds
+        coarsely, as float32 rounds the seconds since 1970, would look exact.
+        """
+        factor, term = np.ones(()), np.zeros(())
+        try:
+            with np.errstate(all="ignore"):
+                while step := self._step(name):
+                    node, position, constant = step
+                    if constant is not None:
+                        factor, term = _AFFINE[node.op_type, position](factor, term, constant)
+                    name = node.output[0] if node.op_type not in _COMPARISONS else ""
+                centre = np.broadcast_to(-term / factor, shape)
+        except ValueError:  # behind a Reshape constants fit another shape
+            return None
+        shifted = min(np.abs(term).max(initial=0.0), np.abs(centre).max(initial=0.0)) > _FAR
+        little = np.abs(factor).max(initial=0.0) < _LITTLE
+        return (factor, term) if (shifted or little) and np.isfinite(centre).all() else None
+
+    def _step(self, name: str) -> tuple[onnx.NodeProto, int, np.ndarray | None] | None:
+        """A reader of ``name`` that preserves it, or applies a constant to it, with the position and the constant."""
+        for node, position in self._readers.get(name, []):
+            if node.op_type in _RELAYS and position == 0:
+                return node, position, None
+            if (node.op_type, position) in _AFFINE and len(node.input) == 2:
+                constant = self._constants.get(node.input[1 - position])
+                if constant is not None:
+                    return node, position, array_of(constant).astype(np.float64)
+        return None
 
     def divides(self, name: str) -> set[str]:
         """The operators that divide by ``name``."""

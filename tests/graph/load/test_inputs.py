@@ -79,6 +79,41 @@ def test_whole_divisors_are_never_zero(op: str, kind: int) -> None:
     assert made.shape == (400,)
 
 
+SECONDS = 1751063842
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "centre", "spread"),
+    [
+        (TensorProto.DOUBLE, [("Sub", float(SECONDS)), ("Div", 86400.0)], SECONDS, 86400),
+        (TensorProto.INT64, [("Div", 1000), ("Sub", SECONDS)], 1000 * SECONDS, 1000),
+        (TensorProto.DOUBLE, [("Less", 2.0**53)], 2**53, 1),
+        (TensorProto.FLOAT, [("Add", 300.0), ("Mul", 4.0)], -300, 0.25),
+        (TensorProto.INT64, [("Div", 86400000)], 0, 86400000),
+        (TensorProto.FLOAT, [("Sub", 123.7), ("Div", 58.4)], 0, 1),
+        (TensorProto.DOUBLE, [("Sub", [1e9, -300.0]), ("Div", [10.0, 0.5])], [1e9, -300], [10, 0.5]),
+    ],
+)
+def test_numbers_lie_near_the_constants_that_would_hide_them(
+    kind: int, steps: list[tuple[str, float]], centre: float, spread: float
+) -> None:
+    net = Builder("far")
+    x = net.input("x", (900, 2), kind)
+    value = x
+    for op, constant in steps:
+        value = net.op(op, value, net.const(np.array(constant, helper.tensor_dtype_to_np_dtype(kind))))
+    drawn = (random_inputs(net.model(value), 0)["x"].astype(np.float64) - centre) / spread
+    assert np.abs(drawn.mean(axis=0)).max() < 0.3
+    assert 0.7 < drawn.std(axis=0).min() <= drawn.std(axis=0).max() < 1.3
+
+
+def test_a_mask_that_hides_by_a_large_number_stays_a_mask() -> None:
+    net = Builder("mask")
+    mask = net.op("Sub", net.const(np.float32(1)), net.op("Cast", net.input("m", (1, 90), TensorProto.INT64), to=1))
+    feeds = random_inputs(net.model(net.op("Mul", mask, net.const(np.float32(-1e4)))), 0)
+    assert set(np.unique(feeds["m"])) == {0, 1}
+
+
 def test_half_precision_inputs_have_their_own_type() -> None:
     net = Builder("half")
     feeds = random_inputs(net.model(net.op("Relu", net.input("x", (2,), TensorProto.FLOAT16))), 0)
