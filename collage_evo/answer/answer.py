@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import USUAL, Baseline
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
@@ -32,9 +32,9 @@ class Verdict:
     """Result of the final race.
 
     ``answer`` names the published artifact: a candidate that beat every single backend, the whole interval of its
-    speed-up over each above 1; else the answer before, or the best single backend. ``speedup`` is over the best
-    single backend; if the answer is that backend itself it is 1 by definition and ``candidate_speedup`` is the best
-    candidate's.
+    speed-up over each above 1; else the answer before, or a single backend: the usual one unless another is proved
+    faster. ``speedup`` is over the best single backend; if the answer is that backend itself it is 1 by definition
+    and ``candidate_speedup`` is the best candidate's over ``rival``, the backend that it is least sure to beat.
     """
 
     answer: str
@@ -43,6 +43,7 @@ class Verdict:
     candidate: str
     candidate_speedup: Ratio
     final: Race
+    rival: str = ""
 
     @property
     def is_single(self) -> bool:
@@ -66,7 +67,8 @@ class Standing:
     A candidate has to beat all of its rivals: the baselines that may be the best, and ``incumbent``, the answer
     before, which is one of either. That needs no correction for their number (intersection-union test, Berger,
     Technometrics 24, 1982); the number of candidates is in ``stopping``. ``shown`` run the fewest rounds, for
-    comparison, and are never the answer.
+    comparison, and are never the answer. ``usual``: the baseline that the user has already, which is the answer
+    unless another contestant beats it.
     """
 
     race: Race
@@ -75,6 +77,7 @@ class Standing:
     incumbent: str
     stopping: Stopping
     shown: tuple[str, ...] = ()
+    usual: str = ""
 
     @property
     def singles(self) -> list[str]:
@@ -121,7 +124,8 @@ class Standing:
         likely = [name for name in self.running if not self._given_up(name, self.rivals(name))]
         if self.race.length in self.stopping.looks and likely and self.won(likely[0]):
             return ()
-        near = [name for name in self.singles if name != best and not self._given_up(name, [best])]
+        others = (name for name in self.singles if name != best)
+        near = [name for name in others if not self._given_up(name, [best]) or self._may_lose(name, best)]
         held = [name for name in self.running if name == self.incumbent and name not in likely]
         shown = [name for name in self.shown if name in self.race.rounds and self.race.length < FEWEST]
         return [best, *near, *likely, *held, *shown] if likely or near or shown else ()
@@ -141,7 +145,8 @@ class Standing:
             raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
         best = self.best
         if not tried:
-            return Verdict(best, best, ITSELF, best, ITSELF, final)
+            single = self._answer_without(best)
+            return Verdict(single, single, ITSELF, single, ITSELF, final)
         speedups = {name: final.ratio(best, name, self.stopping.significance) for name in tried}
         winners = [name for name in self.running if name != self.incumbent and self.won(name)]
         if not winners and self.incumbent in tried:
@@ -149,8 +154,20 @@ class Standing:
         if winners:
             reached = speedups[winners[0]]
             return Verdict(winners[0], best, reached, winners[0], reached, final)
-        candidate = max(tried, key=lambda name: speedups[name].estimate)
-        return Verdict(best, best, ITSELF, candidate, speedups[candidate], final)
+        candidate, single = max(tried, key=lambda name: speedups[name].estimate), self._answer_without(best)
+        rivals = [name for name in self.rivals(candidate) if name in self.baselines]
+        over = {name: final.ratio(name, candidate, self.stopping.significance) for name in rivals}
+        rival = min(over, key=lambda name: over[name].low)
+        return Verdict(single, single, ITSELF, candidate, over[rival], final, rival)
+
+    def _answer_without(self, best: str) -> str:
+        """The answer if no candidate won: the usual baseline, unless ``best`` beats it or was the answer before."""
+        level = self.usual in self.baselines and self.usual in self.race.rounds and not self._beats(best, self.usual)
+        return self.usual if level and best != self.incumbent else best
+
+    def _may_lose(self, name: str, best: str) -> bool:
+        """Whether ``name`` is the usual baseline, and more rounds may prove ``best`` faster."""
+        return name == self.usual and not self._beats(best, name) and not self._given_up(best, [name])
 
     def _beats(self, name: str, rival: str) -> bool:
         race = self.race
@@ -193,7 +210,7 @@ def decide(
     stopping = replace(settings.stopping, candidates=max(1, len(candidates)))
 
     def standing(so_far: Race) -> Standing:
-        return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping, tuple(shown))
+        return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping, tuple(shown), USUAL)
 
     def still(so_far: Race) -> Sequence[str]:
         stays = standing(so_far).stays()

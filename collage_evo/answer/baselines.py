@@ -28,6 +28,8 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.target.target import CPU, Target
 
+USUAL = "onnxruntime"
+"""Baseline that a user with an ONNX file is assumed to have now: ONNX Runtime with its defaults."""
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """Timing settings of a baseline that races afterwards."""
 FAR_BEHIND = 1.5

@@ -252,10 +252,11 @@ def _decided(result: Result) -> str:
         )
     if tried.by_definition or not tried.rounds:
         return f"No placement that meets the budget was compared, so the answer is {best}."
+    rival = format_name(result.rival or result.best_single)
     return (
-        f"No placement was proved faster than {best}: the best one was "
-        f"{describe_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
-        f"{format_level(tried)} interval has to be above 1 as a whole."
+        f"No placement was proved faster than every baseline: the best one was {describe_gain(tried)} as fast as "
+        f"{rival} in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the {format_level(tried)} interval "
+        "has to be above 1 as a whole."
     )
 
 

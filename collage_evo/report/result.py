@@ -357,6 +357,7 @@ class Result:
     best_single: str
     speedup_over_best_single: Speedup
     candidate_speedup: Speedup
+    """Of the best placement over ``rival``; over ``best_single`` if it won, or there is no ``rival``."""
     numerics: Mapping[str, float | None]
     placement: Sequence[RegionResult]
     search: SearchResult | None
@@ -384,6 +385,8 @@ class Result:
     call_ms: float | None = None
     """What a call of the answer's ``session.run`` adds at least to ``best``, which times the execution between its
     own buffers, as all times here do; None: not known."""
+    rival: str = ""
+    """The baseline that the best placement is least sure to beat, if none won."""
     schema: int = SCHEMA
 
     @property

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from collage_evo.answer.baselines import USUAL
 from collage_evo.report.accuracy import accuracy_notes, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.places import COMMAND, command
@@ -25,8 +26,6 @@ from collage_evo.report.words import (
 )
 
 LINES, WIDTH = 15, 80
-USUAL = "onnxruntime"
-"""Backend that a user with an ONNX file is assumed to use now."""
 COUNTS = 0.05
 """A call that adds a smaller share of a run's time is not mentioned: repeated timings differ by as much."""
 
@@ -157,7 +156,7 @@ def not_proved(result: Result) -> list[str]:
         return []
     return [
         f"not proved faster: the best placement, {describe_gain(tried)} as fast as "
-        f"{format_name(result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
+        f"{format_name(result.rival or result.best_single)} in {len(tried.rounds)} rounds of the final comparison"
     ]
 
 
@@ -238,16 +237,19 @@ def _decision(result: Result) -> tuple[str, str]:
         return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
     if result.answer == "placement":
         speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best baseline"
-        gain = f"{_gain(result, speedup.estimate)} {best}"
-        earlier = "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
-        return "Use the artifact", f"{earlier}{gain}"
+        return "Use the artifact", f"{_earlier(speedup)}{_gain(result, speedup.estimate)} {best}"
     usual = next((one for one in result.libraries if one.backend == USUAL), None)
-    same = result.answer == USUAL or (usual is not None and usual is answer)
-    if same or (usual is not None and usual.keeps and usual.speedup.low <= 1.0):
+    if result.answer == USUAL or (usual is not None and usual is answer):
         return f"Keep {title(USUAL)}", "nothing that was measured is proved faster"
+    earlier = _earlier(usual.speedup) if usual is not None and usual.keeps else ""
     if answer is not None:
-        return f"Switch to {title(answer.backend)} with its defaults", _over_usual(result, usual)
-    return "Use the artifact", f"{format_name(result.answer)} is {_over_usual(result, usual)}"
+        return f"Switch to {title(answer.backend)} with its defaults", f"{earlier}{_over_usual(result, usual)}"
+    return "Use the artifact", f"{earlier}{format_name(result.answer)} is {_over_usual(result, usual)}"
+
+
+def _earlier(speedup: Speedup) -> str:
+    """How an answer came about that this comparison does not prove faster."""
+    return "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
 
 
 def call_counts(result: Result) -> bool:

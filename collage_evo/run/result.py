@@ -127,6 +127,7 @@ class Ended:
             changed=self._phases.changed,
             scales={"baselines": self._phases.of_baselines, "search": self._phases.of_search},
             call_ms=answer.call_ms,
+            rival=verdict.rival,
         )
 
     def _with_search(self, partial: Result, searched: Searched) -> Result:

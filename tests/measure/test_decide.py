@@ -176,6 +176,42 @@ def test_a_backend_alone_that_was_the_answer_stays_unless_another_is_proved_fast
     assert machine.decide(["first"], BASELINES, incumbent="near").answer == "first"
 
 
+@pytest.mark.parametrize(("usual_ms", "answer"), [(2.5, "onnxruntime"), (2.45, "onnxruntime"), (2.7, "fast")])
+def test_what_the_user_has_is_the_answer_unless_a_backend_is_proved_faster(
+    machine: Machine, usual_ms: float, answer: str
+) -> None:
+    machine.times_ms["onnxruntime"] = usual_ms
+    machine.noise = dict.fromkeys(("fast", "onnxruntime"), 0.01)
+    both = (BASELINES[0], baseline("onnxruntime"))
+    for candidates in ([], ["third"]):
+        verdict = machine.decide(candidates, both)
+        assert (verdict.answer, verdict.best_single, verdict.is_single) == (answer, answer, True)
+
+
+def test_an_answer_before_stays_where_it_is_level_with_what_the_user_has(machine: Machine) -> None:
+    machine.times_ms["onnxruntime"] = 2.5
+    assert machine.decide([], (BASELINES[0], baseline("onnxruntime")), incumbent="fast").answer == "fast"
+
+
+def test_the_usual_backend_races_until_another_is_proved_faster_or_as_good_as_level(machine: Machine) -> None:
+    machine.times_ms["onnxruntime"] = 2.55
+    machine.noise = dict.fromkeys(("fast", "onnxruntime"), 0.02)
+    verdict = machine.decide([], (BASELINES[0], baseline("onnxruntime")))
+    assert verdict.answer == "fast"
+    assert verdict.final.length > FEWEST
+
+
+def test_a_candidate_that_beats_the_best_baseline_only_is_told_with_the_one_that_it_does_not_beat(
+    machine: Machine,
+) -> None:
+    machine.times_ms |= {"first": 2.3, "near": 2.5}
+    machine.noise = {"near": 0.3}
+    verdict = machine.decide(["first"], BASELINES)
+    assert (verdict.is_single, verdict.rival) == (True, "near")
+    assert verdict.final.ratio("fast", "first", Stopping().significance).low > 1.0
+    assert verdict.candidate_speedup.low <= 1.0
+
+
 def test_time_bounds_the_race_by_what_rounds_take_but_for_the_first_few(machine: Machine) -> None:
     machine.noise = dict.fromkeys(("first", "fast"), 0.2)
     machine.round_s = 3.0

@@ -221,6 +221,8 @@ def test_a_mixture_that_was_not_proved_faster_is_in_the_first_lines_with_its_fig
     lost = " ".join(" ".join(end(replace(chosen(), candidate_speedup=tried))).split())
     assert "not proved faster: the best placement," in lost
     assert "1.72 times (0.750 to 3.95) as fast as ncnn in float32 in 3 rounds of the final comparison" in lost
+    beside = " ".join(" ".join(end(replace(chosen(), candidate_speedup=tried, rival="openvino/bf16"))).split())
+    assert "as fast as OpenVINO in bfloat16 in 3 rounds" in beside, "the one that it does not beat"
     assert "not proved faster" not in " ".join(end(replace(mixed(), candidate_speedup=tried)))
     assert "not proved faster" not in " ".join(end(replace(chosen(), candidate_speedup=ITSELF)))
     assert "not proved faster" not in " ".join(end(chosen())), "it was slower"
