@@ -70,8 +70,7 @@ def write_html(path: Path, result: Result) -> None:
     """Write ``report.html``."""
     front = has_front(result)
     pictures = [front_svg(result.front, result.accuracy, width) for width in (WIDE, NARROW)] if front else []
-    single_ms = _single_in_search(result)
-    curve = curve_svg(result.search.convergence, single_ms) if result.search else ""
+    curve = curve_svg(result.search.convergence) if result.search else ""
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -100,7 +99,6 @@ def write_html(path: Path, result: Result) -> None:
             accuracy=describe_accuracy(result.accuracy) if front else "",
             check=describe_check(result),
             curve=curve,
-            dashed=bool(curve) and single_ms is not None,
             directory=path.parent,
             home=home_of(path.parent),
         )
@@ -217,13 +215,6 @@ def _environment() -> Environment:
         "format_name": format_name,
     }
     return environment
-
-
-def _single_in_search(result: Result) -> float | None:
-    """The best library's latency by the search's own times; those of the final comparison are of another phase."""
-    backend, _, variant = result.best_single.partition("/")
-    kinds = (f"single:{result.best_single}", f"single:{backend}/{variant or 'default'}")
-    return next((seed.latency.median_ms for seed in result.seeds if seed.kind in kinds), None)
 
 
 Single = tuple[str, str, str, str, bool]

@@ -95,21 +95,16 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     return _svg(axes, "front", height + lines * LINE, title, described, above)
 
 
-def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:
-    """Steps downwards (ms over s), dashed the best library's time in the search; empty for less than two points."""
+def curve_svg(points: Sequence[Mapping[str, float]]) -> str:
+    """Steps downwards (ms over s); empty for less than two points."""
     if len(points) < 2:
         return ""
     times, seconds = [point["best_ms"] for point in points], [point["seconds"] for point in points]
-    shown = [*times, *([best_single_ms] if best_single_ms is not None else [])]
     end = max(seconds) or 1.0
     axes = _axes(NARROW, 190, 40, "seconds of search")
-    axes.set(xlim=(0.0, end), ylim=(min(shown) * 0.95, max(shown) * 1.05))
+    axes.set(xlim=(0.0, end), ylim=(min(times) * 0.95, max(times) * 1.05))
     axes.step([*seconds, end], [*times, times[-1]], where="post", color=MARK, linewidth=2, gid="step")
-    dashed = ""
-    if best_single_ms is not None:
-        axes.axhline(best_single_ms, color=LIMIT, linewidth=1.5, dashes=(4, 3), gid="budget")
-        dashed = "; dashed: the best baseline, timed in the search as well"
-    return _svg(axes, "front curve", 190, f"Best time so far, in ms, over the seconds of the search{dashed}")
+    return _svg(axes, "front curve", 190, "Best time so far, in ms, over the seconds of the search")
 
 
 def _axes(width: float, height: float, bottom: float, label: str) -> Any:

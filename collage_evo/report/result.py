@@ -86,7 +86,7 @@ class FrontPoint:
         key: of the placement; empty for the user's own file in one backend.
         how: its origin, in words.
         arithmetics: names of its parts' arithmetics.
-        single: the engine's name where it is a single backend.
+        single: the engine's name where it is a single backend on the user's own file.
         feasible: within the budget.
         pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
         remark: why it is not the answer, though it is within the budget and seems faster.

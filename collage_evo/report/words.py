@@ -197,7 +197,7 @@ def in_words(kind: str, what: str = "") -> str:
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
-        return f"baseline {rest.removesuffix('/default')}, as the search timed it"
+        return f"as many operators as possible in {rest.removesuffix('/default')}"
     if name == "greedy":
         return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
     start = STARTS.get(name, name)

@@ -24,11 +24,9 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Bounds, Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint, finite
 from collage_evo.report.words import Part, describe_parts, format_engine, format_ms, in_words
 from collage_evo.search.encoding import decode
-from collage_evo.search.evolution.greedy import engine_placement
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
@@ -80,8 +78,7 @@ def front_points(
     allows = partial(_allows, limits, further)
     points = [*_singles(baselines, raced, allows, baseline_scale)]
     if tried is not None:
-        single_names = {point.single for point in points}
-        points += _placements(tried, single_names, raced, allows, search_scale)
+        points += _placements(tried, raced, allows, search_scale)
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]
@@ -129,33 +126,18 @@ def _singles(
 
 
 def _placements(
-    tried: Tried, single_names: set[str], raced: Raced, allows: Allows, scale: float
+    tried: Tried, raced: Raced, allows: Allows, scale: float
 ) -> Iterable[FrontPoint]:
-    candidates, engines = {key: name for name, key in raced.keys.items()}, _single_engines(tried.space, single_names)
+    candidates = {key: name for name, key in raced.keys.items()}
     for key, one in tried.evaluated.items():
         if not one.outcome.ok or one.outcome.latency_ms is None:
             continue
         placement = decode(one.genome, tried.space)
-        computes, single = arithmetics(placement, tried.space), engines.get(key, "")
-        where = f"baseline {single}, as the search timed it" if single else in_words(one.kind)
-        how = f"{where}, {' and '.join(computes)}"
+        computes = arithmetics(placement, tried.space)
+        how = f"{in_words(one.kind)}, {' and '.join(computes)}"
         what = describe_parts(parts_of(placement))
-        point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, single, what=what)
+        point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, what=what)
         yield _measured(point, one.outcome, candidates.get(key, ""), raced, allows)
-
-
-def _single_engines(space: SearchSpace, measured: set[str]) -> dict[str, str]:
-    """Names of engines that are not ``measured``, by the key of the placement on that engine only.
-
-    The kind of a seed does not show it: often the cheapest cover is one of them.
-    """
-    names: dict[str, str] = {}
-    for engine in space.engines:
-        placement, name = engine_placement(space, engine), engine_name(*engine)
-        used = {space.matches[match].engine for region in placement.regions for match in region.matches}
-        if name not in measured and engine in used and {backend for backend, _ in used} == {engine[0]}:
-            names.setdefault(placement.key, name)
-    return names
 
 
 def _allows(limits: Limits, further: Bounds, outcome: Outcome, exact: bool) -> bool:

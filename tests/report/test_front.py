@@ -161,7 +161,7 @@ def test_the_picture_is_told_in_words() -> None:
 
 
 def test_pictures_have_the_colours_of_the_page_alone() -> None:
-    curve = curve_svg([{"seconds": 1.0, "best_ms": 5.0}, {"seconds": 2.0, "best_ms": 4.0}], 4.5)
+    curve = curve_svg([{"seconds": 1.0, "best_ms": 5.0}, {"seconds": 2.0, "best_ms": 4.0}])
     for svg in (front_svg(front_points(), ACCURACY), curve):
         assert "var(--ink)" in svg
         assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|url\(", svg)
