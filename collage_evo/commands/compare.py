@@ -27,12 +27,14 @@ from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.measure.jobs import Profiled
 from collage_evo.measure.judging import BROKEN
 from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
+from collage_evo.run.stages.answer import check_and_profile
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out, run_once
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_of_choices, require_finite
@@ -92,10 +94,14 @@ def compare(
             raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
-        sessions = run.whole.setting.sessions
+        sessions, call_ms = run.whole.setting.sessions, None
+        if ARTIFACT in turns.rounds and sessions == 1:
+            with run.stage("verify"):
+                _, profile = check_and_profile(run, compared.artifact)
+            call_ms = profile.call_ms if isinstance(profile, Profiled) else None
     sides = [*sides, *map(_library, baselines)]
     comparison = _comparison(compared, model, turns, sides, errors, budget or compared.asked)
-    return replace(comparison, sessions=sessions)
+    return replace(comparison, sessions=sessions, call_ms=call_ms)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collage_evo.answer.sequential import Ratio
 from collage_evo.placement.failure import Failure
 from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
-from collage_evo.report.words import describe_failure, format_shapes, raw_words
+from collage_evo.report.words import call_counts, describe_failure, format_ms, format_shapes, raw_words
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -68,7 +68,8 @@ class Comparison:
     again here; empty unless they were asked for. ``made_on``: the processor that the artifact was made with.
     ``other_processor``: how this processor's instructions differ from that one's; empty if they do not.
     ``other_file``: the file is not the one that the artifact was made from. ``sessions``: how many ran at once; with
-    several, times are the machine's for a run.
+    several, times are the machine's for a run. ``call_ms``: what a call of the artifact's session adds to its time,
+    which is of the execution; None if it is not known.
     """
 
     artifact: str
@@ -89,6 +90,7 @@ class Comparison:
     other_processor: str = ""
     other_file: bool = False
     sessions: int = 1
+    call_ms: float | None = None
 
     @property
     def over_budget(self) -> bool:
@@ -171,7 +173,19 @@ def notes(comparison: Comparison) -> list[str]:
 
 def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
     """The result for the artifact here, in one sentence; with a front, another one says what to do about it."""
-    return f"{_verdict(comparison, at_least)} {_verdict_on_front(comparison)}".rstrip()
+    return f"{_verdict(comparison, at_least)}{_call(comparison)} {_verdict_on_front(comparison)}".rstrip()
+
+
+def _call(comparison: Comparison) -> str:
+    """A sentence on the artifact's call if that adds as much as the artifact wins over the fastest library."""
+    ours_ms, rivals = comparison.ours.latency_ms, comparison.rivals
+    if ours_ms is None or not rivals or comparison.over_budget or not call_counts(ours_ms, comparison.call_ms):
+        return ""
+    whole_ms, best_ms = ours_ms + (comparison.call_ms or 0.0), rivals[0].latency_ms or 0.0
+    if not ours_ms < best_ms <= whole_ms:
+        return ""
+    call = f"A call of the artifact's session adds {format_ms(comparison.call_ms)} ms"
+    return f" {call}, no less than it wins over {_name(rivals[0])}; exported files of one library have no such call."
 
 
 def _verdict(comparison: Comparison, at_least: float) -> str:

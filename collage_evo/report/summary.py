@@ -13,7 +13,9 @@ from collage_evo.report.advice import advice
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import Finished, LibraryResult, Result, Speedup
 from collage_evo.report.words import (
+    SIMPLIFIED,
     Part,
+    call_counts,
     capitalised,
     describe_parts,
     format_count,
@@ -26,8 +28,7 @@ from collage_evo.report.words import (
 )
 
 LINES, WIDTH = 15, 80
-COUNTS = 0.05
-"""A call that adds a smaller share of a run's time is not mentioned: repeated timings differ by as much."""
+USE = "Use the artifact"
 
 
 def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
@@ -96,7 +97,16 @@ def describe_answer(result: Result) -> str:
     parts = [Part.of(r.backend, r.variant, [one.arithmetic for one in r.operators]) for r in result.placement]
     lanes = max((len(region.lanes) for region in result.placement), default=0)
     side = f", up to {lanes} parts side by side" if lanes else ""
-    return describe_parts(parts) + side
+    what, files = describe_parts(parts), {result.best_single, *(library.name for library in result.libraries)}
+    # in the words of a library on the user's own file, which it is faster than
+    alike = result.answer == "placement" and what in map(format_name, files)
+    return what + (simplified(result) if alike else "") + side
+
+
+def simplified(result: Result) -> str:
+    """What distinguishes a placement in one library from that library on the user's own file."""
+    before, after = result.model.get("file_nodes"), result.model["nodes"]
+    return SIMPLIFIED + (f" ({before} operators to {after})" if before else "")
 
 
 def describe_model(result: Result) -> str:
@@ -113,7 +123,7 @@ def describe_speed(result: Result) -> str:
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
         return f"{speeds.runs_per_second:.3g} runs a second in {format_count(speeds.sessions, 'session')}"
-    if not call_counts(result):
+    if not _call_adds(result):
         return f"{ms} ms"
     whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
     return f"{format_ms(whole)} ms by session.run, {format_ms(result.call_ms)} of them for the call"
@@ -231,20 +241,28 @@ def _decision(result: Result) -> tuple[str, str]:
     """What to do, and the reason."""
     if _breaks_budget(result):
         return "Keep what you have", "nothing that was measured meets the budget"
+    action, reason = _proved(result)
+    if action != USE or not (rival := _made_up_for(result)):
+        return action, reason
+    call = f"a call of the artifact's session adds {format_ms(result.call_ms)} ms"
+    if len(result.placement) == 1:
+        return "Export the answer", f"{reason}, in {title(result.placement[0].backend)} alone; {call}"
+    return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
+
+
+def _proved(result: Result) -> tuple[str, str]:
+    """What the times of execution prove, without those of calls."""
     answer = next((one for one in result.libraries if one.name == result.answer), None)
-    if answer is None and (rival := _made_up_for(result)):
-        call = f"a call of the artifact's session adds {format_ms(result.call_ms)} ms"
-        return "Keep what you have", f"{call}, no less than the artifact wins over {rival}"
     if result.answer == "placement":
         speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best baseline"
-        return "Use the artifact", f"{_earlier(speedup)}{_gain(result, speedup.estimate)} {best}"
+        return USE, f"{_earlier(speedup)}{_gain(result, speedup.estimate)} {best}"
     usual = next((one for one in result.libraries if one.backend == USUAL), None)
     if result.answer == USUAL or (usual is not None and usual is answer):
         return f"Keep {title(USUAL)}", "nothing that was measured is proved faster"
     earlier = _earlier(usual.speedup) if usual is not None and usual.keeps else ""
     if answer is not None:
         return f"Switch to {title(answer.backend)} with its defaults", f"{earlier}{_over_usual(result, usual)}"
-    return "Use the artifact", f"{earlier}{format_name(result.answer)} is {_over_usual(result, usual)}"
+    return USE, f"{earlier}{format_name(result.answer)} is {_over_usual(result, usual)}"
 
 
 def _earlier(speedup: Speedup) -> str:
@@ -252,9 +270,9 @@ def _earlier(speedup: Speedup) -> str:
     return "" if speedup.low > 1.0 else "it won an earlier comparison, and this one does not decide: "
 
 
-def call_counts(result: Result) -> bool:
+def _call_adds(result: Result) -> bool:
     """Whether the time that ``session.run`` adds to the execution matters, as it does for models of microseconds."""
-    return result.objective == "latency" and (result.call_ms or 0.0) > COUNTS * (result.best.median_ms or 0.0)
+    return result.objective == "latency" and call_counts(result.best.median_ms or 0.0, result.call_ms)
 
 
 def _made_up_for(result: Result) -> str:
@@ -263,7 +281,7 @@ def _made_up_for(result: Result) -> str:
     Only the answer's call is counted, so that errors favour staying with the library.
     """
     libraries = [one for one in result.libraries if one.keeps and one.latency_ms is not None]
-    if not libraries or not call_counts(result):
+    if not libraries or not _call_adds(result):
         return ""
     fastest = min(libraries, key=lambda one: one.latency_ms or 0.0)
     whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)

@@ -18,6 +18,10 @@ TINY = 1e-4
 MOST_ALIKE = 3
 """Inputs of equal shape that are all named: a decoder's cache has dozens."""
 
+COUNTS = 0.05
+"""A call that adds a smaller share of a run's time is not mentioned: repeated timings differ by as much."""
+SIMPLIFIED = " on the simplified graph"
+"""Follows the words of a placement that a library on the user's own file shares."""
 STARTS: Mapping[str, str] = {
     "dp": "the fastest by the measured times of its regions",
     "dp-near": "nearly the fastest by the measured times of its regions",
@@ -151,6 +155,11 @@ def format_number(error: float | None) -> str:
     if error == 0.0:
         return "0"
     return f"{error:.1e}" if abs(error) < TINY else f"{float(f'{error:.1e}'):.6f}".rstrip("0").rstrip(".")
+
+
+def call_counts(run_ms: float, call_ms: float | None) -> bool:
+    """Whether a call that adds ``call_ms`` to a run is mentioned."""
+    return (call_ms or 0.0) > COUNTS * run_ms
 
 
 def format_tick(value: float) -> str:

@@ -25,7 +25,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.report.result import FrontPoint, finite
-from collage_evo.report.words import Part, describe_parts, format_engine, format_ms, in_words
+from collage_evo.report.words import SIMPLIFIED, Part, describe_parts, format_engine, format_ms, in_words
 from collage_evo.search.encoding import decode
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
@@ -78,7 +78,9 @@ def front_points(
     allows = partial(_allows, limits, further)
     points = [*_singles(baselines, raced, allows, baseline_scale)]
     if tried is not None:
-        points += _placements(tried, raced, allows, search_scale)
+        files = {point.what for point in points}
+        placements = _placements(tried, raced, allows, search_scale)
+        points += [replace(one, what=one.what + SIMPLIFIED) if one.what in files else one for one in placements]
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]

@@ -86,6 +86,7 @@ class Ended:
                 "source": run.config.model.source,
                 "sha256": model.digest,
                 "nodes": len(model.original.graph.node),
+                "file_nodes": len(model.original.graph.node),
                 "normalisation_error": None,
                 "noise": finite(max((noise.error for noise in model.noise.values()), default=0.0)),
             },

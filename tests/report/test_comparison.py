@@ -87,6 +87,15 @@ def test_the_verdict_names_the_fastest_library_that_keeps_the_budget() -> None:
     assert "not certain" not in verdict(comparison(FASTER))
 
 
+def test_the_verdict_says_where_a_call_adds_as_much_as_the_artifact_wins() -> None:
+    short = replace(comparison(FASTER), call_ms=1.2)
+    told = "A call of the artifact's session adds 1.20 ms, no less than it wins over slow with its defaults"
+    assert told in verdict(short)
+    for call_ms in (0.9, None):
+        assert "session" not in verdict(replace(short, call_ms=call_ms))
+    assert "session" not in verdict(replace(comparison(BEATEN), call_ms=1.2)), "it wins nothing"
+
+
 def test_the_verdict_says_who_beats_it_and_what_it_breaks() -> None:
     assert "not 1 times as fast as fast with its defaults" in verdict(comparison(FASTER, BEATEN))
     assert "exceeds the budget: its error is 0.03" in verdict(comparison(ours=replace(OURS, error=0.03)))

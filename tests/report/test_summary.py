@@ -228,6 +228,15 @@ def test_a_mixture_that_was_not_proved_faster_is_in_the_first_lines_with_its_fig
     assert "not proved faster" not in " ".join(end(chosen())), "it was slower"
 
 
+def test_a_library_that_is_faster_than_itself_says_on_which_graph() -> None:
+    one = replace(make_result().placement[0], variant="default")
+    model = {**mixed().model, "nodes": 39, "file_nodes": 121}
+    result = replace(mixed(), model=model, placement=[one], best_single="onnxruntime")
+    assert "ONNX Runtime in float32 on the simplified graph (121 operators to 39)" in " ".join(end(result))
+    assert "simplified" not in " ".join(end(replace(result, answer="onnxruntime")))
+    assert "simplified" not in " ".join(end(replace(result, best_single="ncnn", libraries=(OPENVINO,))))
+
+
 def test_several_profiles_have_a_line_each_and_still_fit() -> None:
     profiles = [Finished({"x": [1, 3, size, size]}, mixed()) for size in range(32, 32 * 30, 32)]
     lines = summary(profiles, RUN)

@@ -61,6 +61,11 @@ def wins_by_the_call() -> Result:
     return replace(of_microseconds(), call_ms=0.004)
 
 
+def exported() -> Result:
+    """The call makes up for the gain, and one library runs it all."""
+    return replace(of_microseconds(), placement=[replace(mixed().placement[0], backend="openvino", variant="bf16")])
+
+
 def beside_what_breaks() -> Result:
     """The library that the call makes up for exceeds the budget."""
     slow, fast = of_microseconds().libraries
@@ -94,6 +99,8 @@ SENTENCES: dict[Callable[[], Result], str] = {
     "1.30 times as fast as ONNX Runtime.",
     of_microseconds: "Keep what you have: a call of the artifact's session adds 0.00500 ms, no less than the "
     "artifact wins over OpenVINO.",
+    exported: "Export the answer: 1.25 times as fast as OpenVINO in bfloat16, the best baseline, in OpenVINO alone; "
+    "a call of the artifact's session adds 0.00500 ms.",
     wins_by_the_call: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best baseline.",
     beside_what_breaks: "Use the artifact: 1.25 times as fast as OpenVINO in bfloat16, the best baseline.",
     itself: "Switch to OpenVINO with its defaults: 2.85 times as fast as ONNX Runtime.",

@@ -10,14 +10,20 @@ import pytest
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline, feasible_baselines
+from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
-from collage_evo.patterns.match import Placement
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.placement.cost_model import CostModel
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
 from collage_evo.run.front import UNRACED, Raced, front_points, marked
+from collage_evo.search.encoding import encode, place
+from collage_evo.search.evolution.state import Evaluated
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
+from tests.support.spaces import make_graph
 
 
 def point(ms: float, error: float | None, exact: bool = False) -> FrontPoint:
@@ -115,6 +121,17 @@ def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() 
     assert answer.single == "openvino"
     (lost,) = [point for point in found if point.key == placements["last"].key]
     assert lost.remark == "in the thorough comparison it was not faster for certain than every baseline"
+
+
+def test_a_placement_in_the_words_of_a_baseline_is_told_from_it() -> None:
+    space = SearchSpace(make_graph([()]), (Match(1, "openvino", EXACT),), CostModel((1.0,), {}))
+    whole = place((0,), space)
+    tried = Tried(space, {whole.key: Evaluated(encode(whole, space), Outcome(14.0, error=0.0), "seed:dp", 1, 1, 1.0)})
+    race = Race({"openvino": (((16.1,),),)}, {})
+    final = Raced(Verdict("openvino", "openvino", ITSELF, "openvino", ITSELF, race))
+    found = front_points(tried, (baseline(EXACT, 20.5, 1e-6),), final, LIMIT)
+    whats = {point.key: point.what for point in found}
+    assert whats == {"": "OpenVINO in float32", whole.key: "OpenVINO in float32 on the simplified graph"}
 
 
 def test_without_a_search_each_backend_alone_is_a_point() -> None:

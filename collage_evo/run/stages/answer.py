@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import OpenJob, ProfileJob, ReloadJob, TimeJob
+from collage_evo.measure.jobs import Opened, OpenJob, Profiled, ProfileJob, ReloadJob, TimeJob
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import Speeds
@@ -106,10 +106,15 @@ def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info
     with run.stage("verify"):
         key = read_artifact(artifact).profiles[0].info.get("key", name)
         best = delivery.put(artifact, info={**info, ANSWER: key})
-        with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
-            checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)
-            profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
+        checked, profile = check_and_profile(run, best)
     if isinstance(checked, Failure):
         raise InputError(f"{best} failed its check ({checked}); run again with --debug")
     region_ms, call_ms = ((), None) if isinstance(profile, Failure) else (profile.region_ms, profile.call_ms)
     return Answer(best, region_ms, checked.relative_error, checked.max_abs_error, checked.notes, call_ms)
+
+
+def check_and_profile(run: RunContext, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
+    """The errors of ``artifact``, its regions' times, and what a call adds, in a fresh process."""
+    with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+        checked = sandbox.call(OpenJob(str(artifact)), run.pool.timeout_s)
+        return checked, sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
