@@ -11,7 +11,7 @@ from collage_evo.backends.variants import Arithmetic, serves
 from collage_evo.errors import CollageError
 from collage_evo.policy import Policy
 from collage_evo.report.places import COMMAND, command, home_of
-from collage_evo.report.result import Result, goes_on
+from collage_evo.report.result import Accuracy, Result, goes_on
 from collage_evo.report.words import format_engine, format_ms, format_ratio
 from collage_evo.target.target import CPU
 
@@ -24,6 +24,10 @@ UNSURE = 1.1
 SHORT_MS = Policy().threads_short_ms
 """A run that takes less time (ms) gains nothing from more threads."""
 USUAL_BUDGET = 0.02
+ROUNDING = 1e-4
+"""A smaller error is of float32, and tells nothing of how errors of a lower precision grow on other samples."""
+UNSEEN = 1.5
+"""Error on held-out samples over that on samples of the search, at most, where no answer shows it. Chosen."""
 
 Rule = Callable[[Result, Path], str]
 """A piece of advice on a result and its run directory: a sentence, empty if its condition does not hold.
@@ -57,7 +61,9 @@ def library_over_budget(result: Result, home: Path) -> str:
     if _combined(result) or not faster or result.accuracy.metric or result.accuracy.budget == "exact":
         return ""
     fastest = min(faster, key=lambda one: one.speedup.estimate)
-    return _would_allow(fastest.error or 0.0, format_engine(fastest.backend, fastest.variant), home)
+    point = next((point for point in result.front if point.single == fastest.name), None)
+    bound = held_out_bound(result.accuracy, fastest.error or 0.0, point.held_out if point else None)
+    return _may_allow(bound, format_engine(fastest.backend, fastest.variant), home)
 
 
 def noisy_times(result: Result, home: Path) -> str:
@@ -108,16 +114,19 @@ def small_error(result: Result, home: Path) -> str:
 
 def larger_budget(result: Result, home: Path) -> str:
     """Something that was measured is at least 1.05 times as fast, and exceeds a budget of relative error"""
+    accuracy = result.accuracy
     if result.accuracy.budget == "exact" or result.accuracy.metric:
         return ""
     answer_ms = result.best.median_ms or math.inf
     over = [point for point in result.front if not point.feasible and _finite(point.error) and point.pareto]
+    over += [point for point in result.front if point.held_out is not None]
     faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
     if not faster:
         return ""
-    nearest = min(faster, key=lambda point: point.error or 0.0)
-    gain = format_ratio(answer_ms / nearest.latency_ms)
-    return _would_allow(nearest.error or 0.0, f"about {gain} times this speed", home)
+    bounds = {held_out_bound(accuracy, point.error or 0.0, point.held_out): point for point in faster}
+    nearest = min(bounds)
+    gain = format_ratio(answer_ms / bounds[nearest].latency_ms)
+    return _may_allow(nearest, f"about {gain} times this speed", home)
 
 
 def more_time(result: Result, home: Path) -> str:
@@ -191,9 +200,24 @@ def _lower_precisions(result: Result) -> set[Arithmetic]:
     return precisions
 
 
-def _would_allow(error: float, what: str, home: Path) -> str:
+def held_out_bound(accuracy: Accuracy, error: float, known: float | None = None) -> float:
+    """The error on held-out samples, or its upper end, of what has ``error`` on those of the search.
+
+    Where it was not judged on them, it is larger by as much as the answer's is.
+    """
+    if known is not None:
+        return known
+    high = accuracy.interval[1] if accuracy.interval else accuracy.error_held_out
+    if high is None:
+        return error
+    if not accuracy.error_search or accuracy.error_search < ROUNDING:
+        return UNSEEN * error
+    return error * max(1.0, high / accuracy.error_search)
+
+
+def _may_allow(error: float, what: str, home: Path) -> str:
     budget = f"{_rounded_up(error):g}"
-    return f"an error of {budget} would allow {what}: {command('pick', home, f'--budget {budget}')}"
+    return f"an error of {budget} may allow {what}: {command('pick', home, f'--budget {budget}')}"
 
 
 def _finite(error: float | None) -> bool:

@@ -89,6 +89,7 @@ class FrontPoint:
         single: the engine's name where it is a single backend on the user's own file.
         feasible: within the budget.
         pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
+        held_out: the error that it has, or may have, on held-out samples, where it exceeds the budget on them.
         remark: why it is not the answer, though it is within the budget and seems faster.
         what: which libraries run how much of it in which precision, in words.
     """
@@ -105,6 +106,7 @@ class FrontPoint:
     raced: bool = False
     remark: str = ""
     what: str = ""
+    held_out: float | None = None
 
     @property
     def exact(self) -> bool:

@@ -36,29 +36,44 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
     Without a permanent ``directory`` it names no path and no command, but how a program saves the answer.
 
-    If it is too long, advice is dropped first, then notes, then the speed-ups over other libraries than the best.
+    If it is too long, notes are dropped first, then the second piece of advice, then the speed-ups over other
+    libraries than the best, then the first piece of advice.
     """
-    if len(finished) == 1:
-        result = finished[0].result
-        answer = (describe_answer(result), describe_loss(result.accuracy), *_held(result), *_changed(result))
-        answer += tuple(_skipped(result))
-        details = (*answer, *not_proved(result), *gains(result), *accuracy_notes(result.accuracy))
-        block = [verdict(result), describe_model(result), *(f"  {line}" for line in details)]
-        block += [f"Next: {line}" for line in _next(result, directory)[:2]]
-    else:
-        block = [verdict_of_profiles([one.result for one in finished])]
-        block += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
-        block += [f"  {format_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
     places = IN_MEMORY if directory is None else _places(directory)
     room, lines = LINES - len(places), list[str]()
+    if len(finished) == 1:
+        return [*_fitting(_ranked(finished[0].result, directory), room), *places]
+    block = [verdict_of_profiles([one.result for one in finished])]
+    block += [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
+    block += [f"  {format_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
     for number, line in enumerate(block):
         broken = _broken(line)
         last = number == len(block) - 1
-        if len(lines) + len(broken) > room - (0 if last or len(finished) == 1 else 1):
-            lines += [f"  and {len(block) - number} more, in the report"] if len(finished) > 1 else []
+        if len(lines) + len(broken) > room - (0 if last else 1):
+            lines += [f"  and {len(block) - number} more, in the report"]
             break
         lines += broken
     return [*lines, *places]
+
+
+def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
+    """The sentences of the end of a run in their order, each with its rank: those of high rank are dropped first."""
+    answer = (describe_answer(result), describe_loss(result.accuracy), *_held(result), *_changed(result))
+    best, *others = gains(result) or [""]
+    details = (*answer, *_skipped(result), *not_proved(result), best)
+    ranked = [(0, verdict(result)), (0, describe_model(result)), *((0, f"  {line}") for line in details if line)]
+    ranked += [(2, f"  {line}") for line in others] + [(4, f"  {line}") for line in accuracy_notes(result.accuracy)]
+    return ranked + [(rank, f"Next: {line}") for rank, line in zip((1, 3), _next(result, directory), strict=False)]
+
+
+def _fitting(ranked: Sequence[tuple[int, str]], room: int) -> list[str]:
+    """As many of the sentences as ``room`` lines take, those of low rank first, in their order."""
+    taken: dict[int, list[str]] = {}
+    for number in sorted(range(len(ranked)), key=lambda number: ranked[number][0]):
+        broken = _broken(ranked[number][1])
+        if len(broken) + sum(map(len, taken.values())) <= room:
+            taken[number] = broken
+    return [line for number in sorted(taken) for line in taken[number]]
 
 
 IN_MEMORY = (

@@ -155,7 +155,10 @@ class Ended:
     def _front(self) -> tuple[FrontPoint, ...]:
         tried, phases = self.searched.tried, self._phases
         scales = (phases.of_baselines, phases.of_search)
-        return front_points(tried, self.baselines, self._raced, self.run.limits, *scales, further_bounds(self.run))
+        raced, further = self._raced, further_bounds(self.run)
+        points = front_points(tried, self.baselines, raced, self.run.limits, *scales, further)
+        bounds = {raced.keys.get(name, name): finite(error) for name, error in self.held_out.bounds.items()}
+        return tuple(replace(point, held_out=bounds.get(point.key or point.single)) for point in points)
 
     @cached_property
     def _phases(self) -> Phases:

@@ -192,6 +192,29 @@ def test_int8_is_promised_by_a_small_error_only_together_with_data() -> None:
     assert "--data" not in rules.small_error(result(accuracy=EXACT), RUN)
 
 
+@pytest.mark.parametrize(
+    ("changes", "budget"),
+    [
+        ({}, 0.035),
+        ({"accuracy": accuracy(error_search=0.011)}, 0.032),
+        ({"accuracy": accuracy(interval=None)}, 0.033),
+        ({"accuracy": accuracy(error_search=1e-6)}, 0.048),
+        ({"accuracy": accuracy(interval=None, error_held_out=None)}, 0.032),
+        ({"front": [BFLOAT16, replace(OVER, error=9e-3, feasible=True, held_out=0.0125)]}, 0.014),
+    ],
+    ids=["as the answer's grew", "it shrank", "no interval", "answer in float32", "none held out", "judged itself"],
+)
+def test_an_advised_budget_is_of_held_out_samples(changes: dict[str, Any], budget: float) -> None:
+    given = result(**{"front": [BFLOAT16, OVER], **changes})
+    assert rules.larger_budget(given, RUN).endswith(f"--budget {budget}")
+
+
+def test_a_library_that_broke_the_budget_on_held_out_samples_is_advised_with_that_error() -> None:
+    point = replace(BFLOAT16, answer=False, held_out=0.02)
+    given = result(libraries=(replace(RIVAL, error=5e-3),), front=[FLOAT32, point])
+    assert rules.library_over_budget(given, RUN).endswith("--budget 0.021")
+
+
 def test_the_documentation_lists_every_condition_in_the_same_order() -> None:
     text = (ROOT / "docs/usage.md").read_text()
     section = text.partition("### Advice at the end of a run\n")[2].partition("\n## ")[0]

@@ -49,13 +49,15 @@ class Exclusion:
 class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``excluded``: by name in the race, why contestants that were faster are not the answer.
+    ``excluded``: by name in the race, why contestants that were faster are not the answer; ``bounds``: the errors
+    that these may have on other samples, where known.
     """
 
     judged: Judgement | None
     sampled: Sampled
     excluded: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """The artifact's record of the budget that it was made for, and of its measured error."""
@@ -136,10 +138,11 @@ def _held_out(
     limits: Limits, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
 ) -> HeldOut:
     reasons = {name: one.reason for name, one in excluded.items()}
+    bounds = {name: one.error for name, one in excluded.items() if one.error is not None}
     if isinstance(judgement, Failure):
         note = f"The answer could not be judged on held-out samples: {judgement}"
-        return HeldOut(None, sampled, reasons, (note,))
-    return HeldOut(judgement, sampled, reasons, sampling_notes(judgement, limits.budget, sampled.shared))
+        return HeldOut(None, sampled, reasons, (note,), bounds)
+    return HeldOut(judgement, sampled, reasons, sampling_notes(judgement, limits.budget, sampled.shared), bounds)
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
