@@ -212,6 +212,7 @@ def explain_region(run: Path, index: int) -> RegionExplanation:
         tuple(answers),
         region.lanes,
         region.rewrites,
+        is_single,
     )
 
 

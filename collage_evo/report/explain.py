@@ -15,6 +15,8 @@ from collage_evo.report.result import RewrittenNodes
 from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
+EXPECTED, MEASURED = "expected times", "times of the whole model, expected one by one"
+"""Costs are times of parts by themselves, or out of profiles: not measured in a run of the model."""
 SHOWN_OPERATORS = 5
 SHOWN_NODES = 20
 """Nodes of a region that are listed."""
@@ -108,6 +110,8 @@ class RegionExplanation:
     answers: tuple[RegionAnswer, ...]
     lanes: tuple[tuple[str, ...], ...] = ()
     rewrites: tuple[RewrittenNodes, ...] = ()
+    measured: bool = False
+    """Whether the offers' times are measured on the whole model, as for an answer of a single backend."""
 
 
 def print_explanation(explanation: Explanation, console: Console, everything: bool = False) -> None:
@@ -122,7 +126,7 @@ def print_explanation(explanation: Explanation, console: Console, everything: bo
     console.print(f"{explanation.node}: {explanation.op_type}", soft_wrap=True)
     for tensor in explanation.tensors:
         console.print(f"  {tensor}", soft_wrap=True)
-    table = new_table("Backends that can run it", "backend...", "pattern...", "operators...", "ms")
+    table = new_table(f"Backends that can run it; {EXPECTED}", "backend...", "pattern...", "operators...", "ms")
     hidden = 0
     for answer in explanation.answers:
         offers = answer.offers if everything else _telling(answer.offers)
@@ -155,7 +159,8 @@ def print_region(explanation: RegionExplanation, console: Console) -> None:
         console.print(f"  and {len(explanation.nodes) - SHOWN_NODES} more nodes: see --json", highlight=False)
     for lane, steps in enumerate(explanation.lanes):
         console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
-    table = new_table("Backends that can run it as one piece", "backend...", "one by one, ms", "operators...", "ms")
+    title = f"Backends that can run it as one piece; {MEASURED if explanation.measured else EXPECTED}"
+    table = new_table(title, "backend...", "one by one, ms", "operators...", "ms")
     for answer in explanation.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
         for offer in answer.offers:

@@ -254,6 +254,16 @@ def test_names_out_of_a_file_cannot_act_on_the_terminal(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == f"[   0 s] the model is {SHOWN}\n"
 
 
+@pytest.mark.parametrize(("measured", "heading"), [(False, "expected times"), (True, "times of the whole model")])
+def test_expected_times_of_parts_are_told_from_measured_ones(measured: bool, heading: str) -> None:
+    found = RegionExplanation(0, "tvm", "default", 1.0, (("n", "Conv"),), ANSWERS, measured=measured)
+    text = printed(lambda console: print_region(found, console))
+    assert f"as one piece; {heading}" in " ".join(text.split())
+    answer = BackendAnswer("ncnn", (OFFER,), (), cut=False)
+    node = printed(lambda console: print_explanation(Explanation("n", "Conv", (), (answer,)), console))
+    assert "expected times" in node
+
+
 def test_of_a_large_region_the_first_nodes_are_listed_and_the_others_counted() -> None:
     nodes = tuple((f"n{k}", "Conv") for k in range(23))
     text = printed(lambda console: print_region(RegionExplanation(0, "tvm", "default", 1.0, nodes, ANSWERS), console))
