@@ -64,11 +64,13 @@ class Built:
 class BuildFailure:
     """One line with the reason why a piece could not be compiled.
 
-    ``needless``: the variant would run this model as another variant does, so that nothing is lost.
+    ``needless``: the variant would run this model as another variant does, so that nothing is lost. ``declined``: the
+    library might compile it, and this package does not take what it would compute.
     """
 
     reason: str
     needless: bool = False
+    declined: bool = False
 
 
 class Executable(Protocol):

@@ -91,4 +91,5 @@ class WorkerContext:
 
 def unbuilt(failure: BuildFailure) -> Failure:
     """The answer for a model that could not be compiled."""
-    return Failure(Fault.NEEDLESS if failure.needless else Fault.BUILD, failure.reason)
+    declined = Fault.DECLINED if failure.declined else Fault.BUILD
+    return Failure(Fault.NEEDLESS if failure.needless else declined, failure.reason)

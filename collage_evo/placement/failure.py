@@ -11,6 +11,8 @@ class Fault(StrEnum):
 
     BUILD = "build"
     """The backend reports that it cannot compile it."""
+    DECLINED = "declined"
+    """This package does not let the backend compute it."""
     CRASH = "crash"
     HANG = "hung"
     MEMORY = "memory"

@@ -221,6 +221,7 @@ _RAW = re.compile(
 _MOST = 160
 _WHAT = {
     Fault.BUILD: "cannot compile it",
+    Fault.DECLINED: "takes no part, as this program declines it",
     Fault.CRASH: "crashed over it",
     Fault.HANG: "did not come to an end with it",
     Fault.MEMORY: "needs more memory for it than there is (fitness.memory_gb)",
@@ -239,14 +240,15 @@ _WHAT = {
 }
 
 
-def describe_failure(failure: Failure, backend: str = "") -> str:
-    """Why there is no time for a whole model in ``backend``, without messages that only its programmers
-    understand."""
+def describe_failure(failure: Failure, backend: str = "", variant: str = "") -> str:
+    """Why there is no time for a whole model in ``backend``, in ``variant`` if it has others, without messages that
+    only its programmers understand."""
     what = _WHAT[failure.fault]
     detail = _own_words(failure, backend)
     if detail and failure.fault is Fault.FAR_BEHIND:
         return detail
-    reason = f"{title(backend)} {what}" if backend else what
+    who = format_engine(backend, variant) if variant else title(backend)
+    reason = f"{who} {what}" if backend else what
     return f"{reason}: {detail}" if detail else reason
 
 
@@ -271,6 +273,7 @@ def describe_unfit(failures: Iterable[Failure]) -> dict[str, int]:
 
 _KINDS = {
     Fault.BUILD: "a library cannot compile a part of it",
+    Fault.DECLINED: "this program declines a part of it for a library",
     Fault.CRASH: "a library crashed",
     Fault.HANG: "it did not come to an end",
     Fault.MEMORY: "it needs more memory than there is",

@@ -71,8 +71,8 @@ def seed_results(
 
 def latency_of(name: str, outcome: Outcome) -> Latency:
     """Latency in a search, or in a baseline's measurement, of the contestant with this ``name``."""
-    failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
-    reason = "" if failure is None else describe_failure(failure, backend)
+    failure, (backend, _, variant) = outcome.failure, ("" if ":" in name else name).partition("/")
+    reason = "" if failure is None else describe_failure(failure, backend, variant or "default")
     detail = raw_words(failure, backend)
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 

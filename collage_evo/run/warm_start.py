@@ -64,7 +64,7 @@ class Earlier:
             elif (baseline.backend, plain_name(baseline.variant)) in took_part:
                 continue
             elif ms is None and failure is not None:
-                reasons[engine] = f"in {self.run.directory} {describe_failure(failure, baseline.backend)}"
+                reasons[engine] = f"in {self.run.directory} {describe_failure(failure, *engine)}"
             elif ms is not None and best and ms > FAR_BEHIND * best and baseline is not exact:
                 reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return reasons

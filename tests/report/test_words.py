@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage_evo.accuracy.budget import checked_budget
+from collage_evo.backends.base import BuildFailure
+from collage_evo.measure.worker_context import unbuilt
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.words import (
     Part,
@@ -81,6 +83,19 @@ def test_a_reason_that_is_meant_for_people_stays() -> None:
     failure = Failure(Fault.BUILD, "ncnn: the converter does not know the operator NonMaxSuppression")
     told = "ncnn cannot compile it: the converter does not know the operator NonMaxSuppression"
     assert (describe_failure(failure, "ncnn"), raw_words(failure, "ncnn")) == (told, "")
+
+
+def test_a_variant_that_was_not_tried_is_told_from_its_library() -> None:
+    failure = Failure(Fault.NEEDLESS, "without convolutions, nchw is no other than default")
+    told = describe_failure(failure, "onnxruntime", "nchw")
+    assert told.startswith("ONNX Runtime in float32 (nchw) was not tried: ")
+
+
+def test_what_this_program_declines_is_not_said_of_the_library() -> None:
+    failure = unbuilt(BuildFailure("openvino: Mod: it computes in 32 bits", declined=True))
+    told = "OpenVINO takes no part, as this program declines it: Mod: it computes in 32 bits"
+    assert describe_failure(failure, "openvino") == told
+    assert "cannot compile" in describe_failure(unbuilt(BuildFailure("openvino: no kernel")), "openvino")
 
 
 def test_every_kind_of_failure_has_words_and_those_that_differ_in_figures_only_are_one_row() -> None:

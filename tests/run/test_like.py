@@ -159,7 +159,7 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     earlier.__dict__["baselines"] = (alone, *others)
     told = Earlier(earlier).far
     assert told[alone.backend, "known"] == "it took 3.0 times as long"
-    assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime cannot compile it"
+    assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime in float32 (broken) cannot compile it"
     assert describe_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"
 
 

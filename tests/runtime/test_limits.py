@@ -103,6 +103,7 @@ def test_indices_that_nobody_vouches_for_are_not_compiled(size: int | str, tmp_p
     for backend in ("openvino", "tvm", "ncnn"):
         found = compiler.whole(model, backend, "default")
         assert isinstance(found, BuildFailure)
+        assert found.declined
         assert any(why in found.reason for why in ("k is computed", "depends on data", "is open"))
     assert not isinstance(compiler.whole(model, "onnxruntime", "default"), BuildFailure)
     if size == 3:

@@ -94,7 +94,7 @@ class NcnnBackend(Backend):
         import onnx
 
         if reason := _not_read(model):
-            return BuildFailure(reason)
+            return BuildFailure(reason, declined=True)
         try:
             onnx.save(model, workdir / f"{_STEM}.onnx")
             _convert(workdir)

@@ -63,11 +63,11 @@ class Compiler:
         """Compile one region of ``graph``."""
         strays = (stray_index(graph, graph.nodes[index]) for index in members(region.nodes))
         if not _guarded(region) and (stray := next(filter(None, strays), "")):
-            return BuildFailure(f"{region.backend}: {stray}")
+            return BuildFailure(f"{region.backend}: {stray}", declined=True)
         inputs, outputs = graph.boundary(region.nodes)
         sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
         if problem := _open_problem(region.backend, *sides):
-            return BuildFailure(problem)
+            return BuildFailure(problem, declined=True)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
             key, make = self._content(graph, region)
@@ -115,7 +115,7 @@ class Compiler:
         input_tensors = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         output_tensors = [declared_tensor(value.name, value.type) for value in model.graph.output]
         if problem := _open_problem(backend, input_tensors, output_tensors):
-            return BuildFailure(problem)
+            return BuildFailure(problem, declined=True)
         inputs, outputs = tuple(t.name for t in input_tensors), tuple(t.name for t in output_tensors)
         computed = tuple(name for name in outputs if name not in inputs)
         if not computed:
@@ -123,9 +123,9 @@ class Compiler:
         engine = get_backend(backend)
         indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
-            return BuildFailure(f"{backend}: {indices.stray}")
+            return BuildFailure(f"{backend}: {indices.stray}", declined=True)
         if reason := _known_wrong(engine, model):
-            return BuildFailure(f"{backend}: {reason}")
+            return BuildFailure(f"{backend}: {reason}", declined=True)
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built

@@ -88,8 +88,9 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     if failure is not None and failure.fault is Fault.NEEDLESS:
         pass  # a line would read like a failure
     elif latency is None:
-        why = "it has no time" if failure is None else describe_failure(failure, baseline.backend)
-        run.tell(f"{name}: {why}", raw_words(failure, baseline.backend))
+        engine = (baseline.backend, baseline.variant)
+        why = f"{name} has no time" if failure is None else describe_failure(failure, *engine)
+        run.tell(why, raw_words(failure, baseline.backend))
     else:
         parts = [f"{format_ms(latency)} ms", *([describe_failure(failure)] if failure is not None else [])]
         if not baseline.exact:
