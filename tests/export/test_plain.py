@@ -133,6 +133,17 @@ def test_what_takes_other_shapes_is_a_folder_beside_that_of_the_searched_shapes(
     assert gives_the_same(check(tmp_path / "out" / "open").stdout)
 
 
+def test_sizes_that_the_model_does_not_take_print_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = "(float[{n}, 4] x) => (float[2, 4] y) <float[2, 4] w = {{1, 2, 3, 4, 5, 6, 7, 8}}> {{ y = Add(x, w) }}"
+    fixed, model = (
+        onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {body.format(n=n)}') for n in ("2", "n")
+    )
+    export_plain(with_fallback(tmp_path / "run", fixed, model), tmp_path / "files")
+    assert "onnxruntime" not in capfd.readouterr().err
+
+
 def test_pieces_whose_outputs_have_a_shape_that_depends_on_data_run_too(tmp_path: Path) -> None:
     made = Builder("net")
     found = made.op("NonZero", made.op("Relu", made.input("x", (1, 8))), output="y")

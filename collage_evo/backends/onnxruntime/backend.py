@@ -299,7 +299,7 @@ def _session(
     if variant.name == AS_IT_COMES:
         options = ort.SessionOptions()
         options.intra_op_num_threads = target.threads
-        options.log_severity_level = 3
+        options.log_severity_level = 4
         return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
     options = session_options(session_settings(target.threads, variant))
     if optimised is not None:

@@ -44,7 +44,7 @@ def session_options(settings: Mapping[str, str]) -> Any:
     options.inter_op_num_threads = int(settings["inter_op_num_threads"])
     options.execution_mode = getattr(ort.ExecutionMode, settings["execution_mode"])
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, settings["graph_optimization_level"])
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # what it would log as an error, it raises too
     for name, value in settings.items():
         if "." in name:
             options.add_session_config_entry(name, value)
