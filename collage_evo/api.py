@@ -36,7 +36,7 @@ from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
 from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
-from collage_evo.report.so_far import describe_so_far
+from collage_evo.report.so_far import describe_answers
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.deadline import TimeIsOver, deadline
@@ -111,14 +111,17 @@ class Result:
         return text.get()
 
     def __str__(self) -> str:
-        if (so_far := read_so_far(self.artifact)) is not None:
-            return f"{self.artifact}: {describe_so_far(so_far)}, not confirmed by the final comparison"
+        if read_so_far(self.artifact) is not None:
+            answers = "; ".join(describe_answers(self.artifact))
+            return f"{self.artifact}: {answers}, not confirmed by the final comparison"
         return "\n".join(summary(self.profiles, None if self._temporary else self.directory))
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
         console = PlainConsole(file=io.StringIO(), width=100, record=True)
         print_profiles(self.profiles, console)
+        if not self.profiles:
+            console.print(str(self))
         frame = "<pre style='line-height:normal;font-family:monospace'><code>{code}</code></pre>"
         return console.export_html(inline_styles=True, code_format=frame)
 
@@ -172,7 +175,8 @@ def optimize(
             ``{"search.seconds": 60}``, a YAML file, or a ``Config``. The arguments above take precedence.
         progress: called with the stage's name, its finished and its total work (None: not known) and a note, a few
             times a second at most; if it accepts them also with ``fraction``, the share of all the work that is done,
-            and ``seconds_left``. By default a bar on a terminal, and lines on standard error elsewhere.
+            and ``seconds_left``. By default a bar on a terminal and in a notebook, and lines on standard error
+            elsewhere.
         resume: continue the run that is in ``out``, with its own settings.
         overwrite: delete the run that is in ``out``.
 

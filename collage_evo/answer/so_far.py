@@ -43,13 +43,21 @@ class SoFar:
 
 
 def read_so_far(artifact: Path) -> SoFar | None:
-    """What is known of the answer in ``artifact``; None if there is none, or it won a final comparison.
+    """What is known of the answer in ``artifact``, of the first profile that was in no final comparison; None for
+    none.
 
     Raises:
         InputError: the artifact is damaged.
     """
-    if not artifact.exists():
-        return None
-    record = read_infos(artifact)[0].get(SO_FAR)
+    return next(filter(None, read_profiles_so_far(artifact)), None)
+
+
+def read_profiles_so_far(artifact: Path) -> tuple[SoFar | None, ...]:
+    """The same for each profile of ``artifact``: None for one that won a final comparison. Empty without an artifact.
+
+    Raises:
+        InputError: the artifact is damaged.
+    """
+    records = [info.get(SO_FAR) for info in read_infos(artifact)] if artifact.exists() else []
     with reading(artifact / MANIFEST, "run again"):
-        return None if record is None else from_plain(record, SoFar)
+        return tuple(None if record is None else from_plain(record, SoFar) for record in records)

@@ -31,11 +31,11 @@ def resumable(directory: Path) -> Iterator[None]:
 def _what_is_there(directory: Path) -> Iterator[str]:
     """The answer so far, and the command that continues the run."""
     from collage_evo.answer.so_far import read_so_far
-    from collage_evo.report.so_far import describe_so_far
+    from collage_evo.report.so_far import describe_answers
 
     with contextlib.suppress(CollageError):  # a damaged answer is reported by the command that continues
-        if (so_far := read_so_far(directory / BEST)) is not None:
-            answer = f"the best so far is in {directory / BEST}: {describe_so_far(so_far)}"
+        if read_so_far(directory / BEST) is not None:
+            answer = f"the best so far is in {directory / BEST}: {'; '.join(describe_answers(directory / BEST))}"
             yield f"{answer}, not confirmed by the final comparison"
     yield f"continue it with: {command('resume', directory)}"
 

@@ -16,7 +16,8 @@ class PlainConsole(Console):
     """A console for plain text: it interprets no markup, and shows control characters as escapes."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(markup=False, emoji=False, **settings)
+        # in a notebook each line would be displayed, besides being captured or recorded
+        super().__init__(markup=False, emoji=False, force_jupyter=False, **settings)
 
     def render_str(self, text: str, **style: Any) -> Text:
         """Convert every string that is printed, and every cell of a table."""

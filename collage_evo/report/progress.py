@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Protocol, Self
 
 from rich.console import Console, RenderableType
@@ -279,6 +280,31 @@ class BarReporter(_CourseReporter):
         self._progress.stop()
 
 
+class NotebookReporter(_CourseReporter):
+    """The same bar in the output of a notebook's cell, with the last line of the log below it."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display
+
+        super().__init__(0.5, time.monotonic)
+        self._html, self._line = HTML, ""
+        self._shown = display(HTML(""), display_id=True)
+
+    def log(self, text: str) -> None:
+        self._line = printable(text)
+        self._show("")
+
+    def _show(self, note: str) -> None:
+        super()._show(note)
+        words, fraction = words_of(self._course.name), self._course.fraction
+        stage = f"{100 * fraction:.0f} %{self._left(', ')} {words}{f': {note}' if note else ''}"
+        text = f"<progress value='{fraction:.2f}'></progress> {escape(stage)}<br>{escape(self._line)}"
+        self._shown.update(self._html(text))
+
+    def __exit__(self, *exception: object) -> None:
+        self._shown.update(self._html(""))
+
+
 class _Column(ProgressColumn):
     """What is true at each moment: it advances even if a stage reports nothing."""
 
@@ -330,6 +356,8 @@ def _wanted(callback: Callable[..., Any]) -> frozenset[str]:
     return names if takes_all else names & parameters.keys()
 
 
-def reporter() -> LineReporter | BarReporter:
-    """A bar when standard error is a terminal, plain lines when not."""
+def reporter() -> LineReporter | BarReporter | NotebookReporter:
+    """A bar when standard error is a terminal or a notebook, plain lines when not."""
+    if Console().is_jupyter:
+        return NotebookReporter()
     return BarReporter() if sys.stderr.isatty() else LineReporter()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from collage_evo.answer.baselines import read_baselines
-from collage_evo.answer.so_far import SoFar, read_so_far
+from collage_evo.answer.so_far import SO_FAR, SoFar, read_profiles_so_far, read_so_far
 from collage_evo.codec import to_json
 from collage_evo.report.places import command
-from collage_evo.report.words import format_engine, format_ms, format_number, format_ratio
+from collage_evo.report.words import format_engine, format_ms, format_number, format_ratio, format_shapes
+from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
 
@@ -19,6 +20,16 @@ def describe_so_far(so_far: SoFar) -> str:
     return f"{_figures(so_far.latency_ms, so_far.error, ratio)} ({so_far.evidence.value})"
 
 
+def describe_answers(artifact: Path) -> list[str]:
+    """The same for each profile of ``artifact``, with its shapes if there are several."""
+    known, profiles = read_profiles_so_far(artifact), read_artifact(artifact).profiles
+    if len(profiles) == 1:
+        return [describe_so_far(so_far) for so_far in known if so_far is not None]
+    shapes = [format_shapes(dict(zip(p.program.inputs, p.program.shapes, strict=True))) for p in profiles]
+    answers = ["compared" if so_far is None else describe_so_far(so_far) for so_far in known]
+    return [f"{shape}: {answer}" for shape, answer in zip(shapes, answers, strict=True)]
+
+
 def print_so_far(directory: Path, as_json: bool) -> bool:
     """Print the answer so far of the run in ``directory``; returns whether there is one that is not yet final."""
     artifact = directory / BEST
@@ -26,10 +37,15 @@ def print_so_far(directory: Path, as_json: bool) -> bool:
     if so_far is None:
         return False
     if as_json:
-        print(to_json({"artifact": str(artifact), **so_far.info}), flush=True)
+        profiles = [one and one.info[SO_FAR] for one in read_profiles_so_far(artifact)]
+        several = {"profiles": profiles} if len(profiles) > 1 else so_far.info
+        print(to_json({"artifact": str(artifact), **several}), flush=True)
         return True
-    print("The run stopped before its final comparison, which has not confirmed this answer:")
-    print(f"  {describe_so_far(so_far)}")
+    answers = describe_answers(artifact)
+    which = "this answer" if len(answers) == 1 else "these answers"
+    print(f"The run stopped before its final comparison, which has not confirmed {which}:")
+    for answer in answers:
+        print(f"  {answer}")
     for baseline in read_baselines(directory / "baselines.json", directory / "baselines"):
         if (ms := baseline.outcome.latency_ms) is not None:
             figures = _figures(ms, baseline.outcome.error)

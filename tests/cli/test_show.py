@@ -10,14 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from collage_evo.answer.baselines import write_baselines
+from collage_evo.answer.so_far import Evidence, SoFar
 from collage_evo.cli.app import app
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import RESULT, write_result
 from collage_evo.run.directory import save_run
+from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.manifest import Profile
 from tests.report.test_summary import LINES, mixed
 from tests.run.test_best_so_far import Place
+from tests.runtime.helpers import TARGET, sums, whole
 
 runner = CliRunner()
 
@@ -59,6 +63,21 @@ def test_of_a_run_that_stopped_it_tells_the_answer_so_far_and_other_commands_how
     for command in (["show", str(tmp_path), "--picture", "p.svg"], ["pick", str(tmp_path), "--budget", "0.1"]):
         with pytest.raises(InputError, match=f"inspect and load work now; finish it with: .* resume {tmp_path}"):
             runner.invoke(app, command, catch_exceptions=False)
+
+
+def test_of_a_stopped_run_with_several_profiles_each_answer_has_its_shapes(tmp_path: Path) -> None:
+    infos = [SoFar(ms, 0.0, Evidence.BASELINE).info for ms in (1.5, 2.5)]
+    programs = [whole(sums(size), tmp_path / "cache") for size in (2, 3)]
+    save_run(tmp_path, parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test"), "run")
+    for confirmed, told in ((False, "1.50 ms, error 0 (timed by itself)"), (True, "compared")):
+        known = [{} if confirmed else infos[0], infos[1]]
+        write_artifact(tmp_path / "best.collage", list(map(Profile, programs, known)), TARGET)
+        text = shown(tmp_path)
+        assert "has not confirmed these answers" in text
+        assert f"  x [2, 4], k [1]: {told}\n" in text
+        assert "  x [3, 4], k [1]: 2.50 ms, error 0 (timed by itself)\n" in text
+        profiles = json.loads(shown(tmp_path, "--json"))["profiles"]
+        assert [one and one["latency_ms"] for one in profiles] == [None if confirmed else 1.5, 2.5]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import re
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from collage_evo.report.console import PlainConsole
-from collage_evo.report.progress import STAGES, BarReporter, CallbackReporter, Course, LineReporter, words_of
+from collage_evo.report.console import PlainConsole, new_table
+from collage_evo.report.progress import (
+    STAGES,
+    BarReporter,
+    CallbackReporter,
+    Course,
+    LineReporter,
+    reporter,
+    words_of,
+)
 
 INSIDE = re.compile(r"match|border|taking turns|seed|normalis", re.IGNORECASE)
 
@@ -30,6 +41,49 @@ def run_through(clock: Clock, tell: Any, seconds: float = 4.0) -> None:
         if stage.seconds:
             tell.stage(name)
             clock.now += seconds
+
+
+class Cell:
+    """Outputs of a notebook's cell, and what replaced them; stands in for ``IPython.display``."""
+
+    HTML = staticmethod(str)
+
+    def __init__(self) -> None:
+        self.outputs: list[object] = []
+        self.updates: list[str] = []
+
+    def display(self, shown: object, display_id: bool = False) -> Any:
+        self.outputs.append(shown)
+        return SimpleNamespace(update=self.updates.append)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    made = Cell()
+    shell = type("ZMQInteractiveShell", (), {})
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=made))
+    monkeypatch.setitem(sys.modules, "IPython.display", made)
+    return made
+
+
+def test_in_a_notebook_one_output_is_a_bar_that_is_replaced(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter() as told:
+        run_through(Clock(), told)
+        told.log("best so far, <b>")
+    assert len(cell.outputs) == 1
+    assert all("<progress value=" in text for text in cell.updates[:-1])
+    assert "comparing the best thoroughly" in "".join(cell.updates)
+    assert "best so far, &lt;b&gt;" in cell.updates[-2]
+    assert cell.updates[-1] == "", "nothing is left of it"
+    assert capsys.readouterr().err == ""
+
+
+def test_in_a_notebook_tables_are_not_displayed_beside_being_captured(cell: Cell) -> None:
+    console = PlainConsole(file=io.StringIO(), record=True)
+    console.print(new_table("title", "ms"))
+    assert cell.outputs == []
+    assert console.export_text().count("title") == 1
 
 
 def test_no_stage_is_told_by_words_of_the_inside() -> None:
