@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,14 +12,16 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.registry import Entry
-from collage_evo.codec import to_plain
+from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import UnavailableError, printable
+from collage_evo.measure.jobs import REGIONS
+from collage_evo.patterns.match import Region
 from collage_evo.report.console import new_table
-from collage_evo.report.words import format_shapes
+from collage_evo.report.words import arithmetic, format_shapes
 from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
 from collage_evo.runtime.package import Package, Selected
-from collage_evo.runtime.program import Program
+from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.signature import NodeArg
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
@@ -62,7 +65,7 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
         if open_shapes:
             shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
             _line(f"profile {index}: {format_shapes(dict(shapes))}")
-        _print_regions(profile.program)
+        _print_regions(profile.program, from_plain(profile.info.get(REGIONS, []), tuple[Region, ...]))
     if artifact.fallback is not None:
         _line("any other shapes:")
         _print_regions(artifact.fallback)
@@ -91,11 +94,18 @@ def _line(line: str) -> None:
     print(printable(line))
 
 
-def _print_regions(program: Program) -> None:
-    for index, piece in enumerate(program.pieces):
+def _print_regions(program: Program, regions: Sequence[Region] = ()) -> None:
+    for index, (piece, region) in enumerate(zip_longest(program.pieces, regions)):
         ends = piece.nodes[0] if len(piece.nodes) == 1 else f"{piece.nodes[0]} .. {piece.nodes[-1]}"
         engine = f"{piece.backend} {piece.backend_version} ({piece.variant})"
-        _line(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
+        _line(f"region {index}: {engine}, {_precisions(piece, region)}, {len(piece.nodes)} node(s): {ends}")
+
+
+def _precisions(piece: Piece, region: Region | None) -> str:
+    """The variant's precision, and the number of operators in others: a region's edits write those into it."""
+    written = region.numerics if region is not None else ()
+    lower = [f"{nodes.bit_count()} in {kind.value}" for kind, nodes in written]
+    return ", ".join([arithmetic(piece.backend, piece.variant).value, *lower])
 
 
 def _declared(arg: NodeArg) -> str:

@@ -14,6 +14,9 @@ from collage_evo.export import annotated as export
 from collage_evo.export.annotated import export_onnx
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.report.listings import print_artifact
+from collage_evo.runtime.artifact import read_artifact
 from tests.export.runs import alone, placed
 from tests.support.models import tiny_convnet
 
@@ -45,6 +48,20 @@ def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Pa
         for path in ("work/normalised.onnx", "out.onnx")
     )
     np.testing.assert_array_equal(before, after)
+
+
+def test_nodes_and_regions_say_in_which_precision_they_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(tmp_path, tiny_convnet(), [("openvino", "default")], Arithmetic.INT8)
+    export_onnx(tmp_path, tmp_path / "out.onnx")
+    model = onnx.load(tmp_path / "out.onnx")
+    heavy = {node.name for node in model.graph.node if node.op_type in ("Gemm", "MatMul", "Conv")}
+    assert heavy
+    for name, found in notes(model).items():
+        assert found["collage_evo.precision"] == ("int8" if name in heavy else "float32")
+    print_artifact(read_artifact(tmp_path / "best.collage"))
+    assert f"(default), float32, {len(heavy)} in int8, " in capsys.readouterr().out
 
 
 def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
