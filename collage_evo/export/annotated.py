@@ -12,13 +12,12 @@ import onnx
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.codec import from_plain
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.load.files import read_model, save_model
-from collage_evo.measure.jobs import REGIONS
+from collage_evo.measure.jobs import recorded_regions
 from collage_evo.patterns.match import Region
 from collage_evo.report.places import home_of
 from collage_evo.runtime.artifact import read_artifact
@@ -62,7 +61,7 @@ def export_onnx(run: Path, file: Path) -> Export:
         raise InputError(f"{file} exists already: choose another --onnx, or remove it")
     model = read_model(source)
     pieces = artifact.program.pieces
-    annotate(model, pieces, from_plain(artifact.profiles[0].info.get(REGIONS, []), tuple[Region, ...]))
+    annotate(model, pieces, recorded_regions(artifact.profiles[0].info, len(pieces)))
     model.ir_version = max(model.ir_version, IR_VERSION)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_model(model, file, in_one=True)
@@ -101,6 +100,6 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...], regions: tuple[R
 
 def _precisions(model: onnx.ModelProto, regions: tuple[Region, ...]) -> dict[str, str]:
     """Names of the nodes whose region has them in another precision than its variant's, with that."""
-    lower = [(kind.value, members(nodes)) for region in regions for kind, nodes in region.numerics]
+    lower = [(kind.value, set(members(nodes))) for region in regions for kind, nodes in region.numerics]
     graph = build_graph(model).nodes if lower else ()
-    return {name: kind for kind, nodes in lower for node in nodes for name in graph[node].names}
+    return {name: kind for kind, nodes in lower for node in graph if node.index in nodes for name in node.names}

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
+from collage_evo.codec import from_plain
+from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Part, Placement, Region
 from collage_evo.placement.failure import Failure
@@ -406,3 +408,19 @@ def bare(part: Part) -> Region:
 def regions_of(placement: Placement) -> tuple[Region, ...]:
     """The regions of ``placement`` as jobs contain them."""
     return tuple(map(bare, placement.regions))
+
+
+def recorded_regions(info: Mapping[str, Any], pieces: int) -> tuple[Region, ...]:
+    """The regions that the ``pieces`` of an artifact's profile with this information were compiled from; empty for
+    the user's file.
+
+    Raises:
+        InputError: it lists something else.
+    """
+    try:
+        regions = from_plain(info.get(REGIONS, []), tuple[Region, ...])
+    except ValueError as error:
+        raise InputError(f"the artifact lists no regions ({error}): run the search again") from error
+    if len(regions) not in (0, pieces):
+        raise InputError(f"the artifact lists {len(regions)} regions for {pieces} pieces: run the search again")
+    return regions

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.registry import Entry
-from collage_evo.codec import from_plain, to_plain
+from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError, printable
-from collage_evo.measure.jobs import REGIONS
+from collage_evo.measure.jobs import recorded_regions
 from collage_evo.patterns.match import Region
 from collage_evo.report.console import new_table
 from collage_evo.report.words import arithmetic, format_shapes
@@ -65,7 +65,7 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
         if open_shapes:
             shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
             _line(f"profile {index}: {format_shapes(dict(shapes))}")
-        _print_regions(profile.program, from_plain(profile.info.get(REGIONS, []), tuple[Region, ...]))
+        _print_regions(profile.program, recorded_regions(profile.info, len(profile.program.pieces)))
     if artifact.fallback is not None:
         _line("any other shapes:")
         _print_regions(artifact.fallback)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -62,6 +64,17 @@ def test_nodes_and_regions_say_in_which_precision_they_run(
         assert found["collage_evo.precision"] == ("int8" if name in heavy else "float32")
     print_artifact(read_artifact(tmp_path / "best.collage"))
     assert f"(default), float32, {len(heavy)} in int8, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("regions", [[{}], [3], 3])
+def test_regions_of_another_artifact_are_refused_in_a_line(tmp_path: Path, regions: Any) -> None:
+    alone(tmp_path, tiny_convnet(), "onnxruntime")
+    manifest = tmp_path / "best.collage" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["profiles"][0]["info"]["regions"] = regions if regions != [{}] else [{"nodes": 1, "backend": "x"}] * 2
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"the artifact lists .* run the search again"):
+        print_artifact(read_artifact(tmp_path / "best.collage"))
 
 
 def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
