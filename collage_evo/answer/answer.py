@@ -161,13 +161,17 @@ class Standing:
         return Verdict(single, single, ITSELF, candidate, over[rival], final, rival)
 
     def _answer_without(self, best: str) -> str:
-        """The answer if no candidate won: the usual baseline, unless ``best`` beats it or was the answer before."""
-        level = self.usual in self.baselines and self.usual in self.race.rounds and not self._beats(best, self.usual)
-        return self.usual if level and best != self.incumbent else best
+        """The answer if no candidate won: the usual baseline, unless ``best`` is faster or was the answer before."""
+        runs = self.usual in self.baselines and self.usual in self.race.rounds
+        return self.usual if runs and best != self.incumbent and not self._beats_usual(best) else best
 
     def _may_lose(self, name: str, best: str) -> bool:
         """Whether ``name`` is the usual baseline, and more rounds may prove ``best`` faster."""
-        return name == self.usual and not self._beats(best, name) and not self._given_up(best, [name])
+        return name == self.usual and not self._beats_usual(best) and not self._given_up(best, [name])
+
+    def _beats_usual(self, best: str) -> bool:
+        """Whether ``best`` is faster than the usual baseline, by the interval that a result shows of that ratio."""
+        return self.race.ratio(self.usual, best, 1.0 - self.stopping.policy.race_level).low > 1.0
 
     def _beats(self, name: str, rival: str) -> bool:
         race = self.race

@@ -36,8 +36,8 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
     Without a permanent ``directory`` it names no path and no command, but how a program saves the answer.
 
-    If it is too long, notes are dropped first, then the second piece of advice, then the speed-ups over other
-    libraries than the best, then the first piece of advice.
+    If it is too long, notes are dropped first, then the second piece of advice, the speed-ups over other libraries
+    than the best, and what was not proved.
     """
     places = IN_MEMORY if directory is None else _places(directory)
     room, lines = LINES - len(places), list[str]()
@@ -58,12 +58,18 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
 def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     """The sentences of the end of a run in their order, each with its rank: those of high rank are dropped first."""
-    answer = (describe_answer(result), describe_loss(result.accuracy), *_held(result), *_changed(result))
-    best, *others = gains(result) or [""]
-    details = (*answer, *_skipped(result), *not_proved(result), best)
-    ranked = [(0, verdict(result)), (0, describe_model(result)), *((0, f"  {line}") for line in details if line)]
-    ranked += [(2, f"  {line}") for line in others] + [(4, f"  {line}") for line in accuracy_notes(result.accuracy)]
-    return ranked + [(rank, f"Next: {line}") for rank, line in zip((1, 3), _next(result, directory), strict=False)]
+    best, *others = gains(result)
+    details = (
+        (0, [describe_answer(result), describe_loss(result.accuracy), *_held(result)]),
+        (1, [*_changed(result), *_skipped(result)]),
+        (2, not_proved(result)),
+        (0, [best]),
+        (3, others),
+        (5, accuracy_notes(result.accuracy)),
+    )
+    ranked = [(0, verdict(result)), (0, describe_model(result))]
+    ranked += [(rank, f"  {line}") for rank, lines in details for line in lines]
+    return ranked + [(rank, f"Next: {line}") for rank, line in zip((1, 4), _next(result, directory), strict=False)]
 
 
 def _fitting(ranked: Sequence[tuple[int, str]], room: int) -> list[str]:

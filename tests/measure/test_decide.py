@@ -188,6 +188,18 @@ def test_what_the_user_has_is_the_answer_unless_a_backend_is_proved_faster(
         assert (verdict.answer, verdict.best_single, verdict.is_single) == (answer, answer, True)
 
 
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.1, 0.3])
+def test_the_interval_that_a_result_shows_agrees_with_the_answer(machine: Machine, noise: float) -> None:
+    machine.times_ms["onnxruntime"] = 2.7
+    machine.noise = dict.fromkeys(("fast", "onnxruntime"), noise)
+    both = (BASELINES[0], baseline("onnxruntime"))
+    for candidates in ([], ["third", "second"]):
+        machine.times_ms["second"] = 2.9
+        verdict = machine.decide(candidates, both, settings=FinalSettings(seconds=0.5))
+        shown = verdict.final.ratio("onnxruntime", "fast", 1.0 - Stopping().policy.race_level)
+        assert (verdict.answer == "fast") == (shown.low > 1.0)
+
+
 def test_an_answer_before_stays_where_it_is_level_with_what_the_user_has(machine: Machine) -> None:
     machine.times_ms["onnxruntime"] = 2.5
     assert machine.decide([], (BASELINES[0], baseline("onnxruntime")), incumbent="fast").answer == "fast"
