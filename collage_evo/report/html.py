@@ -28,6 +28,7 @@ from collage_evo.report.summary import (
     describe_speed,
     format_level,
     gains,
+    rank_of_best,
     verdict,
     verdict_of_profiles,
 )
@@ -288,7 +289,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         if ":" in one.name:  # a placement by a rule of thumb, no library
             continue
         ms = turns.get(one.name, one.median_ms)
-        remark = "the best baseline" if one.name == result.best_single else one.reason
+        remark = rank_of_best(result) if one.name == result.best_single else one.reason
         if not remark and shown and one.name not in shown:
             remark = "another way of the same library"
         answer = one.name == result.answer

@@ -167,17 +167,24 @@ def gains(result: Result) -> list[str]:
     if best is None:
         single = format_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
-            lines.append(f"{single} is the best baseline: no placement is proved faster")
+            lines.append(f"{single} is {rank_of_best(result)}: no placement is proved faster")
         else:
             lines.append(line(result.speedup_over_best_single, single, ", the best baseline"))
     for library in sorted(result.libraries, key=lambda one: (one is not best, -one.speedup.estimate)):
-        also = ", the best baseline" if library is best else ""
+        also = f", {rank_of_best(result)}" if library is best else ""
         if library.speedup.by_definition:
             lines.append(f"this is {describe_library(library)} with its defaults{also}")
         else:
             wrong = "" if library.keeps else ", which exceeds the budget"
             lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
     return lines
+
+
+def rank_of_best(result: Result) -> str:
+    """What the best single backend is among the others: one that is the answer may be level with a faster one."""
+    others = (one.speedup for one in result.libraries if one.keeps and one.name != result.best_single)
+    level = result.answer == result.best_single and any(speedup.estimate < 1.0 for speedup in others)
+    return "which no baseline is proved faster than" if level else "the best baseline"
 
 
 def not_proved(result: Result) -> list[str]:

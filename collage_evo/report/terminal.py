@@ -13,7 +13,7 @@ from collage_evo.report.accuracy import describe_accuracy, describe_loss, format
 from collage_evo.report.console import new_table
 from collage_evo.report.front import front_rows, has_front
 from collage_evo.report.result import Finished, Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
-from collage_evo.report.summary import describe_answer, describe_model, gains, summary
+from collage_evo.report.summary import describe_answer, describe_model, gains, rank_of_best, summary
 from collage_evo.report.words import (
     STARTS,
     capitalised,
@@ -87,7 +87,7 @@ def latency_table(result: Result) -> Table:
         title += f", {result.speeds.sessions} session(s) at once: the machine's time for a run"
     table = new_table(title, "what...", "median ms", "p10 .. p90", "runs", "predicted")
     for latency in result.baselines:
-        remark = ", best baseline" if latency.name == result.best_single else ""
+        remark = f", {rank_of_best(result).removeprefix('the ')}" if latency.name == result.best_single else ""
         table.add_row(_named(latency.name) + remark, *_cells(latency))
     table.add_section()
     for name, seed in _seeds(result):

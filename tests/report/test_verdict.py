@@ -118,6 +118,15 @@ def test_the_first_line_of_a_run_s_end_is_its_verdict(made: Callable[[], Result]
     assert text.startswith(SENTENCES[made])
 
 
+def test_what_is_kept_is_the_best_baseline_only_where_none_was_faster() -> None:
+    level = Speedup(0.9, 0.8, 1.01, (0.9,))
+    libraries = (replace(ONNXRUNTIME, speedup=ITSELF), replace(OPENVINO, speedup=level))
+    kept = " ".join(" ".join(summary([Finished({}, replace(keep(), libraries=libraries))], RUN)).split())
+    assert "with its defaults, which no baseline is proved faster than" in kept
+    assert "the best baseline" not in kept
+    assert "with its defaults, the best baseline" in " ".join(" ".join(summary([Finished({}, keep())], RUN)).split())
+
+
 def test_several_profiles_have_one_verdict_that_counts_them() -> None:
     assert verdict_of_profiles([keep()]) == verdict(keep())
     same = verdict_of_profiles([mixed(), held()])
