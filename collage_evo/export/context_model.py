@@ -69,7 +69,10 @@ def _model(artifact: Artifact) -> onnx.ModelProto:
         source=SOURCE,
         hardware_architecture=artifact.target.machine.architecture,
     )
-    inputs, outputs = ([_value(arg) for arg in side] for side in (signature.inputs, signature.outputs))
+    inputs, outputs = (
+        [_value(arg, [program.tensors[arg.name].shape for program in artifact.programs]) for arg in side]
+        for side in (signature.inputs, signature.outputs)
+    )
     graph = helper.make_graph([node], signature.meta.graph_name or "answer", inputs, outputs)
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(_DOMAIN, 1)]
     model = helper.make_model(graph, producer_name="collage_evo", ir_version=10, opset_imports=opsets)
@@ -77,11 +80,19 @@ def _model(artifact: Artifact) -> onnx.ModelProto:
     return model
 
 
-def _value(arg: NodeArg) -> onnx.ValueInfoProto:
+def _value(arg: NodeArg, shapes: Sequence[Sequence[int]]) -> onnx.ValueInfoProto:
+    """The declaration of ``arg``, which has these ``shapes`` in the programs; open where those say otherwise than the
+    person's file."""
     match = re.fullmatch(r"tensor\((\w+)\)", arg.type)
     if match is None:
         raise InputError(f"{arg.name} is {arg.type}, which an exported model does not take: serve the artifact")
-    return helper.make_tensor_value_info(arg.name, TensorProto.DataType.Value(match[1].upper()), arg.shape)
+    rank = len(shapes[0])
+    sizes = arg.shape if len(arg.shape) == rank else [None] * rank
+    declared = [
+        None if isinstance(size, int) and any(shape[k] not in (-1, size) for shape in shapes) else size
+        for k, size in enumerate(sizes)
+    ]
+    return helper.make_tensor_value_info(arg.name, TensorProto.DataType.Value(match[1].upper()), declared)
 
 
 def _index(folder: Path, parts: Sequence[str]) -> dict[str, Any]:

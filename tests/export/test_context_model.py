@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 from collage_evo.errors import InputError
 from collage_evo.export.context_model import export_context_model
 from collage_evo.models.builder import Builder
+from collage_evo.runtime.artifact import read_artifact, write_artifact
 from tests.export.runs import alone, placed, with_fallback
 from tests.support.models import tiny_convnet
 
@@ -53,6 +55,20 @@ def test_sizes_keep_their_names_and_programs_their_order(tmp_path: Path) -> None
     graph = onnx.load(tmp_path / "out" / "model.onnx").graph
     assert [dim.dim_param or dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim] == ["rows", 4]
     assert json.loads((tmp_path / "out" / "pieces" / "answer.json").read_text())["folders"] == ["2x4", "open"]
+
+
+def test_sizes_that_the_file_declares_wrong_are_open(tmp_path: Path) -> None:
+    """A library gives the size that it computes, whatever the file says."""
+    for sizes, declared in (([2, 5], [2, None]), ([3, 4], [None, 4]), ([4], [None, None])):
+        model = of_rows(2)
+        run = alone(tmp_path / f"run{sizes}", model, "onnxruntime")
+        artifact = read_artifact(run / "best.collage")
+        y = replace(artifact.signature.outputs[0], shape=sizes)
+        signature = replace(artifact.signature, outputs=(y,))
+        write_artifact(run / "best.collage", artifact.profiles, artifact.target, signature)
+        export_context_model(run, tmp_path / f"out{sizes}")
+        (output,) = onnx.load(tmp_path / f"out{sizes}" / "model.onnx").graph.output
+        assert [dim.dim_value or None for dim in output.type.tensor_type.shape.dim] == declared
 
 
 def test_what_no_node_can_be_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
