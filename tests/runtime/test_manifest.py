@@ -17,7 +17,8 @@ import collage_evo
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, write_artifact
 from tests.runtime.helpers import TARGET, alternating, whole
-from tests.support.models import chain
+from tests.support.hostile import FORKED, HOSTILE
+from tests.support.models import chain, parse_graph
 
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8), np.float32)
 ODD: list[Any] = [
@@ -110,6 +111,28 @@ def test_whatever_is_changed_it_answers_right_or_is_refused_in_one_line(
     assert len(refused) < 2000
     if y is not None:
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact with a piece for each operator."""
+    root = tmp_path_factory.mktemp("forked")
+    program = alternating(parse_graph(FORKED), root / "pieces", ("onnxruntime", "openvino"))
+    write_artifact(root / "a.collage", [Profile(program)], TARGET)
+    return root / "a.collage"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_program_is_refused_in_one_line(forked: Path, tmp_path: Path, name: str) -> None:
+    change, words = HOSTILE[name]
+    hostile = Path(shutil.copytree(forked, tmp_path / "hostile.collage"))
+    manifest = json.loads((hostile / MANIFEST).read_text())
+    (program,) = manifest["profiles"]
+    change(manifest, program, program["regions"])
+    (hostile / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=words) as refused:
+        collage_evo.load(hostile)
+    assert "\n" not in str(refused.value)
 
 
 @given(text=st.binary(max_size=200))

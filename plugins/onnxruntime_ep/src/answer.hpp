@@ -16,6 +16,11 @@
 #include "tvm.hpp"
 
 inline constexpr size_t LARGEST_MANIFEST = size_t(1) << 25;
+inline constexpr size_t MOST = size_t(1) << 13;  // regions, and tensors, of all programs together, as in Python
+inline constexpr int64_t ALIGNMENT = 64;         // bytes, of tensors in the memory of their program
+// The variables that libraries' threads obey, each a number: a manifest sets no others.
+inline const std::set<std::string> VARIABLES_OF_THREADS{"GOMP_SPINCOUNT", "OMP_NUM_THREADS",
+                                                        "TVM_THREAD_POOL_SPIN_COUNT"};
 
 inline const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>>& element_types() {
     static const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>> known{
@@ -34,6 +39,13 @@ inline const std::map<std::string, std::pair<ONNXTensorElementDataType, size_t>>
         {"complex64", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, 8}},
         {"complex128", {ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128, 16}}};
     return known;
+}
+
+inline std::string format_declared(ONNXTensorElementDataType type, const std::vector<int64_t>& shape) {
+    std::string dtype = "of another type";
+    for (const auto& [name, known] : element_types())
+        if (known.first == type) dtype = name;
+    return format_tensor(dtype, shape);
 }
 
 // The first number that is no index from low to high - 1, as text; empty if there is none. Fractions are truncated.
@@ -117,16 +129,21 @@ inline const std::map<std::string, decltype(&loaded<TvmPiece>)>& loaders() {
 // One program: its tensors, and its pieces in execution order.
 class Program {
    public:
-    Program(const Json& manifest, CheckedFiles& files, const std::map<std::string, std::string>& digests,
-            const std::string& folder, const Places& places) {
+    Program(const Json& manifest, const CheckedFiles& files, const std::string& folder, const Places& places) {
         for (const auto& [name, one] : manifest["tensors"].members) tensors_.emplace(name, tensor(name, one));
         inputs = manifest["inputs"].strings(), outputs = manifest["outputs"].strings();
-        std::set<std::string> made(inputs.begin(), inputs.end());
+        std::set<std::string> defined(inputs.begin(), inputs.end());
+        const std::set<std::string> results(outputs.begin(), outputs.end());
+        if (defined.size() != inputs.size() || results.size() != outputs.size())
+            throw std::runtime_error("an input or output is named twice");
         for (const auto& name : inputs) require_tensor(name);
         for (const auto& [name, range] : manifest["limits"].members) {
             const auto bounds = range.integers();
             if (bounds.size() != 2) throw std::runtime_error("the limits of '" + name + "' are no range");
+            if (!std::count(inputs.begin(), inputs.end(), name))
+                throw std::runtime_error("'" + name + "' has limits and is no input");
             limits[name] = {bounds[0], bounds[1]};
+            first_outside(type(name), nullptr, 0, bounds[0], bounds[1]);
         }
         const int64_t size = manifest["arena_bytes"].integer();
         const auto memory = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
@@ -134,22 +151,40 @@ class Program {
             throw std::runtime_error("its tensors take " + std::to_string(size) +
                                      " bytes, more than this machine has");
         arena_ = size_t(size);
-        for (const auto& [name, type] : tensors_)
-            if (type.offset >= 0 && !type.open() && size_t(type.offset) + bytes_of(type, type.shape) > arena_)
+        for (const auto& [name, type] : tensors_) {
+            if (!type.placed()) continue;
+            if (size_t(type.offset) + bytes_of(type, type.shape) > arena_)
                 throw std::runtime_error("tensor '" + name + "' lies outside the memory of its program");
-        for (const Json& one : manifest["pieces"].list()) {
-            data_.push_back(std::make_unique<PieceData>(piece(one, files, digests, folder)));
-            for (const auto& name : data_.back()->inputs)
-                if (!made.count(name))
-                    throw std::runtime_error("nothing makes tensor '" + name + "' before it is read");
-            for (const auto& name : data_.back()->outputs) require_tensor(name), made.insert(name);
+            if (type.offset % ALIGNMENT != 0)
+                throw std::runtime_error("tensor '" + name + "' begins at byte " + std::to_string(type.offset) +
+                                         ", which is no multiple of " + std::to_string(ALIGNMENT));
         }
-        for (const auto& name : outputs)
-            if (!made.count(name)) throw std::runtime_error("nothing makes the output '" + name + "'");
-        for (const Json& name : manifest["inputs"].list())
-            if (std::count(outputs.begin(), outputs.end(), name.string()))
-                throw std::runtime_error("'" + name.string() + "' is an input and an output");
-        environment_ = manifest["environment"].members;
+        for (const Json& one : manifest["pieces"].list()) {
+            const std::string region = "region " + std::to_string(data_.size());
+            data_.push_back(std::make_unique<PieceData>(piece(one, files, folder)));
+            for (const auto& name : data_.back()->inputs)
+                if (!defined.count(name))
+                    throw std::runtime_error(region + " reads '" + name + "', which nothing before it makes");
+            if (data_.back()->outputs.empty()) throw std::runtime_error(region + " makes nothing");
+            for (const auto& name : data_.back()->outputs) {
+                require_tensor(name);
+                if (!defined.insert(name).second)
+                    throw std::runtime_error(region + " makes '" + name + "', which is there already");
+            }
+        }
+        for (const auto& name : outputs) {
+            if (!defined.count(name)) throw std::runtime_error("nothing makes the output '" + name + "'");
+            if (std::count(inputs.begin(), inputs.end(), name))
+                throw std::runtime_error("'" + name + "' is an input and an output");
+        }
+        require_apart();
+        for (const auto& [name, value] : manifest["environment"].members) {
+            const std::string& text = value.string();
+            if (!VARIABLES_OF_THREADS.count(name) || text.find_first_not_of("0123456789") != std::string::npos)
+                throw std::runtime_error("the manifest sets the variable '" + name + "' to '" + text +
+                                         "': do not use it");
+            environment_[name] = text;
+        }
         places_ = places;
     }
 
@@ -157,6 +192,8 @@ class Program {
     std::map<std::string, std::pair<int64_t, int64_t>> limits;
 
     const TensorType& type(const std::string& name) const { return tensors_.at(name); }
+    size_t regions() const { return data_.size(); }
+    size_t tensors() const { return tensors_.size(); }
     // For each library that says it: the version of the answer, and that of this process.
     std::map<std::string, std::pair<std::string, std::string>> versions() const {
         std::map<std::string, std::pair<std::string, std::string>> found;
@@ -167,16 +204,18 @@ class Program {
     }
 
     // Loads the pieces, unless they are loaded already, from files that nobody changes meanwhile.
-    void load(const CheckedFiles& files) {
+    void load(CheckedFiles& files) {
         if (loaded_.load(std::memory_order_acquire)) return;
         const std::lock_guard<std::mutex> lock(mutex_);
         if (loaded_) return;
         for (const auto& [name, value] : environment_)
-            setenv(name.c_str(), value.string().c_str(), 0);  // read by libraries at their start
-        std::vector<std::unique_ptr<Piece>> loaded;
-        for (const auto& one : data_) loaded.push_back(loaders().at(one->library)(*one, places_[one->library]));
-        files.require_unchanged();
-        pieces_ = std::move(loaded);
+            setenv(name.c_str(), value.c_str(), 0);  // read by libraries at their start
+        pieces_ = files.unchanged(names_, [this] {
+            std::vector<std::unique_ptr<Piece>> loaded;
+            for (const auto& one : data_) loaded.push_back(loaders().at(one->library)(*one, places_[one->library]));
+            return loaded;
+        });
+        idle_.push_back(std::make_unique<Context>(*this));  // a piece of other tensors is refused now
         loaded_.store(true, std::memory_order_release);
     }
 
@@ -187,10 +226,9 @@ class Program {
             : arena_(static_cast<char*>(std::aligned_alloc(64, (program.arena_ + 127) / 64 * 64)), std::free) {
             if (!arena_) throw std::bad_alloc();
             for (const auto& [name, type] : program.tensors_) {
-                const bool placed = type.offset >= 0 && !type.open();
-                Value& value =
-                    values_.try_emplace(name, type, placed ? arena_.get() + type.offset : nullptr).first->second;
-                if (!placed) passing_.push_back(&value);
+                char* const home = type.placed() ? arena_.get() + type.offset : nullptr;
+                Value& value = values_.try_emplace(name, type, home).first->second;
+                if (!home) passing_.push_back(&value);
             }
             inputs = all(program.inputs), outputs = all(program.outputs);
             passing_.insert(passing_.end(), inputs.begin(), inputs.end());
@@ -261,8 +299,7 @@ class Program {
                 offset.kind == Json::NONE ? -1 : offset.integer()};
     }
 
-    PieceData piece(const Json& one, CheckedFiles& files, const std::map<std::string, std::string>& digests,
-                    const std::string& folder) {
+    PieceData piece(const Json& one, const CheckedFiles& files, const std::string& folder) {
         PieceData made;
         made.library = one["library"].string(), made.version = one["version"].string();
         if (!loaders().count(made.library)) {
@@ -275,9 +312,10 @@ class Program {
         for (const auto& file : one["files"].strings()) {
             const std::string name = folder == "." ? file : folder + "/" + file;
             CheckedFiles::require_inside(name);
-            if (!digests.count(name))
-                throw std::runtime_error("the manifest has no digest of " + name + ": export the answer again");
-            made.paths.push_back(files.path(name));
+            files.digest_of(name);
+            if (std::count(names_.begin(), names_.end(), name))
+                throw std::runtime_error("two regions have one file, " + name);
+            names_.push_back(name), made.paths.push_back(files.path(name));
         }
         if (made.paths.empty()) throw std::runtime_error("a piece of " + made.library + " has no file");
         made.inputs = one["inputs"].strings(), made.outputs = one["outputs"].strings();
@@ -292,10 +330,37 @@ class Program {
             throw std::runtime_error("tensor '" + name + "' has no place in the memory of its program");
     }
 
+    // Requires that no tensor shares memory with another that is needed at the same time.
+    void require_apart() const {
+        std::map<std::string, std::pair<size_t, size_t>> lives;  // the first and last piece that uses each
+        const auto use = [&](const std::vector<std::string>& names, size_t step) {
+            for (const auto& name : names) {
+                auto& [first, last] = lives.try_emplace(name, step, step).first->second;
+                first = std::min(first, step), last = std::max(last, step);
+            }
+        };
+        use(inputs, 0), use(inputs, data_.size() + 1), use(outputs, data_.size() + 1);
+        for (size_t k = 0; k < data_.size(); ++k) use(data_[k]->inputs, k + 1), use(data_[k]->outputs, k + 1);
+        std::vector<const TensorType*> placed;
+        for (const auto& [name, life] : lives)
+            if (const TensorType& type = tensors_.at(name); type.placed() && bytes_of(type, type.shape) > 0)
+                placed.push_back(&type);
+        std::sort(placed.begin(), placed.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
+        for (size_t k = 0; k < placed.size(); ++k) {
+            const auto [first, last] = lives.at(placed[k]->name);
+            const size_t end = size_t(placed[k]->offset) + bytes_of(*placed[k], placed[k]->shape);
+            for (size_t other = k + 1; other < placed.size() && size_t(placed[other]->offset) < end; ++other)
+                if (const auto life = lives.at(placed[other]->name); first <= life.second && life.first <= last)
+                    throw std::runtime_error("tensors '" + placed[k]->name + "' and '" + placed[other]->name +
+                                             "' share memory");
+        }
+    }
+
     std::map<std::string, TensorType> tensors_;
     size_t arena_ = 0;
-    std::map<std::string, Json> environment_;
+    std::map<std::string, std::string> environment_;
     Places places_;
+    std::vector<std::string> names_;  // of the files
     std::vector<std::unique_ptr<PieceData>> data_;
     std::mutex mutex_;
     std::atomic<bool> loaded_{false};
@@ -314,8 +379,9 @@ class Answer {
             throw;
         } catch (const std::exception& failure) {
             const std::string text = failure.what();
-            throw std::runtime_error(text.find(folder) == std::string::npos ? folder + " does not load: " + text
-                                                                            : text);
+            throw std::runtime_error(text.find(files_.folder()) == std::string::npos
+                                         ? files_.folder() + " does not load: " + text
+                                         : text);
         }
     }
 
@@ -323,8 +389,26 @@ class Answer {
     const std::vector<std::string>& outputs() const { return programs_[0]->outputs; }
     const std::vector<std::string>& warnings() const { return warnings_; }
 
+    // Requires that the model's node declares a tensor as the answer has it: what the model's session allocates by
+    // the one is read and written by the other.
+    void require_declared(const std::string& name, const OrtTypeInfo* declared) const {
+        ONNXTensorElementDataType type;
+        std::vector<int64_t> shape;
+        tensor_of(declared, type, shape);
+        for (const auto& program : programs_) {
+            const TensorType& here = program->type(name);
+            if (here.type == type && (shape.empty() || here.takes(shape))) continue;  // empty where it says no shape
+            throw std::runtime_error("the EPContext node declares " + format_declared(type, shape) + " for '" + name +
+                                     "', which is " + format_tensor(here.dtype, here.shape) +
+                                     " in its answer: export the answer again");
+        }
+    }
+
     // Indices of the inputs and outputs in the kernel; -1 for an output that its graph does not use.
-    void place(std::vector<int> taken, std::vector<int> made) { taken_ = std::move(taken), made_ = std::move(made); }
+    void place(std::vector<int> taken, std::vector<int> made) {
+        taken_ = std::move(taken), made_ = std::move(made);
+        if (std::count(taken_.begin(), taken_.end(), -1)) throw std::runtime_error("the EPContext node lacks an input");
+    }
 
     void run(OrtKernelContext* kernel) {
         std::vector<FedInput> fed(taken_.size());
@@ -366,10 +450,7 @@ class Answer {
     };
 
     static bool fits(const TensorType& type, const FedInput& fed) {
-        if (type.type != fed.type || type.shape.size() != fed.shape.size()) return false;
-        for (size_t k = 0; k < type.shape.size(); ++k)
-            if (type.shape[k] != -1 && type.shape[k] != fed.shape[k]) return false;
-        return true;
+        return type.type == fed.type && type.takes(fed.shape);
     }
 
     // The first program that takes these types and shapes: exact ones stand before that of open shapes.
@@ -385,10 +466,8 @@ class Answer {
         for (size_t k = 0; k < fed.size() && text.empty(); ++k) {
             const TensorType& type = programs_.back()->type(inputs()[k]);
             if (fits(type, fed[k]) && k + 1 < fed.size()) continue;
-            std::string dtype = "of another type";
-            for (const auto& [name, known] : element_types())
-                if (known.first == fed[k].type) dtype = name;
-            text = "input '" + inputs()[k] + "' is " + format_tensor(dtype, fed[k].shape) + "; this model takes ";
+            text = "input '" + inputs()[k] + "' is " + format_declared(fed[k].type, fed[k].shape) +
+                   "; this model takes ";
             for (size_t one = 0; one < programs_.size(); ++one)
                 text += (one ? " or " : "") + format_tensor(type.dtype, programs_[one]->type(inputs()[k]).shape);
         }
@@ -428,24 +507,28 @@ class Answer {
         require_schema(answer);
         std::map<std::string, std::string> digests;
         for (const auto& [name, one] : answer["files"].members) digests[name] = one.string();
+        files_.expect(std::move(digests));
+        std::set<std::string> folders;
+        size_t regions = 0, tensors = 0;
         for (const std::string& folder : answer["folders"].strings()) {
+            if (!folders.insert(folder).second) throw std::runtime_error("two programs have one folder, " + folder);
             const std::string name = folder == "." ? "pipeline.json" : folder + "/pipeline.json";
-            if (!digests.count(name)) throw std::runtime_error("the manifest has no digest of " + name);
-            const Json manifest = JsonReader::read(files_.read(name, digests[name], LARGEST_MANIFEST));
+            const Json manifest = JsonReader::read(files_.read(name, files_.digest_of(name), LARGEST_MANIFEST));
             require_schema(manifest);
             require_machine(manifest);
-            programs_.push_back(std::make_unique<Program>(manifest, files_, digests, folder, places));
+            programs_.push_back(std::make_unique<Program>(manifest, files_, folder, places));
             if (programs_.back()->inputs != inputs() || programs_.back()->outputs != outputs())
                 throw std::runtime_error("its programs are not of one model");
+            regions += programs_.back()->regions(), tensors += programs_.back()->tensors();
+            if (std::max(regions, tensors) > MOST)
+                throw std::runtime_error("more than " + std::to_string(MOST) + " regions or tensors are not read");
         }
         if (programs_.empty()) throw std::runtime_error("it has no program");
-        for (const auto& [name, one] : digests) {
-            if (one.size() != 64) throw std::runtime_error("the digest of " + name + " is none of SHA-256");
-            files_.check(name, one);
-        }
+        files_.check_all();
         // The last of several takes any shapes and is loaded by the first request that needs it, as in Python.
         for (size_t k = 0; k < programs_.size(); ++k)
             if (k == 0 || k + 1 < programs_.size()) programs_[k]->load(files_);
+        files_.forget();
         for (const auto& [library, versions] : programs_[0]->versions())
             if (versions.first != versions.second)
                 warnings_.push_back("the answer was measured with " +

@@ -53,17 +53,31 @@ OWNED(Session)
 OWNED(SessionOptions)
 OWNED(Value)
 OWNED(TensorTypeAndShapeInfo)
+OWNED(TypeInfo)
 #undef OWNED
 
-inline void tensor_of(const OrtValue* value, ONNXTensorElementDataType& type, std::vector<int64_t>& shape) {
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    check(ort->GetTensorTypeAndShape(value, &info));
-    const OwnedTensorTypeAndShapeInfo owned(info);
+inline void tensor_of(const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType& type,
+                      std::vector<int64_t>& shape) {
     check(ort->GetTensorElementType(info, &type));
     size_t rank = 0;
     check(ort->GetDimensionsCount(info, &rank));
     shape.resize(rank);
     check(ort->GetDimensions(info, shape.data(), rank));
+}
+
+inline void tensor_of(const OrtValue* value, ONNXTensorElementDataType& type, std::vector<int64_t>& shape) {
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    check(ort->GetTensorTypeAndShape(value, &info));
+    const OwnedTensorTypeAndShapeInfo owned(info);
+    tensor_of(info, type, shape);
+}
+
+// What a graph or a session declares; of something that is no tensor the type is undefined.
+inline void tensor_of(const OrtTypeInfo* declared, ONNXTensorElementDataType& type, std::vector<int64_t>& shape) {
+    const OrtTensorTypeAndShapeInfo* info = nullptr;
+    check(ort->CastTypeInfoToTensorInfo(declared, &info));
+    type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    if (info) tensor_of(info, type, shape);
 }
 
 inline void* data_of(OrtValue* value) {

@@ -1,12 +1,15 @@
 // Verified files of an answer: SHA-256 digests, and detection of a change between check and load.
+// A change of times alone, as by chmod or a new link, has a file hashed again.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -97,8 +100,11 @@ inline Stamp stamp_of(const struct stat& found) {
 // The files of one answer, by names relative to its folder.
 class CheckedFiles {
    public:
-    explicit CheckedFiles(std::string folder) : folder_(std::move(folder)) {}
+    // The folder stays the one that its path leads to now, whatever directory the process changes to.
+    explicit CheckedFiles(const std::string& folder)
+        : folder_(std::filesystem::weakly_canonical(std::filesystem::absolute(folder)).string()) {}
 
+    const std::string& folder() const { return folder_; }
     std::string path(const std::string& name) const { return folder_ + "/" + name; }
 
     // Reads a plain file inside the folder and requires its digest; an empty one is not compared.
@@ -107,29 +113,57 @@ class CheckedFiles {
         check(name, digest, &content, most);
         return content;
     }
-    void check(const std::string& name, const std::string& digest) { check(name, digest, nullptr, SIZE_MAX); }
-
-    // Requires that no file has changed since its check: the bytes that were hashed are those that a library loaded.
-    void require_unchanged() const {
-        for (const auto& [name, stamp] : stamps_) {
-            struct stat now{};
-            if (lstat(path(name).c_str(), &now) != 0 || stamp_of(now) != stamp)
-                throw std::runtime_error(path(name) + " was changed while it was loaded: create the session again");
-        }
+    // Takes the digest of each file of the answer.
+    void expect(std::map<std::string, std::string> digests) {
+        digests_ = std::move(digests);
+        for (const auto& [name, digest] : digests_)
+            if (digest.size() != 64) throw std::runtime_error("the digest of " + name + " is none of SHA-256");
     }
+    const std::string& digest_of(const std::string& name) const {
+        const auto found = digests_.find(name);
+        if (found == digests_.end())
+            throw std::runtime_error("the manifest has no digest of " + name + ": export the answer again");
+        return found->second;
+    }
+    void check_all() {
+        for (const auto& [name, digest] : digests_) check(name, digest, nullptr, SIZE_MAX);
+    }
+    // The result of ``load``, which reads these files: their content is the checked one, before and after.
+    template <class Load>
+    auto unchanged(const std::vector<std::string>& names, Load load) {
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            for (const auto& name : names)
+                if (!is_unchanged(name)) check(name, digest_of(name), nullptr, SIZE_MAX);
+            auto loaded = load();
+            if (std::all_of(names.begin(), names.end(), [&](const auto& name) { return is_unchanged(name); }))
+                return loaded;
+        }
+        throw std::runtime_error("files in " + folder_ +
+                                 " were changed while they were loaded: create the session again");
+    }
+    // Has later loads read their files again: who writes into mapped memory need not change a file's times.
+    void forget() { stamps_.clear(); }
 
+    // Requires a name inside the folder, by which no file has two names.
     static void require_inside(const std::string& name) {
-        bool leads_out = name.empty() || name[0] == '/';
+        bool is_plain = name.find('\0') == std::string::npos;
         for (size_t at = 0; at <= name.size();) {
             const size_t end = std::min(name.find('/', at), name.size());
-            leads_out |= name.compare(at, end - at, "..") == 0;
+            const std::string part = name.substr(at, end - at);
+            is_plain &= !part.empty() && part != "." && part != "..";
             at = end + 1;
         }
-        if (leads_out)
-            throw std::runtime_error("the manifest names '" + name + "', outside the answer: do not use it");
+        if (!is_plain)
+            throw std::runtime_error("the manifest names '" + name +
+                                     "', which is no file of the answer: do not use it");
     }
 
    private:
+    bool is_unchanged(const std::string& name) const {
+        const auto found = stamps_.find(name);
+        struct stat now{};
+        return found != stamps_.end() && lstat(path(name).c_str(), &now) == 0 && stamp_of(now) == found->second;
+    }
     void check(const std::string& name, const std::string& digest, std::string* content, size_t most) {
         require_inside(name);
         const int file = open(path(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -157,5 +191,6 @@ class CheckedFiles {
     }
 
     std::string folder_;
+    std::map<std::string, std::string> digests_;
     std::map<std::string, Stamp> stamps_;
 };

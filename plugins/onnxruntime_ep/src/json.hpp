@@ -1,17 +1,16 @@
 // Reader of JSON, for the manifests of an answer. Every fault is a std::runtime_error.
 #pragma once
 #include <cctype>
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 struct Json {
-    enum Kind { NONE, FLAG, NUMBER, TEXT, LIST, OBJECT } kind = NONE;
-    double number = 0;
-    int64_t whole = 0;  // of a number without fraction and exponent, which a double cannot hold to the last digit
+    enum Kind { NONE, FLAG, NUMBER, FRACTION, TEXT, LIST, OBJECT } kind = NONE;
+    int64_t whole = 0;  // of a NUMBER; no value of a FRACTION is needed
     std::string text;
     std::vector<Json> items;
     std::map<std::string, Json> members;
@@ -37,7 +36,8 @@ struct Json {
 
    private:
     const Json& of(Kind wanted) const {
-        static const char* const names[] = {"null", "true or false", "a number", "a text", "a list", "an object"};
+        static const char* const names[] = {"null",   "true or false", "a number", "a fraction or too large a number",
+                                      "a text", "a list",        "an object"};
         if (kind != wanted)
             throw std::runtime_error(std::string("it has ") + names[kind] + " in place of " + names[wanted]);
         return *this;
@@ -115,16 +115,23 @@ class JsonReader {
     }
 
     Json number() {
-        if (peek() != '-' && !std::isdigit(static_cast<unsigned char>(peek()))) fail();
-        const char* const begin = text_.c_str() + at_;
-        char *end = nullptr, *end_whole = nullptr;
+        const size_t begin = at_;
+        taken("-");
+        digits();
+        if (taken(".")) digits();
+        if (taken("e") || taken("E")) {
+            if (!taken("-")) taken("+");
+            digits();
+        }
         Json made;
-        made.kind = Json::NUMBER;
-        made.number = std::strtod(begin, &end);
-        made.whole = std::strtoll(begin, &end_whole, 10);
-        if (end != end_whole) made.whole = static_cast<int64_t>(made.number);
-        at_ += size_t(end - begin);
+        const char *const first = text_.data() + begin, *const last = text_.data() + at_;
+        const auto [end, error] = std::from_chars(first, last, made.whole);
+        made.kind = end == last && error == std::errc() ? Json::NUMBER : Json::FRACTION;
         return made;
+    }
+    void digits() {
+        if (!std::isdigit(static_cast<unsigned char>(peek()))) fail();
+        while (std::isdigit(static_cast<unsigned char>(peek()))) ++at_;
     }
 
     std::string string() {
@@ -156,7 +163,9 @@ class JsonReader {
     uint32_t code_point() {
         const uint32_t first = hexadecimal();
         if (first < 0xD800 || first >= 0xDC00 || !taken("\\u")) return first;
-        return 0x10000 + ((first - 0xD800) << 10) + (hexadecimal() - 0xDC00);  // two halves of a large one
+        const uint32_t second = hexadecimal();
+        if (second < 0xDC00 || second >= 0xE000) fail();
+        return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);  // two halves of a large one
     }
     uint32_t hexadecimal() {
         uint32_t made = 0;

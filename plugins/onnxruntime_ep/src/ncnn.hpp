@@ -105,7 +105,7 @@ class NcnnPiece : public Piece {
         void* const option = ncnn_.option_of(net_.get());
         ncnn_.set_allocator(option, "blob_allocator", blobs_.get());
         ncnn_.set_allocator(option, "workspace_allocator", workspace_.get());
-        ncnn_.set(option, "num_threads", std::stoi(data.setting("num_threads")));
+        ncnn_.set(option, "num_threads", data.threads("num_threads"));
         ncnn_.set(option, "use_winograd_convolution", data.setting("use_winograd_convolution") == "1");
         for (const char* name : {"fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_packed", "bf16_storage",
                                  "int8_packed", "int8_storage", "int8_arithmetic", "vulkan_compute"})

@@ -1,7 +1,10 @@
 // Tensors between the pieces of an answer, and pieces of ONNX Runtime and OpenVINO.
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 
 #include "api.hpp"
@@ -15,6 +18,12 @@ struct TensorType {
     int64_t offset;              // in the arena; -1 without a place there
 
     bool open() const { return std::count(shape.begin(), shape.end(), -1) > 0; }
+    bool placed() const { return offset >= 0 && !open(); }
+    // Whether shapes agree: -1 in either agrees with any size.
+    bool takes(const std::vector<int64_t>& other) const {
+        return std::equal(shape.begin(), shape.end(), other.begin(), other.end(),
+                          [](int64_t a, int64_t b) { return a == b || a == -1 || b == -1; });
+    }
 };
 
 inline size_t bytes_of(const TensorType& type, const std::vector<int64_t>& shape) {
@@ -55,8 +64,12 @@ class Value {
         std::vector<int64_t> now;
         tensor_of(value, found, now);
         if (found != type.type) throw std::runtime_error("a piece made '" + type.name + "' of another type");
+        require_made(now);
         place(data_of(value), std::move(now));
         made_ = std::move(owned), ort_ = value;
+    }
+    void require_made(const std::vector<int64_t>& now) const {
+        if (!type.takes(now)) throw std::runtime_error("a piece made '" + type.name + "' in another shape");
     }
     // Drops what the last run borrowed or allocated: a waiting server would hold the last answer in memory.
     void forget() { data = home_, ort_ = nullptr, made_.reset(); }
@@ -96,6 +109,16 @@ struct PieceData {
         if (found == settings.end()) throw std::runtime_error("a piece of " + library + " lacks the setting " + name);
         return found->second;
     }
+    int threads(const std::string& name) const {
+        const std::string& text = setting(name);
+        int count = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+        if (error != std::errc() || end != text.data() + text.size() || count < 1 ||
+            count > sysconf(_SC_NPROCESSORS_ONLN))
+            throw std::runtime_error("a piece of " + library + " has '" + text + "' for " + name +
+                                     ": run the search on this machine");
+        return count;
+    }
 };
 
 struct Call {  // a piece bound to values, for one thread at a time
@@ -123,10 +146,12 @@ class OnnxRuntimePiece : public Piece {
             {"ORT_DISABLE_ALL", ORT_DISABLE_ALL},
             {"ORT_ENABLE_EXTENDED", ORT_ENABLE_EXTENDED},
             {"ORT_ENABLE_ALL", ORT_ENABLE_ALL}};
-        check(ort->SetIntraOpNumThreads(made, std::stoi(data.setting("intra_op_num_threads"))));
-        check(ort->SetInterOpNumThreads(made, std::stoi(data.setting("inter_op_num_threads"))));
+        check(ort->SetIntraOpNumThreads(made, data.threads("intra_op_num_threads")));
+        check(ort->SetInterOpNumThreads(made, data.threads("inter_op_num_threads")));
         check(ort->SetSessionExecutionMode(made, ORT_SEQUENTIAL));
-        check(ort->SetSessionGraphOptimizationLevel(made, levels.at(data.setting("graph_optimization_level"))));
+        const auto level = levels.find(data.setting("graph_optimization_level"));
+        if (level == levels.end()) throw std::runtime_error("a piece of onnxruntime has no such optimisation level");
+        check(ort->SetSessionGraphOptimizationLevel(made, level->second));
         check(ort->SetSessionLogSeverityLevel(made, ORT_LOGGING_LEVEL_ERROR));
         for (const auto& [name, value] : data.settings)
             if (name.find('.') != std::string::npos)
@@ -152,6 +177,39 @@ class OnnxRuntimePiece : public Piece {
               made(this->outputs.size()) {
             for (const auto& name : piece.data_.inputs) taken_names.push_back(name.c_str());
             for (const auto& name : piece.data_.outputs) made_names.push_back(name.c_str());
+            require(this->inputs, ort->SessionGetInputCount, ort->SessionGetInputName, ort->SessionGetInputTypeInfo);
+            require(this->outputs, ort->SessionGetOutputCount, ort->SessionGetOutputName,
+                    ort->SessionGetOutputTypeInfo);
+        }
+        // Requires that the session declares these tensors as they are: it does not check the memory of outputs.
+        template <class Count, class Name, class Info>
+        void require(const Values& values, Count count_of, Name name_of, Info info_of) const {
+            OrtAllocator* allocator = nullptr;
+            check(ort->GetAllocatorWithDefaultOptions(&allocator));
+            std::map<std::string, const Value*> wanted;
+            for (const Value* value : values) wanted[value->type.name] = value;
+            size_t count = 0;
+            check(count_of(session, &count));
+            for (size_t k = 0; k < count; ++k) {
+                char* name = nullptr;
+                check(name_of(session, k, allocator, &name));
+                const auto found = wanted.find(name);
+                check(ort->AllocatorFree(allocator, name));
+                if (found == wanted.end()) continue;
+                const TensorType& type = found->second->type;
+                OrtTypeInfo* info = nullptr;
+                check(info_of(session, k, &info));
+                const OwnedTypeInfo owned(info);
+                ONNXTensorElementDataType declared;
+                std::vector<int64_t> shape;
+                tensor_of(info, declared, shape);
+                if (declared != type.type || (!shape.empty() && !type.takes(shape)))
+                    throw std::runtime_error("a piece of onnxruntime has '" + type.name + "' otherwise than as " +
+                                             format_tensor(type.dtype, type.shape) + ": export the answer again");
+                wanted.erase(found);
+            }
+            if (!wanted.empty())
+                throw std::runtime_error("a piece of onnxruntime has no tensor '" + wanted.begin()->first + "'");
         }
         void run() override {
             for (size_t k = 0; k < fed.size(); ++k) fed[k] = inputs[k]->as_ort();
@@ -196,6 +254,7 @@ class OpenVino : public Library {
     int (*shape_of)(void*, Shape*);
     int (*free_shape)(Shape*);
     int (*data_of)(void*, void**);
+    int (*bytes_in)(void*, size_t*);
     void (*free_tensor)(void*);
     void (*free_port)(void*);
     void (*free_request)(void*);
@@ -228,6 +287,7 @@ class OpenVino : public Library {
         find(shape_of, "ov_tensor_get_shape");
         find(free_shape, "ov_shape_free");
         find(data_of, "ov_tensor_data");
+        find(bytes_in, "ov_tensor_get_byte_size");
         find(free_tensor, "ov_tensor_free");
         find(free_port, "ov_output_const_port_free");
         find(free_request, "ov_infer_request_free");
@@ -304,9 +364,11 @@ class OpenVinoPiece : public Piece {
             void* tensor = nullptr;
             const OpenVino::Shape shape{int64_t(value.shape.size()), value.shape.data()};
             ov.require(ov.wrap(type, shape, value.data, &tensor));
-            const int status = setter(request, index, tensor);
+            const bool fits = bytes_in(tensor) == bytes_of(value.type, value.shape);
+            const int status = fits ? setter(request, index, tensor) : 0;
             ov.free_tensor(tensor);
             ov.require(status);
+            if (!fits) throw_other_type(value);
             port.data = value.data, port.shape = value.shape;
         }
         void take(size_t index) {
@@ -316,10 +378,23 @@ class OpenVinoPiece : public Piece {
             int status = ov.shape_of(tensor, &shape);
             std::vector<int64_t> sizes(shape.sizes, shape.sizes + shape.rank);
             ov.free_shape(&shape);
-            if (status == 0 && bytes_of(outputs[index]->type, sizes)) status = ov.data_of(tensor, &data);
+            const size_t bytes = bytes_of(outputs[index]->type, sizes);
+            const bool fits = bytes_in(tensor) == bytes;
+            if (status == 0 && bytes) status = ov.data_of(tensor, &data);
             ov.free_tensor(tensor);  // the request holds its memory until the next run
             ov.require(status);
+            if (!fits) throw_other_type(*outputs[index]);
+            outputs[index]->require_made(sizes);
             outputs[index]->place(data, std::move(sizes));
+        }
+        size_t bytes_in(void* tensor) const {
+            size_t bytes = 0;
+            ov.bytes_in(tensor, &bytes);
+            return bytes;
+        }
+        [[noreturn]] static void throw_other_type(const Value& value) {
+            throw std::runtime_error("a piece of openvino has '" + value.type.name + "' otherwise than as " +
+                                     value.type.dtype + ": export the answer again");
         }
 
         OpenVinoPiece& piece;

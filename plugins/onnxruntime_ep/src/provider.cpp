@@ -46,36 +46,46 @@ bool is_ours(const OrtNode* node) {
 using Count = decltype(OrtApi::Node_GetNumInputs);
 using Values_ = decltype(OrtApi::Node_GetInputs);
 
-std::vector<std::string> names(const OrtNode* node, Count count_of, Values_ values_of) {
+std::vector<const OrtValueInfo*> values(const OrtNode* node, Count count_of, Values_ values_of) {
     size_t count = 0;
     check(count_of(node, &count));
     std::vector<const OrtValueInfo*> values(count);
     if (count > 0) check(values_of(node, values.data(), count));
-    std::vector<std::string> all;
-    for (const OrtValueInfo* value : values) {
-        const char* name = "";
-        if (value) check(ort->GetValueInfoName(value, &name));
-        all.emplace_back(name);
-    }
-    return all;
+    return values;
 }
-std::vector<std::string> inputs_of(const OrtNode* node) {
-    return names(node, ort->Node_GetNumInputs, ort->Node_GetInputs);
+std::vector<const OrtValueInfo*> inputs_of(const OrtNode* node) {
+    return values(node, ort->Node_GetNumInputs, ort->Node_GetInputs);
 }
-std::vector<std::string> outputs_of(const OrtNode* node) {
-    return names(node, ort->Node_GetNumOutputs, ort->Node_GetOutputs);
+std::vector<const OrtValueInfo*> outputs_of(const OrtNode* node) {
+    return values(node, ort->Node_GetNumOutputs, ort->Node_GetOutputs);
+}
+std::string name_of(const OrtValueInfo* value) {
+    const char* name = "";
+    if (value) check(ort->GetValueInfoName(value, &name));
+    return name;
 }
 
-// For each of the answer's tensors, the kernel's index of the tensor that the model's node has in its place.
-std::vector<int> indices(const std::vector<std::string>& answers, const std::vector<std::string>& nodes,
-                         const std::vector<std::string>& kernels) {
+// For each of the answer's tensors, the kernel's index of the tensor that the model's node has in its place. It may
+// have another name, if the model has operators around the node, but not that of another of the answer's tensors.
+std::vector<int> indices(const Answer& answer, const std::vector<std::string>& answers,
+                         const std::vector<const OrtValueInfo*>& nodes,
+                         const std::vector<const OrtValueInfo*>& kernels) {
     if (answers.size() != nodes.size())
         throw std::runtime_error(
             "the EPContext node has other inputs or outputs than its answer: export the answer again");
     std::vector<int> found;
-    for (const std::string& name : nodes) {
-        const auto at = std::find(kernels.begin(), kernels.end(), name);
+    for (size_t k = 0; k < nodes.size(); ++k) {
+        const std::string name = name_of(nodes[k]);
+        if (name != answers[k] && std::count(answers.begin(), answers.end(), name))
+            throw std::runtime_error("the EPContext node has '" + name + "' in the place of '" + answers[k] +
+                                     "': export the answer again");
+        const auto at = std::find_if(kernels.begin(), kernels.end(),
+                                     [&](const OrtValueInfo* value) { return name_of(value) == name; });
         found.push_back(at == kernels.end() || name.empty() ? -1 : int(at - kernels.begin()));
+        if (name.empty()) continue;
+        const OrtTypeInfo* declared = nullptr;
+        check(ort->GetValueInfoTypeInfo(nodes[k], &declared));
+        answer.require_declared(answers[k], declared);
     }
     return found;
 }
@@ -164,8 +174,9 @@ struct Provider : OrtEp {
         for (const std::string& text : made->answer.warnings())
             check(ort->Logger_LogMessage(logger, ORT_LOGGING_LEVEL_WARNING, text.c_str(), __FILE__, __LINE__,
                                          "CollageEvo"));
-        made->answer.place(indices(made->answer.inputs(), inputs_of(nodes[0]), inputs_of(fused)),
-                           indices(made->answer.outputs(), outputs_of(nodes[0]), outputs_of(fused)));
+        const Answer& answer = made->answer;
+        made->answer.place(indices(answer, answer.inputs(), inputs_of(nodes[0]), inputs_of(fused)),
+                           indices(answer, answer.outputs(), outputs_of(nodes[0]), outputs_of(fused)));
         return made;
     }
 };

@@ -144,7 +144,7 @@ class Tvm : Library {
 class TvmPiece : public Piece {
    public:
     TvmPiece(const PieceData& data, const std::string& place) : tvm_(Library::get<Tvm>(place)) {
-        if (const int threads = std::stoi(data.setting("threads")); threads > 1) {
+        if (const int threads = data.threads("threads"); threads > 1) {
             std::vector<std::string> cores;
             for (int core = 0; core < threads; ++core) cores.push_back(std::to_string(core));
             std::vector<Tvm::Any> texts;
@@ -203,8 +203,9 @@ class TvmPiece : public Piece {
                 const Tvm::Owned item = made.any.type == Tvm::ARRAY ? tvm.item(made.any, int64_t(k)) : Tvm::Owned();
                 const Tvm::Tensor& found = Tvm::tensor_in(made.any.type == Tvm::ARRAY ? item.any : made.any);
                 const Value& value = *outputs[k];
-                if (std::vector<int64_t>(found.shape, found.shape + found.rank) != value.shape)
-                    throw std::runtime_error("TVM: a piece made '" + value.type.name + "' in another shape");
+                value.require_made({found.shape, found.shape + found.rank});
+                if (found.code != code_of(value.type) || found.bits != 8 * value.type.size || found.lanes != 1)
+                    throw std::runtime_error("a piece made '" + value.type.name + "' of another type");
                 std::memcpy(value.data, static_cast<char*>(found.data) + found.offset,
                             bytes_of(value.type, value.shape));
             }
@@ -219,23 +220,26 @@ class TvmPiece : public Piece {
                 data = copy.data() + (64 - reinterpret_cast<uintptr_t>(copy.data()) % 64);
                 std::memcpy(data, value.data, bytes);
             }
-            static const std::map<ONNXTensorElementDataType, uint8_t> codes{{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 2},
-                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, 0},
-                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, 0},
-                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, 6}};
-            const auto code = codes.find(value.type.type);
-            if (code == codes.end())
-                throw std::runtime_error("TVM: '" + value.type.name + "' is " + value.type.dtype);
             return {data,
                     1,
                     0,
                     int32_t(value.shape.size()),
-                    code->second,
+                    code_of(value.type),
                     uint8_t(8 * value.type.size),
                     1,
                     value.shape.data(),
                     nullptr,
                     0};
+        }
+
+        static uint8_t code_of(const TensorType& type) {
+            static const std::map<ONNXTensorElementDataType, uint8_t> codes{{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 2},
+                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, 0},
+                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, 0},
+                                                                            {ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, 6}};
+            const auto code = codes.find(type.type);
+            if (code == codes.end()) throw std::runtime_error("TVM: '" + type.name + "' is " + type.dtype);
+            return code->second;
         }
 
         const Tvm& tvm;

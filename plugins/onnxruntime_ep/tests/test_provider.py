@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,9 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.target.processor import level
 from tests.export.runs import alone, of_a_float_index, placed, usable, with_fallback
-from tests.support.models import tiny_convnet, tiny_transformer
+from tests.support.hostile import FORKED, HOSTILE
+from tests.support.mapped import folder_in_memory, replace_unseen
+from tests.support.models import parse_graph, tiny_convnet, tiny_transformer
 
 pytestmark = pytest.mark.skipif(
     usable("onnxruntime", "openvino") != ["onnxruntime", "openvino"], reason="needs ONNX Runtime and OpenVINO"
@@ -341,16 +344,22 @@ def test_each_damaged_file_is_named_in_one_line(copy: Path, opened: Open, name: 
         (lambda m: m.update(threads=10**6), "it was made for 1000000 threads, this machine has "),
         (lambda m: m.update(schema=7), "it has schema 7, this version reads 1: export the answer again"),
         (lambda m: m["pieces"][1].update(library="torch"), "this build does not run pieces of torch: search with "),
-        (lambda m: m["pieces"][1].update(files=["../x"]), "names '../x', outside the answer: do not use it"),
+        (lambda m: m["pieces"][1].update(files=["../x"]), "names '../x', which is no file of the answer: do not"),
         (lambda m: m["pieces"][1].update(files=["check.py"]), "the manifest has no digest of check.py"),
-        (lambda m: m["pieces"].reverse(), "before it is read"),
         (lambda m: m["tensors"]["x"].update(dtype="string"), "tensor 'x' is string"),
         (lambda m: m["tensors"]["x"].update(offset=2**40), "tensor 'x' lies outside the memory of its program"),
         (lambda m: m["tensors"]["x"].update(offset=None), "tensor 'x' has no place in the memory of its program"),
+        (lambda m: m["tensors"]["x"].update(offset=4), "tensor 'x' begins at byte 4, which is no multiple of 64"),
+        (lambda m: m["tensors"]["y"].update(offset=m["tensors"]["x"]["offset"]), "' share memory"),
         (lambda m: m.update(arena_bytes=2**60), "bytes, more than this machine has"),
+        (lambda m: m["environment"].update(LD_PRELOAD="/tmp/x.so"), "the manifest sets the variable 'LD_PRELOAD' to"),
+        (lambda m: m["environment"].update(OMP_NUM_THREADS="1;x"), "sets the variable 'OMP_NUM_THREADS' to '1;x'"),
+        (lambda m: m["pieces"][1].update(files=m["pieces"][0]["files"]), "two regions have one file, 00_onnxruntime"),
+        (lambda m: m["pieces"][1].update(files=["./01_openvino.xml"]), "'./01_openvino.xml', which is no file of"),
+        (lambda m: m["pieces"][0]["settings"].update(intra_op_num_threads="-1"), "has '-1' for intra_op_num_threads"),
+        (lambda m: m["pieces"][0]["settings"].update(graph_optimization_level="x"), "no such optimisation level"),
         (lambda m: m.pop("limits"), "it lacks 'limits'"),
         (lambda m: m.update(pieces=3), "it has a number in place of a list"),
-        (lambda m: m.update(inputs=["nothing"]), "there is no tensor 'nothing'"),
     ],
 )
 def test_what_a_manifest_may_not_say_is_one_line(
@@ -358,6 +367,103 @@ def test_what_a_manifest_may_not_say_is_one_line(
 ) -> None:
     rewrite(copy, change)
     assert line in refusal(opened, copy)
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of two outputs and its answer, in a piece for each operator."""
+    place = tmp_path_factory.mktemp("forked")
+    export_context_model(placed(place / "run", parse_graph(FORKED), MIXTURE), place / "out")
+    return place / "out"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_program_is_one_line(forked: Path, tmp_path: Path, opened: Open, name: str) -> None:
+    change, words = HOSTILE[name]
+    folder = Path(shutil.copytree(forked, tmp_path / "out"))
+    rewrite(folder, lambda manifest: change(manifest, manifest, manifest["pieces"]))
+    assert re.search(words, refusal(opened, folder))
+
+
+def declared(model: onnx.ModelProto, **types: Any) -> None:
+    """Declare inputs and outputs of ``model`` otherwise: element type and sizes by name."""
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name in types:
+            value.CopyFrom(helper.make_tensor_value_info(value.name, *types[value.name]))
+
+
+def swap(names: Any) -> None:
+    names[0], names[1] = names[1], names[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda m: declared(m, y=(TensorProto.DOUBLE, [1, 4])), r"float64\[1, 4\] for 'y', which is float32\[1, 4\]"),
+        (lambda m: declared(m, y=(TensorProto.INT8, [1, 4])), r"int8\[1, 4\] for 'y', which is float32\[1, 4\]"),
+        (lambda m: declared(m, y=(TensorProto.INT32, [1, 4])), r"int32\[1, 4\] for 'y', which is float32\[1, 4\]"),
+        (lambda m: declared(m, y=(TensorProto.STRING, [1, 4])), r"of another type\[1, 4\] for 'y'"),
+        (lambda m: declared(m, z=(TensorProto.FLOAT, [1, 5])), r"float32\[1, 5\] for 'z', which is float32\[1, 4\]"),
+        (lambda m: declared(m, z=(TensorProto.FLOAT, [4])), r"float32\[4\] for 'z', which is float32\[1, 4\]"),
+        (lambda m: declared(m, x=(TensorProto.INT32, [1, 4])), r"int32\[1, 4\] for 'x', which is float32\[1, 4\]"),
+        (lambda m: declared(m, x=(TensorProto.FLOAT, [2, 4])), r"float32\[2, 4\] for 'x', which is float32\[1, 4\]"),
+        (lambda m: swap(m.graph.node[0].output), "node has 'z' in the place of 'y': export the answer again"),
+        (lambda m: m.graph.node[0].input.append("x"), "has other inputs or outputs than its answer: export"),
+    ],
+)
+def test_a_model_that_declares_other_tensors_than_its_answer_has_is_one_line(
+    forked: Path, tmp_path: Path, opened: Open, change: Callable[[onnx.ModelProto], None], line: str
+) -> None:
+    """What ONNX Runtime allocates by the model, pieces write by the answer."""
+    folder = Path(shutil.copytree(forked, tmp_path / "out"))
+    model = onnx.load(folder / "model.onnx")
+    change(model)
+    onnx.save(model, folder / "model.onnx")
+    assert re.search(line, refusal(opened, folder))
+
+
+def test_a_folder_that_is_named_again_and_again_is_loaded_not_even_once(copy: Path, opened: Open) -> None:
+    rewrite(copy, lambda index: index.update(folders=["."] * 300), "answer.json")
+    assert "two programs have one folder, ." in refusal(opened, copy)
+
+
+def test_a_piece_of_other_types_than_its_answer_says_is_one_line(forked: Path, tmp_path: Path, opened: Open) -> None:
+    for k, dtype in enumerate(("float64", "int32", "float16")):
+        folder = Path(shutil.copytree(forked, tmp_path / str(k)))
+        rewrite(folder, lambda manifest, dtype=dtype: manifest["tensors"]["a"].update(dtype=dtype))  # type: ignore[misc]
+        assert re.search(rf"a piece of onnxruntime has 'a' otherwise than as {dtype}", refusal(opened, folder))
+
+
+@pytest.mark.parametrize("happens", ["chmod", "link", "touch", "copy", "chdir"])
+def test_a_late_load_takes_files_of_the_same_content_wherever_the_process_is(
+    tmp_path: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    export_context_model(with_fallback(tmp_path / "run", of_rows(2), of_rows("rows")), tmp_path / "out")
+    late = tmp_path / "out" / "pieces" / "open" / "model.onnx"
+    monkeypatch.chdir(tmp_path)
+    session = opened(Path("out") / "model.onnx")
+    match happens:
+        case "chmod":
+            late.chmod(0o444)
+        case "link":
+            os.link(late, tmp_path / "backup")
+        case "touch":
+            os.utime(late)
+        case "copy":
+            shutil.copy(late, tmp_path / "copy")
+            (tmp_path / "copy").replace(late)
+        case "chdir":
+            monkeypatch.chdir("/")
+    assert session.run(None, {"x": np.ones((5, 4), np.float32)})[0].shape == (5, 3)
+
+
+def test_a_late_load_refuses_another_content_of_the_same_times(tmp_path: Path, opened: Open) -> None:
+    with folder_in_memory() as folder:
+        export_context_model(with_fallback(tmp_path / "run", of_rows(2), of_rows("rows")), folder / "out")
+        session = opened(folder / "out")
+        replace_unseen(folder / "out" / "pieces" / "open" / "model.onnx", b"Relu", b"Sqrt")
+        with pytest.raises(Exception, match=r"open/model\.onnx was changed: export the answer again"):
+            session.run(None, {"x": np.ones((5, 4), np.float32)})
 
 
 def test_no_json_and_deep_json_are_one_line(copy: Path, opened: Open) -> None:
