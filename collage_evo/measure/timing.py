@@ -115,6 +115,7 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
     model of :data:`LONG_S` it is not measured: None.
     """
     differences: list[float] = []
+    session.feed(feeds)
     begin = time.perf_counter()
     while len(differences) < 3 or (len(differences) < 300 and time.perf_counter() - begin < seconds):
         first = time.perf_counter()

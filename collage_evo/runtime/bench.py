@@ -89,6 +89,7 @@ def _bench(
     session: Session, feeds: Mapping[str, np.ndarray], settings: TimingSettings, shapes: Collection[Shapes]
 ) -> BenchReport:
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
+    session.feed(feeds)
     program = session.program
     on_device = session.device is not None
     timing = measure(session.execute, settings, warm_s=DEVICE_WARM_UP_S if on_device else 0.0)

@@ -53,6 +53,8 @@ class Runner:
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
         """Values of tensors without a buffer."""
+        self._held: dict[str, Any] = {}
+        """Those that stay after a run."""
         self._executables: list[Executable | DeviceExecutable] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(on_huge_pages())
@@ -164,13 +166,20 @@ class Runner:
             copied.add(name)
         return outputs
 
+    def hold(self) -> None:
+        """Keep the fed inputs for runs by :meth:`execute`."""
+        self._held = {name: self._values[name] for name in self.program.inputs if name in self._values}
+
     def forget(self) -> None:
-        """Release the outputs that libraries allocated in the last run; fed inputs stay."""
+        """Release what the last run was fed, and the outputs that libraries allocated in it; held inputs stay."""
         if self._values:
-            self._values = {name: self._values[name] for name in self.program.inputs if name in self._values}
+            self._values = self._held.copy()
 
     def copies(self, name: str) -> tuple[Any, ...]:
-        """The present value of a tensor in each memory that has it, owned by the caller."""
+        """The present value of a tensor in each memory that has it, owned by the caller; an input of open shape is in
+        none of the session's."""
+        if name in self.program.inputs and name not in self._buffers:
+            return ()
         there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
         return (self.read(name), *there)
 
@@ -263,7 +272,7 @@ class Runner:
             self._work.close()
         self._work = None
         self._executables.clear()
-        self._buffers, self._values = {}, {}
+        self._buffers, self._values, self._held = {}, {}, {}
 
     def _loaded(self, piece: Piece, target: Target, on_device: bool) -> BoundPiece:
         try:
@@ -295,6 +304,8 @@ class Runner:
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates its outputs."""
+        if missing := [name for name in piece.inputs if name not in self._buffers and name not in self._values]:
+            raise InputError(f"{missing[0]!r} holds nothing: call feed before")
         inputs = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
         try:
             outputs = executable.run(inputs)

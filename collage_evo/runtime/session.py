@@ -71,9 +71,10 @@ class Session:
         self._target = target
         self.selected: Selected | None = None
         """Which artifact of a package this is, and why; None where the artifact is no part of one."""
-        self._lock = threading.Lock()
-        self._runs_in: int | None = None
-        """The thread that holds the lock."""
+        self._lock = threading.RLock()
+        """A signal handler may interrupt its owner at any moment, and runs in the same thread."""
+        self._inside = False
+        """Whether the thread that holds the lock is inside a run."""
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
         self._runners = {program.shapes: Runner(program, target, load) for program in programs}
         self._fallback = fallback
@@ -149,16 +150,18 @@ class Session:
             if name not in self._outputs:
                 raise InputError(f"no output '{name}': this model gives {', '.join(self._outputs)}")
         values = self._values(input_feed)  # converting a tensor may run arbitrary code, this session too
-        self._require_not_inside()
         with self._lock:
-            self._runs_in = threading.get_ident()
+            self._require_outside()
             try:
+                self._inside = True
                 self._feed(values)
                 self._current.execute_here()
                 return self._current.hand_over(names)
             finally:
-                self._current.forget()  # a waiting server would hold the last answer in memory
-                self._runs_in = None
+                try:
+                    self._current.forget()  # a waiting server would hold the last request and answer in memory
+                finally:
+                    self._inside = False
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: object = None
@@ -180,8 +183,12 @@ class Session:
         iobinding.fill(self.run)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
-        """Choose the program for the shapes of ``feeds``, and copy them into its input buffers."""
+        """Choose the program for the shapes of ``feeds``, and copy them into its input buffers.
+
+        Inputs of open shapes have no buffer: the session holds these until the next ``feed``.
+        """
         self._feed(self._values(feeds))
+        self._current.hold()
 
     def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self._require_names(feeds)
@@ -194,25 +201,26 @@ class Session:
         runner.feed(values)
         self._current = runner
 
-    def _require_not_inside(self) -> None:
-        """Require that this thread is not inside a run, from which a signal handler or the like starts another.
+    def _require_outside(self) -> None:
+        """Require that this thread, which holds the lock, is not inside a run, from which a signal handler or the like
+        starts another.
 
         Raises:
-            InputError: it is; it would wait forever for the end of that run.
+            InputError: it is; that run's buffers are in use.
         """
-        if self._runs_in == threading.get_ident():
+        if self._inside:
             raise InputError("this session is running in this thread already: use another session")
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
-        """Exclusive use of the session by this thread. Raises as :meth:`_require_not_inside`."""
-        self._require_not_inside()
+        """Exclusive use of the session by this thread. Raises as :meth:`_require_outside`."""
         with self._lock:
-            self._runs_in = threading.get_ident()
+            self._require_outside()
             try:
+                self._inside = True
                 yield
             finally:
-                self._runs_in = None
+                self._inside = False
 
     def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays on the target's device that the caller owns, for inputs on it.
@@ -241,6 +249,9 @@ class Session:
         """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here.
 
         With a device, inputs and outputs are copied to it and from it, and all work has run on return.
+
+        Raises:
+            InputError: an input has an open shape, and ``feed`` was not called.
         """
         self._current.execute()
 
@@ -255,11 +266,16 @@ class Session:
         return self._current.read(name)
 
     def copies(self, name: str) -> tuple[Any, ...]:
-        """The present value of a tensor in each memory that has it, owned by the caller."""
+        """The present value of a tensor in each memory that has it, owned by the caller; an input of open shape is in
+        none of the session's."""
         return self._current.copies(name)
 
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run on the last fed inputs."""
+        """Milliseconds of each piece in one run on the last fed inputs.
+
+        Raises:
+            InputError: as ``execute``.
+        """
         return self._current.profile()
 
     @property
@@ -283,7 +299,7 @@ class Session:
 
     def forked(self) -> None:
         """Reset the lock: no thread of this process holds it, whichever held it in the parent."""
-        self._lock, self._runs_in = threading.Lock(), None
+        self._lock, self._inside = threading.RLock(), False
 
     def close(self) -> None:
         """Release all compiled regions and buffers."""

@@ -6,6 +6,8 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,6 +175,36 @@ def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     assert len(raised_inside) == 1
     monkeypatch.undo()
     assert_expected(session.run(None, image(1))[0], 1)
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_handler_never_waits_for_the_run_that_it_interrupts(session: Session) -> None:
+    """At each instruction of a run, where a handler may be called, it gets its own answer or is refused."""
+    refused, given = set(), []
+
+    def interrupt(frame: FrameType, event: str, arg: object) -> Any:
+        if frame.f_code is not Session.run.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            try:
+                given.append(session.run(None, image(1))[0])
+            except InputError as error:
+                refused.add(str(error))
+        return interrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        found = session.run(None, image(0))[0]
+    finally:
+        sys.settrace(before)
+    assert_expected(found, 0)
+    assert refused == {"this session is running in this thread already: use another session"}
+    assert given
+    for answer in given:
+        assert_expected(answer, 1)
+    assert_expected(session.run(None, image(2))[0], 2)
 
 
 def test_a_session_says_what_it_takes_and_what_runs(session: Session) -> None:
