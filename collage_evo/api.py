@@ -29,7 +29,7 @@ from collage_evo.arguments import (
 )
 from collage_evo.config import Config
 from collage_evo.effort import Effort
-from collage_evo.errors import CollageError, InputError, describing_system_errors
+from collage_evo.errors import InputError, describing_system_errors
 from collage_evo.export import FORMS, Exported, Form
 from collage_evo.graph.load.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
@@ -39,8 +39,9 @@ from collage_evo.report.result import Result as Report
 from collage_evo.report.so_far import describe_answers
 from collage_evo.report.summary import summary
 from collage_evo.report.terminal import print_profiles
+from collage_evo.run.at_work import at_work
 from collage_evo.run.deadline import TimeIsOver, deadline
-from collage_evo.run.directory import discard_unbegun, start_run
+from collage_evo.run.directory import start_run, undone_without_answer
 from collage_evo.run.profiles import run_profiles
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.manifest import BEST
@@ -178,7 +179,7 @@ def optimize(
             and ``seconds_left``. By default a bar on a terminal and in a notebook, and lines on standard error
             elsewhere.
         resume: continue the run that is in ``out``, with its own settings.
-        overwrite: delete the run that is in ``out``.
+        overwrite: replace the run that is in ``out``, once this one has an answer.
 
     Raises:
         CollageError: bad input or configuration, or a missing backend; one line explains what to do.
@@ -237,7 +238,7 @@ def search_in(
     overwrite: bool,
     source: str,
 ) -> tuple[Finished, ...]:
-    """Search with a resolved ``config`` in ``directory``, and discard that if the search cannot begin.
+    """Search with a resolved ``config`` in ``directory``.
 
     Args:
         directory: of the run.
@@ -248,15 +249,12 @@ def search_in(
         overwrite: remove the run that is there.
         source: the file of ``config``, if there is one.
     """
-    config = start_run(
-        directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
-    )
-    if resume:
-        config = config.untimed()
-    try:
-        files.write()
-        with progress as active:
+    with at_work(directory):
+        config = start_run(
+            directory, config, resume=resume, overwrite=overwrite, source=source, in_memory=files.in_memory
+        )
+        if resume:
+            config = config.untimed()
+        with undone_without_answer(directory), progress as active:
+            files.write()
             return run_profiles(config, directory, active, files.parsed)
-    except (CollageError, OSError):
-        discard_unbegun(directory)
-        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,9 @@ MODEL = "model"
 
 OBJECTIVE = "objective"
 """Information key of an artifact for its objective, latency or throughput."""
+
+REPLACED = ".replaced"
+"""In a run directory: the run that another one is to replace, until that one has an answer."""
 
 
 @dataclass(frozen=True)
@@ -58,4 +62,5 @@ class Delivery:
         profiles = [replace(profile, info={**profile.info, **(info or {}), **held}) for profile in parts]
         open_form = read_artifact(self.fallback).program if self.fallback else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form)
+        shutil.rmtree(self.directory / REPLACED, ignore_errors=True)
         return self.best

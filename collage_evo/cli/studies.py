@@ -32,7 +32,7 @@ def sweep(
 
     The settings are any keys of the configuration; Optuna samples them by grid, at random or by TPE.
     """
-    run_study(*_begin(source, overrides, out, resume, overwrite, "sweep"), "sweep", as_json)
+    _begin(source, overrides, out, resume, overwrite, "sweep", as_json)
 
 
 @app.command()
@@ -49,22 +49,29 @@ def tune(
 
     The trials search on simulated targets, which are learned from the model's own measurements.
     """
-    run_study(*_begin(source, overrides, out, resume, overwrite, "tune"), "tune", as_json)
+    _begin(source, overrides, out, resume, overwrite, "tune", as_json)
 
 
 def _begin(
-    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: Kind
-) -> tuple[Path, Config]:
-    """The run directory, made or reopened, and its saved configuration."""
+    source: str,
+    overrides: list[str] | None,
+    out: Path | None,
+    resume: bool,
+    overwrite: bool,
+    kind: Kind,
+    as_json: bool,
+) -> None:
+    """Make the trials in a run directory, made or reopened."""
     from collage_evo.config import load_config
-    from collage_evo.run.directory import run_directory, start_run
+    from collage_evo.run.directory import run_directory, start_run, undone_without_answer
 
     require_given_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
     hold_process(config)
     directory = run_directory(config, source, out)
     begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
-    return directory, begun
+    with undone_without_answer(directory):
+        run_study(directory, begun, kind, as_json)
 
 
 def run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import optuna
 
+from collage_evo.answer.delivery import REPLACED
 from collage_evo.config import Config, changed
 from collage_evo.effort import EFFORT
 from collage_evo.errors import CollageError, ConfigError, InputError
@@ -27,7 +28,7 @@ from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
-from collage_evo.run.directory import move_run, start_run
+from collage_evo.run.directory import move_run, start_run, telling_to_resume
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.search.tuning.ranges import check_range, grid_values, suggest
 from collage_evo.target.slots import usable_cores
@@ -52,7 +53,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
         ConfigError: the search space names keys or values that do not exist.
         InputError: another process works in ``directory``.
     """
-    with at_work(directory):
+    with at_work(directory), telling_to_resume(directory):
         return _swept(config, directory, reporter)
 
 
@@ -91,6 +92,7 @@ def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManag
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:  # only now: a trial that a kill ends before its result is recorded goes on with what lies there
             shutil.rmtree(objective.run(trial) / "work", ignore_errors=True)
+            shutil.rmtree(objective.directory / REPLACED, ignore_errors=True)  # the sweep has an answer
 
 
 def _work_together(

@@ -9,6 +9,7 @@ from collage_evo.config import Config
 from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
+from collage_evo.run.directory import telling_to_resume
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.stages.evolve import tuning_storage
 from collage_evo.run.store import Store
@@ -26,7 +27,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     """
     # A population's worth of placements is measured end to end, and the simulated targets are fitted to them. A
     # continued tuning uses the same number: the population in the configuration is then the chosen one.
-    with at_work(directory):
+    with at_work(directory), telling_to_resume(directory):
         count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
         config = config.replacing("search", tune=True, evaluations=count, seconds=math.inf)
         evaluate(config, directory, reporter, Flow.search)

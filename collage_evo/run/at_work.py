@@ -1,10 +1,9 @@
-"""Lock on a run directory: one run at a time works in it, across processes and threads."""
+"""Lock on a run directory: one run at a time works in it, across processes, threads and containers that share it."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.errors import InputError
-from collage_evo.target.private import machine_directory, open_private
+from collage_evo.target.private import open_private
+
+LOCK = "run.lock"
+"""File in a run directory that a run at work has locked. In a temporary directory, whose path depends on the
+environment, another run would not find it."""
 
 
 @dataclass
@@ -28,7 +31,7 @@ _changing = threading.Lock()
 
 @contextlib.contextmanager
 def at_work(directory: Path) -> Iterator[None]:
-    """Hold the lock on ``directory`` for this thread, machine-wide, as long as the context lasts.
+    """Hold the lock on ``directory``, which is made if it is missing, for this thread as long as the context lasts.
 
     Raises:
         InputError: another process or thread holds it.
@@ -41,16 +44,6 @@ def at_work(directory: Path) -> Iterator[None]:
         _leave(place)
 
 
-def require_idle(directory: Path) -> None:
-    """Require that no run is at work in ``directory``.
-
-    Raises:
-        InputError: one is.
-    """
-    with at_work(directory):
-        pass
-
-
 def _enter(place: Path) -> None:
     me = threading.get_ident()
     with _changing:
@@ -60,16 +53,27 @@ def _enter(place: Path) -> None:
             return
         if held is not None:
             raise _busy(place, os.getpid())
-        name = hashlib.sha256(os.fsencode(place)).hexdigest()[:32]
-        file = open_private(machine_directory() / f"run-{name}")
+        place.mkdir(parents=True, exist_ok=True)
+        _held[place] = _Held(_locked(place), me)
+
+
+def _locked(place: Path) -> int:
+    """A descriptor of the lock file in ``place``, locked."""
+    while True:
+        file = open_private(place / LOCK)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), os.stat(place / LOCK)):
+                    os.pwrite(file, f"{os.getpid():<20}".encode(), 0)
+                    return file
+        except OSError as error:
             by = os.pread(file, 20, 0).decode(errors="replace").strip()
             os.close(file)
-            raise _busy(place, by) from None
-        os.pwrite(file, f"{os.getpid():<20}".encode(), 0)
-        _held[place] = _Held(file, me)
+            if isinstance(error, BlockingIOError):
+                raise _busy(place, by) from None
+            raise
+        os.close(file)  # the run that held it has ended and removed it
 
 
 def _leave(place: Path) -> None:
@@ -77,7 +81,10 @@ def _leave(place: Path) -> None:
         held = _held[place]
         held.times -= 1
         if not held.times:
+            (place / LOCK).unlink(missing_ok=True)
             os.close(_held.pop(place).file)
+            with contextlib.suppress(OSError):  # unless something is in it
+                place.rmdir()
 
 
 def _busy(place: Path, process: int | str) -> InputError:

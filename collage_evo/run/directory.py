@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from collage_evo.answer.delivery import REPLACED
 from collage_evo.config import Config, changed, dump_config, parse_config
-from collage_evo.errors import ConfigError, InputError
+from collage_evo.errors import CollageError, ConfigError, InputError, system_message
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.models.builtin import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
-from collage_evo.run.at_work import require_idle
+from collage_evo.run.at_work import LOCK, at_work
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S
 from collage_evo.run.machine import require_machine
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import functions_of, note_functions, require_noted
+from collage_evo.runtime.manifest import BEST
 from collage_evo.search.evolution import checkpoint
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
@@ -32,8 +35,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 IN_MEMORY = "given"
 """Folder for models and data that were passed in memory."""
 MADE = (
+    *(BEST, f".{BEST}.new", f".{BEST}.before", "result.json", "report.html", "details.log"),
     *(CONFIG, RUN, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
-    *("result.json", "report.html", "details.log", "best.collage", ".best.collage.new", ".best.collage.before"),
     *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),
     *("baselines", "fallbacks", "work", "picked", "profiles", "trials", IN_MEMORY),
@@ -81,7 +84,7 @@ def start_run(
         directory: of the run.
         config: of the run.
         resume: continue the run that is there.
-        overwrite: remove the run that is there, once the new one's model and data were found.
+        overwrite: replace the run that is there: it is set aside, and removed when the new one has an answer.
         kind: of the run.
         source: path of the configuration file, if there is one.
         in_memory: paths in the configuration that the caller writes later, from memory.
@@ -94,50 +97,62 @@ def start_run(
     if resume and overwrite:
         raise InputError("resume continues the existing run, overwrite deletes it: give only one of them")
     note_functions(functions_of(config))
-    used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
-    if used and (resume or overwrite):
-        require_idle(directory)
-    if used and resume:
-        if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
-            raise InputError(f"{directory} is a {had}, not a {kind}: continue with: {command('resume', directory)}")
-        saved = reopen_run(directory)
-        reopened = enlarge_budget(directory, saved, _changes(directory, config, saved))
-        require_noted(functions_of(reopened), directory)
-        return reopened
-    if used and overwrite:
-        _require_overwritable(directory, config, source, in_memory)
-        remove_run(directory)
-    elif used:
-        raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
-    directory.mkdir(parents=True, exist_ok=True)
-    save_run(directory, config, kind)
+    with at_work(directory):
+        used = any(path.name != LOCK for path in directory.iterdir())
+        if used and resume:
+            if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
+                advice = f"continue with: {command('resume', directory)}"
+                raise InputError(f"{directory} is a {had}, not a {kind}: {advice}")
+            saved = reopen_run(directory)
+            reopened = enlarge_budget(directory, saved, _changes(directory, config, saved))
+            require_noted(functions_of(reopened), directory)
+            return reopened
+        if used:
+            if overwrite:
+                _require_overwritable(directory, config, source, in_memory)
+            _require_ready(config, in_memory)
+            if not overwrite:
+                choose = "choose --resume to go on, --overwrite to start over, or --out"
+                raise InputError(f"{directory} is in use: {choose}")
+            _set_aside(directory)
+        save_run(directory, config, kind)
     return config
 
 
-def _require_overwritable(directory: Path, config: Config, source: str, in_memory: Collection[str]) -> None:
-    """Require that ``directory`` is a run's and contains nothing that the new run reads, which must exist.
+def _require_ready(config: Config, in_memory: Collection[str]) -> None:
+    """Require that the model and the data of a new run exist, and that this machine has what it asks for.
 
     Raises:
-        CollageError: it is not, it does, the model or the data cannot be read, or this machine lacks what the new
-            run asks for; nothing was removed.
+        CollageError: they cannot be read, or the machine lacks something.
     """
-    choose = "choose another --out"
-    if not directory.is_dir() or not (directory / RUN).is_file():
-        raise InputError(f"{directory} is not a run directory (no {RUN}), so it is not overwritten: {choose}")
-    read_json(directory / RUN, _Begun, choose)
-    place, here = directory.resolve(), Path.cwd().resolve()
-    if here.is_relative_to(place):
-        raise InputError(f"{directory} contains the working directory, so it is not overwritten: {choose}")
-    for read in (source, config.model.source, config.data.source, config.accuracy.metric, config.search.like):
-        if not read or read in in_memory or read.startswith(PREFIX):
-            continue
-        file = Path(read.rpartition(":")[0] if names_function(read) else read).expanduser()
-        require_outside(directory, file)
-        if read == config.data.source and not file.exists():
-            raise InputError(f"no data at {read}: give a file or a folder that exists")
+    data = config.data.source
+    if data and data not in in_memory and not _file_of(data).exists():
+        raise InputError(f"no data at {data}: give a file or a folder that exists")
     require_machine(config)
     if config.model.source not in in_memory:
         _ = ModelFile(config.model.source, config.model.seed).declared  # raises if it cannot be read
+
+
+def _file_of(read: str) -> Path:
+    """The path in a value that is one, or ``file.py:function``."""
+    return Path(read.rpartition(":")[0] if names_function(read) else read).expanduser()
+
+
+def _require_overwritable(directory: Path, config: Config, source: str, in_memory: Collection[str]) -> None:
+    """Require that ``directory`` is a run's and contains nothing that the new run reads.
+
+    Raises:
+        InputError: it is not, or it does; nothing was removed.
+    """
+    choose = "choose another --out"
+    if not (directory / RUN).is_file() or not (directory / CONFIG).is_file():
+        raise InputError(f"{directory} is not a run directory (no {RUN}), so it is not overwritten: {choose}")
+    read_json(directory / RUN, _Begun, choose)
+    if Path.cwd().resolve().is_relative_to(directory.resolve()):
+        raise InputError(f"{directory} contains the working directory, so it is not overwritten: {choose}")
+    for read in (source, config.model.source, config.data.source, config.accuracy.metric, config.search.like):
+        if read and read not in in_memory and not read.startswith(PREFIX):
+            require_outside(directory, _file_of(read))
 
 
 def require_outside(directory: Path, read: Path) -> None:
@@ -151,14 +166,76 @@ def require_outside(directory: Path, read: Path) -> None:
 
 
 def remove_run(directory: Path) -> None:
-    """Remove the files of a run from ``directory``, and the directory if nothing else is in it."""
-    for path in [match for name in MADE for match in directory.glob(name)]:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    if not directory.is_symlink() and not any(directory.iterdir()):
-        directory.rmdir()
+    """Remove the files of a run from ``directory``, and nothing else."""
+    removed = directory / ".removed"
+    shutil.rmtree(removed, ignore_errors=True)
+    _move(directory, removed)  # in one go: processes of the run that still end find no place to write to
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move all that a run made from one directory to another."""
+    target.mkdir(exist_ok=True)
+    for path in [match for name in MADE for match in source.glob(name)]:
+        path.replace(target / path.name)
+
+
+def _set_aside(directory: Path) -> None:
+    """Make room for a new run in ``directory``; the run that is there stays until the new one has an answer."""
+    before = directory / REPLACED
+    if before.is_dir() and not (directory / BEST).exists():
+        remove_run(directory)  # it was killed before it had an answer
+    else:
+        shutil.rmtree(before, ignore_errors=True)
+        _move(directory, before)
+
+
+def give_back(directory: Path) -> bool:
+    """Remove a run without an answer in favour of the one that it was to replace; False if there is no such pair."""
+    before = directory / REPLACED
+    if not before.is_dir() or (directory / BEST).exists():
+        return False
+    remove_run(directory)
+    _move(before, directory)
+    before.rmdir()
+    return True
+
+
+@contextlib.contextmanager
+def undone_without_answer(directory: Path) -> Iterator[None]:
+    """Context of a run that was begun in ``directory``: if it fails before it measured anything, its files are
+    removed, so that a corrected command can use the name; one that replaces another gives way to that one unless it
+    has an answer."""
+    try:
+        yield
+    except BaseException as error:
+        if give_back(directory):
+            error.add_note(f"{directory} holds the run from before")
+        elif isinstance(error, CollageError | OSError) and not _has_measured(directory):
+            remove_run(directory)
+        raise
+
+
+@contextlib.contextmanager
+def telling_to_resume(directory: Path) -> Iterator[None]:
+    """Context of work on the run in ``directory``: an error of the operating system says how the run continues.
+
+    Raises:
+        InputError: in place of an OSError, once something was measured.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not _has_measured(directory):
+            raise
+        text = f"{system_message(error)}; then continue with: {command('resume', directory)}"
+        raise InputError(text) from error
+
+
+def _has_measured(directory: Path) -> bool:
+    """Whether there is an answer or another measurement, which a person may know of."""
+    places = (place for name in (BEST, "baselines.json") for place in directory.rglob(name))
+    return any(REPLACED not in place.parts for place in places)
 
 
 def _changes(directory: Path, asked: Config, saved: Config) -> dict[str, Any]:
@@ -233,16 +310,6 @@ def require_records(directory: Path) -> None:
     if not goes_on(directory):
         missing = f"{directory / 'work'}, from which the search continues, is missing or incomplete"
         raise InputError(f"{missing}: {anew(directory)}")
-
-
-def discard_unbegun(directory: Path) -> None:
-    """Remove a run directory without measurements, so that a corrected command can use its name."""
-    try:
-        require_idle(directory)
-    except InputError:  # another process works there and owns the directory
-        return
-    if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
-        remove_run(directory)
 
 
 def reopen_run(directory: Path) -> Config:

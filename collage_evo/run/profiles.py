@@ -24,7 +24,7 @@ from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
 from collage_evo.run.deadline import part_of_time, seconds_left
-from collage_evo.run.directory import save_run
+from collage_evo.run.directory import save_run, telling_to_resume
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.samples import describe_batch, model_file, profiles_with_data, saved_profiles
 from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS
@@ -50,7 +50,7 @@ def run_profiles(
     Raises:
         CollageError: bad input or a missing backend; the message explains what to do.
     """
-    with at_work(directory):
+    with at_work(directory), telling_to_resume(directory):
         return _searched(config, directory, reporter, parsed)
 
 

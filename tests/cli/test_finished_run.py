@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -144,6 +145,9 @@ def test_overwrite_removes_only_what_a_run_made(finished: Path, here: Here) -> N
     shutil.copytree(finished / "run", run)
     (run / "notes.txt").write_text("mine")
     refused(here("run", "missing.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished), "missing.onnx")
+    np.savez(finished / "other.npz", other=np.zeros(3))
+    other = ("--data", "other.npz")
+    refused(here("run", "tiny.onnx", "--out", "again", "--overwrite", *other, *FAST, cwd=finished), "other.npz")
     assert (run / "result.json").exists(), "a command that is refused removes nothing"
     shutil.copy(finished / "tiny.onnx", run / "model.onnx")
     refused(here("run", "again/model.onnx", "--out", "again", "--overwrite", *FAST, cwd=finished), "contains")
@@ -154,6 +158,7 @@ def test_overwrite_removes_only_what_a_run_made(finished: Path, here: Here) -> N
     done = here("run", "tiny.onnx", "--out", "again", "--overwrite", *options(QUICK), cwd=finished)
     assert done.returncode == 0, done.stderr
     assert (run / "notes.txt").read_text() == "mine"
+    assert not (run / ".replaced").exists()
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "config.yaml"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,8 +13,8 @@ import pytest
 
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
-from collage_evo.run.at_work import at_work, require_idle
-from collage_evo.run.directory import discard_unbegun, start_run
+from collage_evo.run.at_work import at_work
+from collage_evo.run.directory import start_run
 from tests.cli.commands import collage
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested, options
@@ -33,7 +34,8 @@ def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
 
     def other() -> None:
         try:
-            require_idle(tmp_path)
+            with at_work(tmp_path):
+                pass
         except InputError as error:
             errors.append(error)
 
@@ -41,20 +43,25 @@ def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-        require_idle(tmp_path / "another")
-    require_idle(tmp_path)
+        with at_work(tmp_path / "another"):
+            pass
+        assert not (tmp_path / "another").exists(), "it was made for the lock"
+    with at_work(tmp_path):
+        pass
     (error,) = errors
     assert "a run is at work in" in str(error)
 
 
 @pytest.mark.parametrize("how", ["--overwrite", "--resume"])
 def test_beside_a_run_at_work_nothing_is_removed_and_nothing_goes_on(tmp_path: Path, how: str) -> None:
+    elsewhere = {**os.environ, "TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": ""}  # as in another container
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     given = {**QUICK, "model.source": str(tmp_path / "tiny.onnx")}
     config = parse_config(nested(given), (), "test")
     start_run(tmp_path / "run", config)
     command = [sys.executable, "-c", HOLDS, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, env=elsewhere) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"
@@ -62,7 +69,6 @@ def test_beside_a_run_at_work_nothing_is_removed_and_nothing_goes_on(tmp_path: P
         done = collage("run", "tiny.onnx", "--out", "run", how, *options(QUICK), cwd=tmp_path)
         assert done.returncode == 2, done.stderr
         assert f"a run is at work in {tmp_path / 'run'} (process {holder.pid})" in done.stderr
-        discard_unbegun(tmp_path / "run")
         assert sorted(tmp_path.rglob("*")) == before
         holder.kill()
     start_run(tmp_path / "run", config, overwrite=True)

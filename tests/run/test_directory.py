@@ -1,5 +1,6 @@
 """A run directory says what kind of run it holds, and goes on as what it was."""
 
+import errno
 import re
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,19 @@ from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import Pace, search_budget
 from collage_evo.run.context import Room
+from collage_evo.run.deadline import TimeIsOver
 from collage_evo.run.directory import (
     KINDS,
     enlarge_budget,
+    give_back,
     kind_of_run,
     move_run,
     on_cores,
     reopen_run,
     save_config,
     start_run,
+    telling_to_resume,
+    undone_without_answer,
 )
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.store import Store
@@ -217,6 +222,71 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
     with pytest.raises(InputError, match="contains"):
         start_run(run, config(), overwrite=True, source="run/config.yaml")
     assert (run / "result.json").exists()
+
+
+def contents(directory: Path) -> dict[Path, str]:
+    return {path.relative_to(directory): path.read_text() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_used_directory_is_told_only_to_a_run_that_could_begin(tmp_path: Path) -> None:
+    start_run(tmp_path, config())
+    absent = parse_config({"model": {"source": "absent.onnx"}}, (), "test")
+    with pytest.raises(CollageError, match=r"absent\.onnx"):
+        start_run(tmp_path, absent)
+    with pytest.raises(InputError, match="is in use"):
+        start_run(tmp_path, config())
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """A run with an answer."""
+    run = tmp_path / "run"
+    start_run(run, config())
+    for name in ("best.collage", "work"):
+        (run / name).mkdir()
+        (run / name / "one").write_text(name)
+    return run
+
+
+ENDS = [InputError("no"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt(), TimeIsOver()]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_a_run_that_is_overwritten_stays_unless_the_new_one_has_an_answer(ended: Path, end: BaseException) -> None:
+    before = contents(ended)
+    start_run(ended, changed(config(), {"target.threads": 2}, "test"), overwrite=True)
+    (ended / "baselines.json").write_text("new")
+    with pytest.raises(type(end)), undone_without_answer(ended):
+        raise end
+    assert contents(ended) == before
+
+
+def test_a_kill_before_the_first_answer_loses_no_run_that_was_overwritten(ended: Path) -> None:
+    before = contents(ended)
+    for _ in range(2):
+        start_run(ended, config(), overwrite=True)  # killed
+        (ended / "work").mkdir()
+    assert give_back(ended)
+    assert contents(ended) == before
+
+
+@pytest.mark.parametrize("left", ["best.collage", "profiles/0/best.collage", "baselines.json"])
+def test_a_full_disk_takes_nothing_away_that_was_measured_and_the_run_says_how_it_goes_on(
+    tmp_path: Path, left: str
+) -> None:
+    start_run(tmp_path, config())
+    (tmp_path / left).mkdir(parents=True)
+    told = f"full; make room on the disk .* then continue with: {re.escape(COMMAND)} resume"
+    with pytest.raises(InputError, match=told), undone_without_answer(tmp_path), telling_to_resume(tmp_path):
+        raise OSError(errno.ENOSPC, "full")
+    assert (tmp_path / left).exists()
+
+
+def test_a_run_that_fails_before_it_measures_leaves_its_name_free(tmp_path: Path) -> None:
+    start_run(tmp_path, config())
+    with pytest.raises(OSError, match="full"), undone_without_answer(tmp_path), telling_to_resume(tmp_path):
+        raise OSError(errno.ENOSPC, "full")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
