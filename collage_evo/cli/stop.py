@@ -1,9 +1,11 @@
-"""Ctrl-C handling: a command prints one line with the command that continues its run, and exits with code 130."""
+"""Handling of Ctrl-C and SIGTERM: a command prints one line with the command that continues its run, and exits with
+code 130 or 143."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +17,34 @@ from collage_evo.runtime.manifest import BEST
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, which ``docker stop`` and systemd send."""
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised in the main thread by SIGTERM."""
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the line about the first
+    raise Terminated
 
 
 @contextlib.contextmanager
 def resumable(directory: Path) -> Iterator[None]:
-    """Context of work on the run in ``directory``: Ctrl-C prints the command that continues it."""
+    """Context of work on the run in ``directory``: Ctrl-C and SIGTERM print the command that continues it."""
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         from collage_evo.run.directory import CONFIG
 
-        leave(directory if (directory / CONFIG).is_file() else None)
+        notes = getattr(stopped, "__notes__", [])  # of a run that gave way to the one that it was to replace
+        continues = (directory / CONFIG).is_file() and not notes
+        code = TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
+        leave(directory if continues else None, "; ".join(["stopped", *notes]), code)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _what_is_there(directory: Path) -> Iterator[str]:
@@ -47,7 +66,10 @@ def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:
 
         printed = print_so_far(directory, as_json) and not as_json
         leave(None if printed else directory, "time is over before the final comparison", 0)
-    leave(directory, "error: the time was over before a first answer; give more", 2)
+    from collage_evo.run.directory import give_back
+
+    left = None if give_back(directory) else directory
+    leave(left, "error: the time was over before a first answer; give more", 2)
 
 
 def leave(directory: Path | None = None, why: str = "stopped", code: int = INTERRUPTED) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A run that is stopped by Ctrl-C or killed says how it goes on, and goes on."""
+"""A run that is stopped by Ctrl-C, terminated or killed says how it goes on, and goes on."""
 
 from __future__ import annotations
 
@@ -80,11 +80,17 @@ MOMENTS = (
     "Compiling the most promising",
     "Comparing the best",
 )
+SIGNALS = ((signal.SIGTERM, 143), (signal.SIGINT, 130))
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_whenever_it_is_stopped_a_run_has_an_answer_that_is_right(tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "number", "code"),
+    [(one, *SIGNALS[k % 2]) for k, one in enumerate(MOMENTS)],
+)
+def test_whenever_it_is_stopped_a_run_has_an_answer_that_is_right(
+    tmp_path: Path, moment: str, number: signal.Signals, code: int
+) -> None:
     model = tiny_convnet()
     onnx.save(model, tmp_path / "tiny.onnx")
     settings = {**QUICK, "backends.use": ["onnxruntime", "openvino"], "search.evaluations": 4}
@@ -94,9 +100,10 @@ def test_whenever_it_is_stopped_a_run_has_an_answer_that_is_right(tmp_path: Path
         assert process.stderr is not None
         lines = iter(process.stderr)
         assert any(moment in line for line in lines)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         *_, last = [moment, *lines]
-    assert process.returncode == 130
+    assert process.returncode == code
+    assert last.startswith("stopped; ")
     assert "the best so far is in out/best.collage: " in last
     assert_right(tmp_path / "out" / "best.collage", model)
 
@@ -129,6 +136,25 @@ def test_a_run_whose_time_is_over_before_a_first_answer_says_so(tmp_path: Path) 
     (tmp_path / "slow.py").write_text("import time\ndef samples():\n    time.sleep(600)\n")
     slow = ["--data", "slow.py:samples", "--time", "5", *options(QUICK)]
     refused(collage("run", "tiny.onnx", *slow, cwd=tmp_path), "before a first answer", "resume")
+
+
+def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to_overwrite(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    assert collage("run", "tiny.onnx", "--out", "out", *options(QUICK), cwd=tmp_path).returncode == 0
+    before = (tmp_path / "out" / "result.json").read_bytes()
+    slow_file = "import time\ndef samples():\n    print('now', flush=True)\n    time.sleep(600)\n"
+    (tmp_path / "slow.py").write_text(slow_file)
+    slow = ["--overwrite", "--data", "slow.py:samples", *options(QUICK)]
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "out", *slow]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        process.terminate()
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert stderr.splitlines()[-1] == "stopped; out holds the run from before"
+    assert (tmp_path / "out" / "result.json").read_bytes() == before
 
 
 HANGING = """
