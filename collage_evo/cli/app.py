@@ -94,7 +94,7 @@ Like = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the functions (metric, data) that the directory names.")
+    bool, typer.Option("--trust", help="Use all code, paths and addresses that the directory names.")
 ]
 ArtifactPath = Annotated[
     Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, a run directory or a package.")

@@ -105,12 +105,11 @@ def resume_run(
     -s may only enlarge limits such as search.seconds.
     """
     from collage_evo.cli.studies import run_study
-    from collage_evo.run.directory import enlarge_budget, kind_of_run, reopen_run
-    from collage_evo.run.trusted import functions_of, require_noted
+    from collage_evo.run.directory import enlarge_budget, kind_of_run, reopen_run, require_trusted
 
     saved = reopen_run(directory)
+    require_trusted(directory, saved, trust)
     hold_process(saved)
-    require_noted(functions_of(saved), directory, trust)
     config, kind = enlarge_budget(directory, saved, overrides or ()), kind_of_run(directory)
     if kind == "run":
         _resume_pipeline(directory, config, as_json)

@@ -14,11 +14,11 @@ from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.places import home_of
 from collage_evo.report.result import result_in
-from collage_evo.run.directory import CONFIG
+from collage_evo.run.directory import CONFIG, links_in
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
 from collage_evo.run.samples import model_file, samples_of_shapes
-from collage_evo.run.trusted import require_noted
+from collage_evo.run.trusted import CACHE, outward, require_noted
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import select_variant
@@ -70,11 +70,11 @@ def subjects(
         place: an artifact, or a run directory.
         against: the user's file, if not the one that the run recorded.
         data: samples, in the format of ``data.source``, instead of those that the run saved.
-        trust: run a function that ``place`` names as its metric, whoever wrote it.
+        trust: use the metric's function, the cache and the links that ``place`` names, whoever wrote them.
 
     Raises:
-        InputError: neither is there, no file to compare it with is known, or its metric is a function that this
-            user has not named before.
+        InputError: neither is there, no file to compare it with is known, or it names something that
+            this user has not named before.
     """
     inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
     directory = home_of(inside)
@@ -123,7 +123,9 @@ def _compared(
         said |= {**target, "search.objective": info.get(OBJECTIVE, "latency")}
         said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
-    require_noted([config.accuracy.metric], artifact, trust)  # the user of this command names the data
+    asked = ("accuracy.metric", CACHE)  # the user of this command names the data
+    links = links_in(run.directory) if run else ()
+    require_noted({*outward(config, artifact, asked), *links}, artifact, trust)
     samples, sample_source = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
         raise InputError(f"{artifact} was made with the metric {metric}: give samples for it with --data")

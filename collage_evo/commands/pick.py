@@ -14,12 +14,12 @@ from collage_evo.errors import InputError
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Finished, Result
+from collage_evo.run.directory import require_trusted
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.samples import model_file, saved_profiles
 from collage_evo.run.search import Searched
-from collage_evo.run.trusted import functions_of, require_noted
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = False) -> Finished:
@@ -32,15 +32,16 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
         directory: of a run that ended.
         budget: the largest error or drop of the metric, in the format of ``accuracy.budget``.
         reporter: receives progress.
-        trust: run functions that the run names, whoever wrote them.
+        trust: use what the run and its directory name, whoever wrote them.
 
     Raises:
-        InputError: no such run, it has not ended, its measurements are gone or from another machine, or it names a
-            function that this user has not named before.
+        InputError: no such run, it has not ended, its measurements are gone or from another machine, or it is from
+            elsewhere: see :func:`~collage_evo.run.directory.require_trusted`.
         ConfigError: ``budget`` is invalid.
     """
-    asked, config = budget_option(budget), _finished(directory)
-    require_noted(functions_of(config), directory, trust)
+    # the run already contains what it took over
+    asked, config = budget_option(budget), _finished(directory).replacing("search", like=None)
+    require_trusted(directory, config, trust)
     place, file = directory / PICKED / budget.strip(), model_file(config)
     (shapes, *_) = saved_profiles(config, directory, file)
 
@@ -54,9 +55,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
         place.mkdir(parents=True, exist_ok=True)
         return flow.answer(run, searched, replace(flow.delivery, directory=place))
 
-    # the run already contains what it took over
-    config = with_shapes(config, shapes).replacing("search", like=None)
-    return Finished(shapes, evaluate(config, directory, reporter, picked, file), place)
+    return Finished(shapes, evaluate(with_shapes(config, shapes), directory, reporter, picked, file), place)
 
 
 def _finished(directory: Path) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import operator
 import os
 import random
 import shutil
@@ -36,7 +37,7 @@ from collage_evo.target.slots import usable_cores
 STUDY = "sweep"
 STORAGE = "study.db"
 FOLDER = "folder"
-"""Trial attribute: its run directory, which a later trial continues after a kill."""
+"""Trial attribute: number of its run directory, which a later trial continues after a kill."""
 ERROR = "error"
 """Trial attribute: why the trial failed by itself."""
 POLL_S = 1.0
@@ -191,14 +192,14 @@ class _Objective:
 
     def run(self, trial: optuna.Trial) -> Path:
         """The run directory of ``trial``."""
-        return Path(self.directory, trial.user_attrs[FOLDER])
+        return self.directory / "trials" / f"{trial.user_attrs[FOLDER]:04d}"
 
     def _resolved(self, run: Path, drawn: Mapping[str, Any]) -> Config:
         """The trial's own configuration, as its run directory has it."""
         config = changed(self.config, drawn, "sweep.space")
         # the process that continues it may have other cores than the one that began it
         move_run(run, config.target.cores)
-        return start_run(run, config, resume=True)
+        return start_run(run, config, resume=True, trust=True)  # the sweep was asked about
 
 
 def _value(result: Result, metric: str) -> float:
@@ -263,7 +264,7 @@ def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
     for key, spec in config.sweep.space.items():
         suggest(trial, key, spec, _whole(config, key))
     if FOLDER not in trial.user_attrs:
-        trial.set_user_attr(FOLDER, f"trials/{trial.number:04d}")
+        trial.set_user_attr(FOLDER, trial.number)
     return trial
 
 
@@ -272,7 +273,7 @@ def _take_up(study: optuna.Study) -> None:
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     trials = study.get_trials(deepcopy=False)
-    last_in = {trial.user_attrs[FOLDER]: trial for trial in trials if FOLDER in trial.user_attrs}
+    last_in = {operator.index(trial.user_attrs[FOLDER]): trial for trial in trials if FOLDER in trial.user_attrs}
     for folder, trial in last_in.items():
         if trial.state == optuna.trial.TrialState.FAIL and ERROR not in trial.user_attrs:
             study.enqueue_trial(trial.params, user_attrs={FOLDER: folder})

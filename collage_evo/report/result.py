@@ -493,4 +493,6 @@ def write_finished(directory: Path, profiles: Sequence[Finished]) -> None:
 def _finished(row: Mapping[str, object], directory: Path) -> Finished:
     shapes = from_plain(row.get("shapes", {}), dict[str, list[int]])
     place = directory / from_plain(row.get("directory", ""), str)
+    if not place.resolve().is_relative_to(directory.resolve()):
+        raise ValueError(f"it names {place}, outside of its directory")
     return Finished(shapes, from_plain(row, Result), place)

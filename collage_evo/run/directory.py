@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from collage_evo.run.at_work import LOCK, at_work
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S
 from collage_evo.run.machine import require_machine
 from collage_evo.run.store import Store
-from collage_evo.run.trusted import functions_of, note_functions, require_noted
+from collage_evo.run.trusted import ADDRESS, note, outward, require_noted
 from collage_evo.runtime.manifest import BEST
 from collage_evo.search.evolution import checkpoint
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
@@ -44,8 +46,6 @@ MADE = (
 """Patterns for the names of all that a run, a sweep or a tuning writes into its directory."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
-ADDRESS = "fitness.address"
-"""Keys that may change freely: a restarted scheduler has another address."""
 CHOSEN = "search.ga."
 """Prefixes of keys that a run may have chosen anew (``search.tune``, ``tune``)."""
 ON_CORES = " on cores "
@@ -53,9 +53,10 @@ ON_CORES = " on cores "
 
 @dataclass(frozen=True)
 class _Begun:
-    """Content of ``run.json``."""
+    """Content of ``run.json``: ``name`` is one that no other run has."""
 
     kind: Kind
+    name: str = ""
 
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
@@ -77,6 +78,7 @@ def start_run(
     kind: Kind = "run",
     source: str = "",
     in_memory: Collection[str] = (),
+    trust: bool = False,
 ) -> Config:
     """Make the run directory and save the configuration in it; returns the configuration to use.
 
@@ -88,15 +90,17 @@ def start_run(
         kind: of the run.
         source: path of the configuration file, if there is one.
         in_memory: paths in the configuration that the caller writes later, from memory.
+        trust: the run may use whatever its directory and ``config`` name, and the user did not name it.
 
     Raises:
         InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was given, both were, or the
-            run to continue is of another kind.
+            run to continue is of another kind or from elsewhere.
         ConfigError: a given key differs from its value in the run to continue, and is not one of its limits.
     """
     if resume and overwrite:
         raise InputError("resume continues the existing run, overwrite deletes it: give only one of them")
-    note_functions(functions_of(config))
+    if not trust:
+        note(outward(config, directory))
     with at_work(directory):
         used = any(path.name != LOCK for path in directory.iterdir())
         if used and resume:
@@ -105,7 +109,7 @@ def start_run(
                 raise InputError(f"{directory} is a {had}, not a {kind}: {advice}")
             saved = reopen_run(directory)
             reopened = enlarge_budget(directory, saved, _changes(directory, config, saved))
-            require_noted(functions_of(reopened), directory)
+            require_trusted(directory, reopened, trust)
             return reopened
         if used:
             if overwrite:
@@ -283,7 +287,9 @@ def on_cores(cores: Sequence[int]) -> str:
 def save_run(directory: Path, config: Config, kind: Kind) -> None:
     """Write the files of a later ``resume``: the configuration, and which of ``KINDS`` the run is."""
     save_config(directory, config)
-    write_json(directory / RUN, _Begun, _Begun(kind))
+    begun = _Begun(kind, secrets.token_hex(16))
+    write_json(directory / RUN, _Begun, begun)
+    note([_made_by(begun)])
 
 
 def save_config(directory: Path, config: Config) -> None:
@@ -297,8 +303,41 @@ def kind_of_run(directory: Path) -> Kind:
     Raises:
         DamagedFile: the record is missing or invalid.
     """
+    return _begun(directory).kind
+
+
+def _begun(directory: Path) -> _Begun:
     mend = "start again with the command that it was started with, and --overwrite"
-    return read_json(directory / RUN, _Begun, mend).kind
+    return read_json(directory / RUN, _Begun, mend)
+
+
+def _made_by(begun: _Begun) -> str:
+    return f"compiled code of the run {begun.name}"
+
+
+def require_trusted(directory: Path, config: Config, trust: bool = False) -> None:
+    """Require that this user made the run in ``directory``, and named all that it and ``config`` lead to; ``trust``:
+    or trusts it.
+
+    Raises:
+        InputError: not so, or it contains something that is no plain file.
+    """
+    named = {*outward(config, directory), *links_in(directory), _made_by(_begun(directory))}
+    require_noted(named, directory, trust)
+
+
+def links_in(directory: Path) -> Iterator[str]:
+    """The links in ``directory``, of which a run makes none, as :func:`~collage_evo.run.trusted.outward` has texts.
+
+    Raises:
+        InputError: it contains something that is no plain file.
+    """
+    for place, folders, files in os.walk(directory):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                yield f"link {path} to {path.readlink()}"
+            elif not (path.is_file() or path.is_dir()):
+                raise InputError(f"{path} is no plain file: remove it")
 
 
 def require_records(directory: Path) -> None:
@@ -346,6 +385,8 @@ def enlarge_budget(directory: Path, saved: Config, overrides: Overrides) -> Conf
         if had is not None and has is not None and has < had:
             text = f"-s {key}={values[key]}: the run had {key}={had:g}"
             raise ConfigError(f"{text}; a resumed run may only enlarge its budget")
+    if ADDRESS in values:
+        note(outward(config, directory, [ADDRESS]))
     save_config(directory, config)
     return config
 

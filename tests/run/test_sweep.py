@@ -226,7 +226,7 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
     study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path / "sweep"))
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     assert len(complete) == 2, [trial.user_attrs for trial in study.trials]
-    assert {trial.user_attrs["folder"] for trial in complete} == {f"trials/{path.name}" for path in trials.iterdir()}
+    assert {trial.user_attrs["folder"] for trial in complete} == {int(path.name) for path in trials.iterdir()}
     used = [load_config(str(path)).target.cores for path in trials.glob("*/config.yaml")]
     first, second = sorted({tuple(cores) for cores in used})
     assert not set(first) & set(second)

@@ -1,10 +1,13 @@
-"""What a directory from elsewhere names is run only if this person named it before, or says so."""
+"""What a directory from elsewhere leads to is used only if this person named it before, or says so."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,12 +18,14 @@ from collage_evo.cli.search import resume_run
 from collage_evo.commands import pick
 from collage_evo.commands.compared import subjects
 from collage_evo.config import Config, parse_config
+from collage_evo.config_model import Section
 from collage_evo.errors import InputError
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.build.compiler import Compiler
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
-from collage_evo.run.trusted import functions_of, note_functions, require_noted
+from collage_evo.run.recorded import read_runs
+from collage_evo.run.trusted import OUTWARD, note, outward, require_noted
 from collage_evo.runtime.artifact import Profile, write_artifact
 from tests.support.models import chain
 
@@ -61,61 +66,137 @@ def named(metric: str) -> Config:
 def test_what_was_named_in_a_run_is_known_from_then_on_by_its_path(
     tmp_path: Path, metric: str, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"here names the function .*score\.py:score, .* read it, .* use --trust"):
-        require_noted([metric], Path("here"))
-    require_noted([metric], Path("here"), trust=True)
+    named_here = [f"accuracy.metric {metric}"]
+    with pytest.raises(InputError, match=r"here would use .*: accuracy\.metric .*score\.py:score; .* --trust"):
+        require_noted(named_here, Path("here"))
+    require_noted(named_here, Path("here"), trust=True)
     with pytest.raises(InputError):
-        require_noted([metric], Path("here"))  # once is once
+        require_noted(named_here, Path("here"))  # once is once
     monkeypatch.chdir(tmp_path / "foreign")
     start_run(tmp_path / "run", named("score.py:score"))
-    require_noted([metric, "top1", ""], Path("here"))
+    require_noted(named_here, Path("here"))
     start_run(tmp_path / "again", named(metric))
-    assert (state / "functions").read_text().count("score.py") == 1
-    assert (state / "functions").stat().st_mode & 0o077 == 0
+    assert (state / "named").read_text().count("score.py") == 1
+    assert (state / "named").stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match=r"score\.py:other"):
         require_noted([metric.replace(":score", ":other")], Path("here"))
 
 
-def test_data_by_a_function_are_a_function_too(metric: str) -> None:
-    config = parse_config({"model": {"source": "m.onnx"}, "data": {"source": metric}}, (), "test")
-    assert functions_of(config) == [metric]
-    assert functions_of(named("top1")) == []
+HARMLESS = {
+    "accuracy.budget": "a number",
+    "target.processor": "one of a list",
+    "fitness.executor": "asked about by its address",
+    "backends.use": "names of what is installed, all of which takes part by default",
+    "output.dir": "of a new run only",
+    "tune.space": "settings of the search",
+    "sweep.space": "asked about by its choices",
+}
 
 
-def test_where_nothing_can_be_noted_a_run_begins_and_the_function_is_asked_for(
+def texts(section: type[Section], prefix: str = "") -> set[str]:
+    """The keys whose values may be any text."""
+    found = set[str]()
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            found |= texts(kind, f"{prefix}{name}.")
+        elif any(word in str(kind) for word in ("str", "Any", "Path")):
+            found.add(f"{prefix}{name}")
+    return found
+
+
+def test_each_key_that_may_hold_any_text_is_asked_about_or_leads_nowhere() -> None:
+    assert texts(Config) - {"model.shapes"} == {*OUTWARD, *HARMLESS} - {"fitness.executor"}
+
+
+def test_what_leads_out_of_a_run_is_listed_and_what_lies_in_it_is_not(tmp_path: Path, metric: str) -> None:
+    values = {
+        "model": {"source": metric.partition(":")[0]},
+        "data": {"source": str(tmp_path / "run" / "given")},
+        "accuracy": {"metric": metric},
+        "search": {"like": "missing"},
+        "cache": {"dir": str(tmp_path / "run" / "cache")},
+        "sweep": {"space": {"fitness": {"choices": [{"executor": "dask", "address": "tcp://far:1"}]}}},
+    }
+    (tmp_path / "run" / "given").mkdir(parents=True)
+    assert outward(parse_config(values, (), "test"), tmp_path / "run") == {
+        f"model.source {metric.partition(':')[0]}",
+        f"accuracy.metric {metric}",
+        f"cache.dir {tmp_path / 'run' / 'cache'}",
+        "fitness.address tcp://far:1",
+    }
+    assert outward(named("top1"), tmp_path) == set()
+
+
+def test_where_nothing_can_be_noted_a_run_begins_and_is_asked_about(
     tmp_path: Path, metric: str, state: Path
 ) -> None:
     state.parent.mkdir()
     state.write_text("no directory")
     start_run(tmp_path / "run", named(metric))
     with pytest.raises(InputError, match="--trust"):
-        require_noted([metric], Path("here"))
+        resume_run(tmp_path / "run")
 
 
 def test_an_artifact_from_elsewhere_runs_no_function_unasked(tmp_path: Path, artifact: Path, metric: str) -> None:
     asked = (artifact, tmp_path / "m.onnx", str(tmp_path / "x.npz"))
-    with pytest.raises(InputError, match=r"best\.collage names the function .*score\.py:score"):
+    with pytest.raises(InputError, match=r"best\.collage would use .*score\.py:score"):
         subjects(*asked)
     assert not (tmp_path / RAN).exists()
     assert subjects(*asked, trust=True)[0].config.accuracy.metric == metric
-    note_functions([metric])
+    note([f"accuracy.metric {metric}"])
     assert subjects(*asked)[0].config.accuracy.metric == metric
 
 
-def test_nor_does_a_run_from_elsewhere(
-    tmp_path: Path, metric: str, state: Path, monkeypatch: pytest.MonkeyPatch
+LEADS: Mapping[str, Any] = {
+    "accuracy.metric": "METRIC",
+    "data.source": "METRIC",
+    "fitness.address": "tcp://127.0.0.1:9",
+    "cache.dir": "FOREIGN/cache",
+    "model.source": "FOREIGN/score.py",
+}
+
+
+@pytest.mark.parametrize("key", [*LEADS, "compiled code", "link"])
+def test_nor_does_a_run_from_elsewhere_lead_anywhere_unasked(
+    tmp_path: Path, metric: str, state: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     directory = tmp_path / "foreign" / "run"
-    start_run(directory, named(metric))
+    value = str(LEADS.get(key)).replace("METRIC", metric).replace("FOREIGN", str(tmp_path / "foreign"))
+    values = {key: value, **({"fitness.executor": "dask"} if key == "fitness.address" else {})}
+    config = parse_config({"model": {"source": "builtin:squeezenet"}}, values if key in LEADS else (), "test")
+    start_run(directory, config)
     shutil.rmtree(state)  # another person's run
-    monkeypatch.setattr(pick, "_finished", lambda place: named(metric))
+    if key == "link":
+        begun = json.loads((directory / "run.json").read_text())["name"]
+        note([f"compiled code of the run {begun}"])
+        (directory / "details.log").symlink_to(tmp_path / "mine")
+    monkeypatch.setattr(pick, "_finished", lambda place: config)
+    plain = parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test")
     asks: list[Callable[[], object]] = [
         lambda: resume_run(directory),
         lambda: pick.pick_answer(directory, "0.1", LineReporter()),
-        lambda: start_run(directory, parse_config({"model": {"source": "any.onnx"}}, (), "test"), resume=True),
+        lambda: start_run(directory, plain if key != "model.source" else config, resume=True),
     ]
     for ask in asks:
-        with pytest.raises(InputError, match=r"names the function .*score\.py:score.*--trust"):
+        with pytest.raises(InputError, match=rf"foreign/run would use .*{key}.*--trust"):
             ask()
+        if key == "model.source":  # who names it again knows it
+            break
     assert not (tmp_path / RAN).exists()
-    assert start_run(directory, named(metric), resume=True).accuracy.metric == metric, "who names it again knows it"
+
+
+@pytest.mark.parametrize("name", ["details.log", "work/reference.npz"])
+def test_a_run_with_what_is_no_plain_file_is_refused(tmp_path: Path, name: str) -> None:
+    start_run(tmp_path / "run", named(""))
+    (tmp_path / "run" / "work").mkdir()
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(InputError, match=rf"{name} is no plain file"):
+        resume_run(tmp_path / "run", trust=True)
+
+
+def test_a_result_names_no_directory_outside_of_its_own(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", named(""))
+    (tmp_path / "run" / "result.json").write_text('{"schema": 6, "profiles": [{"directory": "../other"}]}')
+    with pytest.raises(InputError, match="outside of its directory"):
+        read_runs(tmp_path / "run")
