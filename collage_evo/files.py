@@ -35,6 +35,8 @@ def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
     Raises:
         DamagedFile: for anything but a :class:`CollageError`, whose message already explains what to do.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DamagedFile(f"{path} is no plain file: {mend}")  # who opens a pipe waits for its writer
     try:
         yield
     except CollageError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -175,7 +176,7 @@ def _places(data: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _places(value, (*place, key))
 
 
-FOLDER, NOTHING = b"a folder", b"nothing"
+FOLDER, PIPE, NOTHING = b"a folder", b"a pipe", b"nothing"
 """What stands in the file's place."""
 DAMAGES: Mapping[str, Callable[[bytes, random.Random], Iterator[bytes]]] = {
     "empty": lambda content, draw: iter([b""]),
@@ -188,6 +189,7 @@ DAMAGES: Mapping[str, Callable[[bytes, random.Random], Iterator[bytes]]] = {
     "deep": lambda content, draw: iter([DEEP]),
     "no UTF-8": lambda content, draw: iter([content[:20] + b"\xff\xfe\x80" + content[20:]]),
     "a folder": lambda content, draw: iter([FOLDER]),
+    "a pipe": lambda content, draw: iter([PIPE]),
     "missing": lambda content, draw: iter([NOTHING]),
 }
 
@@ -198,6 +200,8 @@ def put(path: Path, content: bytes) -> None:
     path.unlink(missing_ok=True)  # of an artifact: not the other names of the same file
     if content == FOLDER:
         path.mkdir()
+    elif content == PIPE:
+        os.mkfifo(path)
     elif content != NOTHING:
         path.write_bytes(content)
 
