@@ -21,7 +21,7 @@ from collage_evo.run.samples import model_file, samples_of_shapes
 from collage_evo.run.trusted import CACHE, outward, require_noted
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
-from collage_evo.runtime.package import select_variant
+from collage_evo.runtime.package import is_package, select_variant
 from collage_evo.runtime.program import Program
 
 Shapes = dict[str, list[int]]
@@ -76,7 +76,8 @@ def subjects(
         InputError: neither is there, no file to compare it with is known, or it names something that
             this user has not named before.
     """
-    inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
+    is_run = (place / CONFIG).is_file() or ((place / BEST).is_dir() and not is_package(place))
+    inside = place if is_run else place.absolute().parent
     directory = home_of(inside)
     of_run = (directory / CONFIG).is_file()
     artifact = place / BEST if inside == place else place

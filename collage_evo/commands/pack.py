@@ -29,6 +29,7 @@ from collage_evo.runtime.package import (
     WrittenVariant,
     is_package,
     read_package,
+    require_only_package,
     select_variant,
 )
 from collage_evo.runtime.program import Shapes
@@ -77,21 +78,25 @@ def pack_artifacts(places: Sequence[Path], to: Path, overwrite: bool = False) ->
     """
     if os.path.lexists(to) and not overwrite:
         raise InputError(f"{to} exists already: use --overwrite to replace it, or choose another --to")
-    if os.path.lexists(to) and not is_package(to):
-        raise InputError(f"{to} is not a package (no {PACKAGE}), so it is not overwritten: choose another --to")
+    if os.path.lexists(to):
+        require_only_package(to)
     sources = [_source(place) for place in places]
     for one, other in itertools.combinations(sources, 2):
         _require_fit(one, other)
-    with whole_or_nothing(to) as work, tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as scratch:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as name,
+        whole_or_nothing(to, scratch := Path(name)) as work,
+    ):
         store, variants = Store(work), dict[str, WrittenVariant]()
-        fallback = _write_fallback(sources, Path(scratch) / FLOAT32)
+        fallback = _write_fallback(sources, scratch / FLOAT32)
         for one in sources:
             name = f"{one.name}-{len(variants) + 1}" if one.name in variants else one.name
             run = os.path.relpath(os.path.realpath(one.run), os.path.realpath(to)) if one.run else ""
             digest = _add(store, one.directory, name)
             variants[name] = WrittenVariant(digest, _speedup(one, fallback), run)
         if fallback:
-            variants[FLOAT32] = WrittenVariant(_add(store, Path(scratch) / FLOAT32, FLOAT32))
+            variants[FLOAT32] = WrittenVariant(_add(store, scratch / FLOAT32, FLOAT32))
         written = WrittenPackage(SCHEMA, variants, FLOAT32 if fallback else "")
         (work / PACKAGE).write_text(to_json(written, indent=1))
     package = read_package(to)

@@ -90,9 +90,14 @@ def write_artifact(
 
 
 @contextlib.contextmanager
-def whole_or_nothing(directory: Path) -> Iterator[Path]:
-    """An empty directory that replaces ``directory`` at the end of the context."""
-    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # reserved names
+def whole_or_nothing(directory: Path, scratch: Path | None = None) -> Iterator[Path]:
+    """An empty directory that replaces ``directory`` at the end of the context.
+
+    ``scratch``: an empty directory on the same disk, where the new one and the old one lie meanwhile; by default they
+    have names beside ``directory`` that a run reserves.
+    """
+    place = scratch / directory.name if scratch else directory
+    work, before = (place.with_name(f".{place.name}.{name}") for name in ("new", "before"))
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     yield work

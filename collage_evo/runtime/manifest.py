@@ -162,7 +162,7 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.target.threads < 1 or min(self.target.cores, default=0) < 0:
             raise ValueError(f"threads are {self.target.threads}, cores {self.target.cores}")
-        for text in (self.machine.architecture, *self.machine.features):
+        for text in (self.machine.cpu, self.machine.architecture, *self.machine.features):
             _text(text)
         for parts in ("regions", "tensors"):
             if (count := sum(len(getattr(program, parts)) for program in self.programs)) > _MOST:

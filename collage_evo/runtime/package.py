@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from collage_evo.codec import from_plain
-from collage_evo.errors import InputError, UnavailableError
+from collage_evo.errors import CollageError, InputError, UnavailableError, printable
 from collage_evo.files import reading
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
 from collage_evo.runtime.manifest import (
     BEST,
     MANIFEST,
+    Manifest,
     Text,
     json_of,
     measured_elsewhere,
@@ -25,6 +26,8 @@ from collage_evo.runtime.manifest import (
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import Target
 
+MODEL = "model"
+"""Information key of an artifact for the file name of the user's model, and its hash (shapes fixed)."""
 PACKAGE = "package.json"
 SCHEMA = 1
 _MEND = "copy the package again, or pack it again"
@@ -46,7 +49,7 @@ class WrittenPackage:
     """The content of ``package.json``; ``fallback`` names one of the variants, or none."""
 
     schema: int
-    variants: Mapping[str, WrittenVariant]
+    variants: Mapping[Text, WrittenVariant]
     fallback: Text = ""
 
 
@@ -137,16 +140,34 @@ def select_variant(place: Path) -> Selected:
         UnavailableError: nothing in the package runs here.
     """
     answer = place / BEST
-    directory = answer if answer.is_dir() and not (place / MANIFEST).exists() else place
+    is_run = answer.is_dir() and not (place / MANIFEST).exists() and not is_package(place)
+    directory = answer if is_run else place
     if not is_package(directory):
         return Selected(directory)
     selected = read_package(directory).select()
-    _log.info("%s: selected %s: %s", directory, selected.name, selected.reason)
+    _log.info("%s", printable(f"{directory}: selected {selected.name}: {selected.reason}"))
     return selected
 
 
 def is_package(directory: Path) -> bool:
-    return (directory / PACKAGE).is_file()
+    return (directory / PACKAGE).exists()
+
+
+def require_only_package(directory: Path) -> None:
+    """Require that ``directory`` is a package and contains nothing else, so that removing it loses nothing else.
+
+    Raises:
+        InputError: it is none, or an unknown file lies in it.
+    """
+    choose = "so it is not overwritten: choose another --to"
+    try:
+        package = read_package(directory)
+        for one in (*package.variants, *filter(None, [package.fallback])):
+            manifest, files = read_manifest(one.directory)
+            if extra := files - manifest.files.keys() - {MANIFEST}:
+                raise InputError(f"it holds {one.name}/{min(extra)}")
+    except CollageError as error:
+        raise InputError(f"{directory} is not a package, or not only that ({error}), {choose}") from error
 
 
 def read_package(directory: Path) -> Package:
@@ -164,19 +185,38 @@ def read_package(directory: Path) -> Package:
         files = frozenset(plain_files(directory))
         if extra := [name for name in files - {PACKAGE} if PurePosixPath(name).parts[0] not in written.variants]:
             raise InputError(f"{directory} holds {min(extra)}, which its {PACKAGE} does not list: do not use it")
-        every = {name: _variant(directory, name, variant, files) for name, variant in written.variants.items()}
+        manifests = {name: _manifest(directory, name, one, files) for name, one in written.variants.items()}
+        _require_one_model(directory, manifests, written.fallback)
+        every = {name: _variant(directory, name, one, manifests[name]) for name, one in written.variants.items()}
         fallback = every.pop(written.fallback) if written.fallback else None
     return Package(directory, tuple(every.values()), fallback)
 
 
-def _variant(directory: Path, name: str, written: WrittenVariant, files: frozenset[str]) -> PackedVariant:
+def _require_one_model(directory: Path, manifests: Mapping[str, Manifest], fallback: str) -> None:
+    """Require that all variants have the same inputs and outputs, and all but the fall-back are of the same file."""
+    signatures = {name: one.model and (one.model.inputs, one.model.outputs) for name, one in manifests.items()}
+    hashes = {
+        name: [one.info.get(MODEL, {}).get("sha256") for one in manifest.profiles]
+        for name, manifest in manifests.items()
+        if name != fallback
+    }
+    for known in (signatures, hashes):
+        for name, what in known.items():
+            if what != (first := next(iter(known.items())))[1]:
+                raise InputError(f"{directory} holds {first[0]} and {name}, of different models: do not use it")
+
+
+def _manifest(directory: Path, name: str, written: WrittenVariant, files: frozenset[str]) -> Manifest:
     if PurePosixPath(name).parts != (name,) or name == "..":
         raise InputError(f"{PACKAGE} of {directory} names '{name}', outside the package: do not use it")
     if f"{name}/{MANIFEST}" not in files:
         raise InputError(f"{directory} lacks the variant {name}: {_MEND}")
     if check_file(directory / name / MANIFEST).digest != written.manifest:
         raise InputError(f"{name}/{MANIFEST} in {directory} was changed: {_MEND}")
-    manifest, _ = read_manifest(directory / name)
+    return read_manifest(directory / name)[0]
+
+
+def _variant(directory: Path, name: str, written: WrittenVariant, manifest: Manifest) -> PackedVariant:
     target = manifest.whole_target
     elsewhere = measured_elsewhere(target.machine.cpu, manifest.profiles[0].info)
     other = this_machine().differences(target.machine)

@@ -88,9 +88,20 @@ def test_only_a_package_is_overwritten_and_only_on_request(folder: Path, here: H
     refused(here("pack", "lesser", "--to", "m.collage", cwd=folder), "--overwrite")
     refused(here("pack", "lesser", "--to", "here", "--overwrite", cwd=folder), "is not a package")
     assert (folder / "m.collage" / PACKAGE).read_text() == before
+    (folder / "web").mkdir()
+    (folder / "web" / PACKAGE).write_text('{"name": "web", "version": "1.0.0"}')
+    refused(here("pack", "lesser", "--to", "web", "--overwrite", cwd=folder), "web is not a package", "another --to")
+    mine = folder / "m.collage" / HERE.kind / "profiles" / "notes.txt"
+    mine.write_text("mine")
+    refused(here("pack", "lesser", "--to", "m.collage", "--overwrite", cwd=folder), "notes.txt", "another --to")
+    mine.unlink()
+    others = [folder / f".m.collage.{name}" for name in ("new", "before")]
+    for other in others:
+        other.write_text("mine")
     inside = f"m.collage/{HERE.kind}"
     assert here("pack", "lesser", inside, "--to", "m.collage", "--overwrite", cwd=folder).returncode == 0
     assert len(json.loads((folder / "m.collage" / PACKAGE).read_text())["variants"]) == 3
+    assert [other.read_text() for other in others] == ["mine", "mine"]
     with load_artifact(folder / "m.collage") as session:
         assert getattr(session.selected, "name", "") == HERE.kind
 

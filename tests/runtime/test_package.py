@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import collage_evo
+from collage_evo.commands.compared import subjects
 from collage_evo.commands.pack import FLOAT32
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, read_artifact
@@ -25,7 +27,7 @@ from collage_evo.runtime.package import PACKAGE, read_package
 from collage_evo.runtime.program import Program
 from collage_evo.target.levels import LEVELS, SWITCH
 from collage_evo.target.processor import level
-from tests.runtime.helpers import CONVNET, assert_expected, image, whole
+from tests.runtime.helpers import CONVNET, assert_expected, image, sums, whole
 from tests.support.packages import GREATER, HERE, LESSER, ended, package
 
 Programs = tuple[Program, Program]
@@ -160,6 +162,37 @@ def test_what_the_package_does_not_list_is_refused(both: Path) -> None:
     (both / "more.txt").write_text("more")
     with pytest.raises(InputError, match=r"holds more\.txt, which its package\.json does not list"):
         collage_evo.load(both)
+
+
+def test_an_artifact_that_the_package_does_not_list_is_not_taken_in_its_place(both: Path) -> None:
+    shutil.copytree(both / LESSER.kind, both / BEST)
+    with pytest.raises(InputError, match=r"holds best\.collage/.*, which its package\.json does not list"):
+        collage_evo.load(both)
+    with pytest.raises(InputError, match=r"package\.json does not list"):
+        subjects(both, both / "any.onnx", None)
+
+
+@pytest.mark.parametrize("place", [FLOAT32, LESSER.kind])
+def test_variants_of_different_models_are_refused(both: Path, tmp_path: Path, cache: Path, place: str) -> None:
+    program = whole(sums(3), cache) if place == FLOAT32 else read_artifact(both / place).program
+    other = ended(tmp_path / "other", LESSER, program, model={"name": "m", "sha256": "b"}) / BEST
+    shutil.rmtree(both / place)
+    other.rename(both / place)
+    digest = hashlib.sha256((both / place / MANIFEST).read_bytes()).hexdigest()
+    change(both, lambda content: content["variants"][place].update(manifest=digest))
+    with pytest.raises(InputError, match=f"holds .*{place}.*, of different models: do not use it"):
+        collage_evo.load(both)
+
+
+def test_a_log_line_has_no_character_that_a_terminal_obeys(both: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "collage_evo")
+    odd = both.rename(both.with_name("m\x1b[2J\u202e.collage"))
+    collage_evo.load(odd).close()
+    assert "selected" in caplog.text
+    assert not {"\x1b", "\u202e"} & {*caplog.text}
+    change(odd, lambda content: content["variants"].update({"a\u202e": content["variants"].pop(LESSER.kind)}))
+    with pytest.raises(InputError, match="is no text"):
+        collage_evo.load(odd)
 
 
 def test_a_link_in_place_of_a_variant_is_refused(both: Path, tmp_path: Path) -> None:
