@@ -29,7 +29,7 @@ from collage_evo.arguments import (
 )
 from collage_evo.config import Config
 from collage_evo.effort import Effort
-from collage_evo.errors import InputError, describing_system_errors
+from collage_evo.errors import AnswerStays, InputError, describing_system_errors
 from collage_evo.export import FORMS, Exported, Form
 from collage_evo.graph.load.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
@@ -59,7 +59,7 @@ class Result:
     """The run directory."""
     profiles: tuple[Finished, ...]
     """The result for each profile of input shapes; only one unless several were requested. Empty if the time was over
-    before the final comparison."""
+    before the final comparison, or that failed."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -67,10 +67,12 @@ class Result:
         """The content of ``result.json``; of the first profile, if there are several.
 
         Raises:
-            InputError: the run's time was over before its final comparison.
+            InputError: the run's time was over before its final comparison, or that failed.
         """
         if not self.profiles:
-            raise InputError("the run has no report, as its time ended before its final comparison: allow more time")
+            raise InputError(
+                "the run has no report, as its final comparison failed or its time ended before: allow more time"
+            )
         return self.profiles[0].result
 
     @property
@@ -217,6 +219,8 @@ def optimize(
         begin = partial(search_in, resume=resume, overwrite=overwrite, source=source)
         with deadline(None if resume else resolved.time):
             profiles = begin(directory, resolved, files, active)
+    except AnswerStays:
+        profiles = ()
     except TimeIsOver:
         if not (directory / BEST).exists():
             raise InputError(f"no answer within {resolved.time:g} s: increase time") from None

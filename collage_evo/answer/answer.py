@@ -131,18 +131,15 @@ class Standing:
         return [best, *near, *likely, *held, *shown] if likely or near or shown else ()
 
     def verdict(self) -> Verdict:
-        """The result after the last round.
+        """The result after the last round: the best baseline if all candidates failed.
 
         Raises:
-            InputError: no baseline is left, or there were candidates and all failed.
+            InputError: no baseline is left.
         """
         final = self.race
         if not self.singles:
-            raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
+            raise InputError(f"no baseline survived the final race: {_why(final.failed)}")
         tried = [name for name in self.candidates if name in final.rounds]
-        if self.candidates and not tried:
-            why = _why({name: final.failed[name] for name in self.candidates})
-            raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
         best = self.best
         if not tried:
             single = self._answer_without(best)

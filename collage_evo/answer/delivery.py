@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from collage_evo.answer.so_far import SO_FAR
 from collage_evo.backends.base import Target
 from collage_evo.runtime.artifact import read_artifact, write_artifact
 from collage_evo.runtime.manifest import BEST, HELD
@@ -50,15 +51,25 @@ class Delivery:
             return ""
         return str(read_artifact(self.best).profiles[0].info.get(ANSWER, ""))
 
-    def put(self, *measured: Path, info: Mapping[str, Any] | None = None) -> Path:
+    def put(
+        self,
+        *measured: Path,
+        info: Mapping[str, Any] | None = None,
+        check: Callable[[Path], object] = lambda written: None,
+    ) -> Path:
         """Write ``best.collage`` from artifacts, one for each profile, replacing an earlier one.
 
-        ``info`` is added to each artifact's information.
+        ``info`` is added to each artifact's information, in which only an answer so far keeps what is known of that.
+        ``check`` is called with the new artifact's path before it takes its place.
         """
         parts = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
         held = {HELD: level()} if level() else {}
-        profiles = [replace(profile, info={**profile.info, **(info or {}), **held}) for profile in parts]
+        dropped = {SO_FAR} if info else set()
+        infos = [{key: value for key, value in one.info.items() if key not in dropped} for one in parts]
+        profiles = [
+            replace(one, info={**had, **(info or {}), **held}) for one, had in zip(parts, infos, strict=True)
+        ]
         open_form = read_artifact(self.fallback).program if self.fallback else None
-        write_artifact(self.best, profiles, self.target, self.signature, open_form)
+        write_artifact(self.best, profiles, self.target, self.signature, open_form, check)
         shutil.rmtree(self.directory / REPLACED, ignore_errors=True)
         return self.best

@@ -85,7 +85,7 @@ def run(
     directory = run_directory(config, source, out)
     files = ModelAndData(directory, file)
     time_is_over = partial(end_in_time, directory, as_json)
-    with resumable(directory), deadline(None if resume else config.time, time_is_over, process_age_s()):
+    with resumable(directory, as_json), deadline(None if resume else config.time, time_is_over, process_age_s()):
         profiles = search_in(
             directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
         )
@@ -122,6 +122,6 @@ def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.run.profiles import run_profiles
 
-    with resumable(directory), reporter() as progress:
+    with resumable(directory, as_json), reporter() as progress:
         profiles = run_profiles(config.untimed(), directory, progress)
     print_answer(directory, profiles, as_json)

@@ -1,5 +1,5 @@
-"""Handling of Ctrl-C and SIGTERM: a command prints one line with the command that continues its run, and exits with
-code 130 or 143."""
+"""Ends of a command before its run has ended: Ctrl-C and SIGTERM, with the command that continues it, time that is
+over, and stages that fail after the first answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from collage_evo.errors import CollageError
+from collage_evo.errors import AnswerStays, CollageError
 from collage_evo.report.places import command
 from collage_evo.runtime.manifest import BEST
 
@@ -31,11 +31,14 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 @contextlib.contextmanager
-def resumable(directory: Path) -> Iterator[None]:
-    """Context of work on the run in ``directory``: Ctrl-C and SIGTERM print the command that continues it."""
+def resumable(directory: Path, as_json: bool = False) -> Iterator[None]:
+    """Context of work on the run in ``directory``: Ctrl-C and SIGTERM print the command that continues it, and an
+    answer that stays is the run's."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
+    except AnswerStays:
+        _end_with_answer(directory, as_json, "a stage failed before the end of the final comparison")
     except KeyboardInterrupt as stopped:
         from collage_evo.run.directory import CONFIG
 
@@ -62,20 +65,26 @@ def _what_is_there(directory: Path) -> Iterator[str]:
 def end_in_time(directory: Path, as_json: bool = False) -> NoReturn:
     """Exit with the best answer so far, because the run's time is over; without one, as an error."""
     if (directory / BEST).exists():
-        from collage_evo.report.so_far import print_so_far
-
-        printed = print_so_far(directory, as_json) and not as_json
-        leave(None if printed else directory, "time is over before the final comparison", 0)
+        _end_with_answer(directory, as_json, "time is over before the final comparison")
     from collage_evo.run.directory import give_back
 
     left = None if give_back(directory) else directory
     leave(left, "error: the time was over before a first answer; give more", 2)
 
 
+def _end_with_answer(directory: Path, as_json: bool, why: str) -> NoReturn:
+    from collage_evo.report.so_far import print_so_far
+
+    if print_so_far(directory, as_json, why) and not as_json:
+        leave(None, "", 0)
+    leave(directory, why, 0)
+
+
 def leave(directory: Path | None = None, why: str = "stopped", code: int = INTERRUPTED) -> NoReturn:
     """Exit at once: worker pools must not delay a user who pressed Ctrl-C, or whose time is over."""
     with contextlib.suppress(OSError):  # the reader of the pipe may have been stopped too
-        print("; ".join([why, *(_what_is_there(directory) if directory else ())]), file=sys.stderr, flush=True)
+        if why:
+            print("; ".join([why, *(_what_is_there(directory) if directory else ())]), file=sys.stderr, flush=True)
         sys.stdout.flush()
     if "collage_evo.graph.ir.weights" in sys.modules:  # else there are none
         from collage_evo.graph.ir.weights import remove_weight_files

@@ -92,7 +92,7 @@ class ExplainedRun:
         if limits is None or normalised is None or enumerated is None:
             result = result_in(run)
             if result is not None and result.not_searched:
-                raise InputError(f"the model of {run} only runs whole, so it has no matches: {result.not_searched}")
+                raise InputError(f"{run} has no matches, as no search was possible: {result.not_searched}")
             raise InputError(f"{run} has no record of its matches: continue it with {command('resume', run)}")
         graph = normalised.searchable(files).graph
         costs = read_costs(store.work / "costs.json", None, graph, {})

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 import psutil
 
 from collage_evo.codec import from_json, to_json
-from collage_evo.errors import InputError
+from collage_evo.errors import SystemRefuses
 from collage_evo.measure.build.cache import PieceCache
 from collage_evo.measure.exclusive import go_on
 from collage_evo.measure.fork_server import WorkerProcess, describe_end, start_server, start_worker
@@ -86,7 +86,7 @@ class Sandbox:
         job is repeated once.
 
         Raises:
-            InputError: the operating system refuses what all jobs need.
+            SystemRefuses: the operating system refuses what all jobs need.
         """
         inherited: list[str] = []
         for attempt in range(2):
@@ -140,10 +140,10 @@ class Sandbox:
         """End a process from which later jobs would suffer.
 
         Raises:
-            InputError: the operating system refused what all jobs need.
+            SystemRefuses: the operating system refused what all jobs need.
         """
         if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
-            raise InputError(answer.message)
+            raise SystemRefuses(answer.message)
         on_device = self._setting.target.device != CPU
         share = RECYCLE_SHARE_ON_DEVICE if on_device else RECYCLE_SHARE
         # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports

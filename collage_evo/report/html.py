@@ -235,7 +235,7 @@ def _decided(result: Result) -> str:
     """The comparison that the answer won, or why no placement did."""
     speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, format_name(result.best_single)
     if result.not_searched:
-        return f"The model only runs whole, in one library: {result.not_searched}."
+        return f"No search was possible: {result.not_searched}."
     if not speed.by_definition:
         return (
             f"It was timed in turns with the best libraries, {len(speed.rounds)} rounds over {speed.seconds:.0f} s, "

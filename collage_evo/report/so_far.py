@@ -8,7 +8,14 @@ from collage_evo.answer.baselines import read_baselines
 from collage_evo.answer.so_far import SO_FAR, SoFar, read_profiles_so_far, read_so_far
 from collage_evo.codec import to_json
 from collage_evo.report.places import command
-from collage_evo.report.words import format_engine, format_ms, format_number, format_ratio, format_shapes
+from collage_evo.report.words import (
+    capitalised,
+    format_engine,
+    format_ms,
+    format_number,
+    format_ratio,
+    format_shapes,
+)
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
@@ -30,8 +37,9 @@ def describe_answers(artifact: Path) -> list[str]:
     return [f"{shape}: {answer}" for shape, answer in zip(shapes, answers, strict=True)]
 
 
-def print_so_far(directory: Path, as_json: bool) -> bool:
-    """Print the answer so far of the run in ``directory``; returns whether there is one that is not yet final."""
+def print_so_far(directory: Path, as_json: bool, why: str = "the run stopped before its final comparison") -> bool:
+    """Print the answer so far of the run in ``directory``, and ``why`` it is no more; returns whether there is one
+    that is not yet final."""
     artifact = directory / BEST
     so_far = read_so_far(artifact)
     if so_far is None:
@@ -43,7 +51,7 @@ def print_so_far(directory: Path, as_json: bool) -> bool:
         return True
     answers = describe_answers(artifact)
     which = "this answer" if len(answers) == 1 else "these answers"
-    print(f"The run stopped before its final comparison, which has not confirmed {which}:")
+    print(f"{capitalised(why)}, which has not confirmed {which}:")
     for answer in answers:
         print(f"  {answer}")
     for baseline in read_baselines(directory / "baselines.json", directory / "baselines"):

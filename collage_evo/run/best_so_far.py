@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.answer.candidates import EXACT, arithmetics
-from collage_evo.answer.delivery import Delivery
+from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
 from collage_evo.errors import CollageError
 from collage_evo.measure.builders import Builders
@@ -27,6 +27,8 @@ from collage_evo.report.so_far import describe_so_far
 from collage_evo.report.words import format_engine, format_ms, title
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
+from collage_evo.run.search import Placed
+from collage_evo.runtime.manifest import read_infos
 
 GAIN = 0.98
 """An answer replaces the one before it if it takes less than this share of its time. Chosen: writing it takes as long
@@ -37,10 +39,12 @@ class BestSoFar:
     """Publishes answers of a run as they are found. Thread-safe.
 
     The answer of an earlier final comparison stays until the next one. ``on_published`` is called after each answer.
+    ``placed`` is the last one, if it is a placement.
     """
 
     def __init__(self, run: RunContext, delivery: Delivery) -> None:
         self.on_published: Callable[[], object] = lambda: None
+        self.placed: Placed | None = None
         self._run, self._delivery = run, delivery
         self._changing = threading.Lock()
         self._numbers = itertools.count(1)
@@ -48,6 +52,13 @@ class BestSoFar:
         self._final = self._known is None and delivery.best.exists()
         self._library, self._library_ms = "", 0.0
         self._pending: list[threading.Event] = []
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the answer was in no final comparison, and is a baseline or known as ``placed``."""
+        (info,) = read_infos(self._delivery.best)
+        keys = [None, *([self.placed.placement.key] if self.placed else [])]
+        return ANSWER not in info and info.get("key") in keys
 
     def offer_baselines(self, measured: Sequence[Baseline]) -> None:
         """Publish the best of ``measured`` if it is faster than the answer so far."""
@@ -104,7 +115,8 @@ class BestSoFar:
             so_far = self._so_far(ms, outcome.error, Evidence.SEARCH)
             published = threading.Event()
             self._pending.append(published)
-            builders.write(job).add_done_callback(partial(self._written, artifact, so_far, published))
+            placed = Placed(space.graph, placement)
+            builders.write(job).add_done_callback(partial(self._written, artifact, so_far, placed, published))
 
         return offer
 
@@ -114,7 +126,12 @@ class BestSoFar:
             self._pending.pop().wait()
 
     def _written(
-        self, artifact: Path, so_far: SoFar, published: threading.Event, future: Future[Written | Failure]
+        self,
+        artifact: Path,
+        so_far: SoFar,
+        placed: Placed,
+        published: threading.Event,
+        future: Future[Written | Failure],
     ) -> None:
         """Publish ``artifact``, which the search went on without."""
         try:
@@ -123,7 +140,7 @@ class BestSoFar:
             with self._changing:
                 if not self._faster(so_far.latency_ms):
                     return
-                self._publish(artifact, so_far)
+                self._publish(artifact, so_far, placed)
             self._log()
         except (OSError, CollageError) as error:  # of a full disk the search itself will tell
             self._run.tell("the best answer so far could not be written", str(error))
@@ -137,9 +154,9 @@ class BestSoFar:
     def _so_far(self, ms: float, error: float | None, evidence: Evidence) -> SoFar:
         return SoFar(ms, error, evidence, self._library, self._library_ms)
 
-    def _publish(self, artifact: Path, so_far: SoFar) -> None:
+    def _publish(self, artifact: Path, so_far: SoFar, placed: Placed | None = None) -> None:
         self._delivery.put(artifact, info=so_far.info)
-        self._known = so_far
+        self._known, self.placed = so_far, placed
         self.on_published()
 
     def _log(self, name: str = "") -> None:

@@ -6,24 +6,38 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from collage_evo.accuracy.choose import portable, sha256_of_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
 from collage_evo.costs.database import CostDatabase
+from collage_evo.errors import (
+    OF_THE_MACHINE,
+    CollageError,
+    ConfigError,
+    DamagedFile,
+    SystemRefuses,
+    named_line,
+    one_line,
+)
 from collage_evo.measure.jobs import Setting, WorkFiles
 from collage_evo.measure.pool import WorkerPool, workers_of
+from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.progress import Reporter
 from collage_evo.run.machine import usable
 from collage_evo.run.store import Store
+from collage_evo.runtime.manifest import BEST
 from collage_evo.target.memory import usable_memory
 from collage_evo.target.private import own_directory
 from collage_evo.target.target import CPU, Target
 
+T = TypeVar("T")
 GIB = 2**30
 MEMORY_SHARE = 0.75
 """Of all memory, for one measuring process: the rest is the run's. Where all is taken, the system kills either."""
@@ -116,8 +130,31 @@ class Workplace:
         begin = time.monotonic()
         try:
             yield
+        except Exception as error:
+            error.add_note(name)  # for :meth:`attempt`
+            raise
         finally:
             self.seconds[name] = time.monotonic() - begin
+
+    def attempt(self, make: Callable[[], T], instead: str) -> T | Failure:
+        """The value of ``make``; a failure if that raises after the first answer, which no stage takes away.
+
+        The user is told what failed, and what the run does ``instead``. A configuration, a record of the run or a
+        machine that has to be mended first is raised like everything before the first answer.
+        """
+        try:
+            return make()
+        except (ConfigError, DamagedFile, SystemRefuses):
+            raise
+        except Exception as error:
+            full = isinstance(error, OSError) and error.errno in OF_THE_MACHINE
+            if full or not (self.directory / BEST).exists():
+                raise
+            failure = Failure(Fault.RAISED, one_line(error) if isinstance(error, CollageError) else named_line(error))
+            self.keep_details(traceback.format_exception(error))
+            stage = ", ".join(getattr(error, "__notes__", ["a stage of the run"]))
+            self.reporter.log(f"{stage} failed: {failure.message} ({self.directory / DETAILS} has more); {instead}")
+            return failure
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
-from collage_evo.errors import NotSearchable
+from collage_evo.errors import AnswerStays, NotSearchable
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.html import write_html
@@ -129,11 +130,13 @@ class Flow:
         run, target = self.run, self.run.config.target
         if target.threads == 1 or target.device != CPU or run.config.search.objective != "latency":
             return self
-        used = threads_that_pay(run, self.backends, self.baselines).used
-        if used == target.threads:
+        decided = run.attempt(
+            lambda: threads_that_pay(run, self.backends, self.baselines), f"{target.threads} threads are used"
+        )
+        if isinstance(decided, Failure) or decided.used == target.threads:
             return self
         run.pool.close()
-        run = run.on_threads(used)
+        run = run.on_threads(decided.used)
         return Flow(run, self.model, chosen_backends(run.config), self.earlier)
 
     @cached_property
@@ -288,27 +291,64 @@ class Flow:
         return replace(searched, record=record)
 
     def result(self) -> Result:
-        """The answer, published as ``best.collage``, and all measurements, as ``result.json`` has them."""
-        searched = self.searched(Flow.search)
-        before = result_in(self.run.directory) if self.delivery.answered else None
-        details = before.search.evaluations if before and before.search else 0
-        if before is not None and before.schema == SCHEMA and searched.measured == details:
-            self.run.reporter.log("nothing new was measured: the answer stays")
-            return before
-        return self.answer(self.run, searched, self.delivery)
+        """The answer, published as ``best.collage``, and all measurements, as ``result.json`` has them.
 
-    def answer(self, run: RunContext, searched: Searched | NotSearched, delivery: Delivery) -> Result:
+        If a stage fails after the first answer, the answer so far and the baselines are compared; that of a run that
+        had ended stays.
+
+        Raises:
+            AnswerStays: that comparison failed too.
+        """
+        run, answered = self.run, self.delivery.answered
+        before = result_in(run.directory) if answered else None
+        if before is not None and before.schema != SCHEMA:
+            before = None
+        instead = "the answer stays" if before else "what is left of the run decides"
+        found = run.attempt(lambda: self.searched(Flow.search), instead)
+        if before is not None and isinstance(found, Failure):
+            return before
+        if isinstance(found, Failure):
+            return self._of_what_is_left(NotSearched(found.message))
+        if before is not None and found.measured == (before.search.evaluations if before.search else 0):
+            run.reporter.log("nothing new was measured: the answer stays")
+            return before
+        ended = run.attempt(lambda: self.answer(run, found, self.delivery), instead)
+        if not isinstance(ended, Failure):
+            return ended
+        if before is not None and self.delivery.answered == answered:
+            return before
+        return self._of_what_is_left(found)
+
+    def _of_what_is_left(self, searched: Searched | NotSearched) -> Result:
+        """The result of a comparison of the answer so far and the baselines. Raises as :meth:`result`."""
+        run, so_far = self.run, self.best_so_far.placed
+        if so_far and (isinstance(searched, NotSearched) or so_far.placement.key not in searched.record.evaluated):
+            searched = NotSearched(searched.reason if isinstance(searched, NotSearched) else "", so_far)
+        if self.best_so_far.comparable:
+            ended = run.attempt(lambda: self.answer(run, searched, self.delivery, True), "the answer so far stays")
+            if not isinstance(ended, Failure):
+                return ended
+        raise AnswerStays(f"the run did not end: the answer so far is in {self.delivery.best}")
+
+    def answer(
+        self, run: RunContext, searched: Searched | NotSearched, delivery: Delivery, only_so_far: bool = False
+    ) -> Result:
         """The winner of the race among placements of ``searched`` within the limits of ``run``; writes the result
         next to it.
 
         An answer that already lies at ``delivery`` takes part in the race, and stays unless it is beaten. If no
-        placement is within the limits, the best single backend is the answer.
+        placement is within the limits, the best single backend is the answer. ``only_so_far``: no other placement
+        than the answer so far races.
 
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
         best, levels = best_single(self.baselines, run.limits.budget), partial(self.with_budget_levels, run)
-        compiled = CompiledCandidates(run, searched, levels, best.outcome, delivery.answered)
+        compiled = CompiledCandidates(run, searched, levels)
+        if only_so_far:
+            compiled.keep(self.best_so_far.placed, delivery.best)
+        else:
+            compiled.compile(best.outcome, delivery.answered)
         keys = compiled.searched.keys
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
@@ -318,6 +358,7 @@ class Flow:
         artifact = artifact_of(verdict, compiled, self.baselines)
         answer = deliver(run, verdict.answer, artifact, delivery, details)
         compiled.remove()
+        speeds = run.attempt(lambda: answer_speeds(run, verdict, answer), "the other speed is left out")
         result = Ended(
             run=run,
             model=self.model,
@@ -327,10 +368,10 @@ class Flow:
             verdict=verdict,
             held_out=held_out,
             answer=answer,
-            speeds=answer_speeds(run, verdict, answer),
+            speeds=None if isinstance(speeds, Failure) else speeds,
         ).result()
         write_result(delivery.directory / RESULT, result)
-        write_html(delivery.directory / "report.html", result)
+        run.attempt(lambda: write_html(delivery.directory / "report.html", result), "there is no report.html")
         return result
 
 

@@ -3,6 +3,7 @@ all."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from collage_evo.backends.select import half_installed
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.effort import TIMED
+from collage_evo.errors import AnswerStays
 from collage_evo.files import link_or_copy
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.report.html import write_overview
@@ -98,10 +100,12 @@ def _searched(
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True)):
         reporter.within((len(runs) + number) / (2 * len(runs)), (len(runs) + number + 1) / (2 * len(runs)))
         reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
-        with part_of_time(1 / (len(runs) - number)):
+        with part_of_time(1 / (len(runs) - number)), contextlib.suppress(AnswerStays):
             result = evaluate(run.config, run.directory, reporter, partial(joining, Flow.result), file)
-        finished.append(Finished(shapes, result, run.directory))
+            finished.append(Finished(shapes, result, run.directory))
         join()
+    if len(finished) < len(runs):
+        raise AnswerStays(f"the run did not end: the answer so far is in {directory / BEST}")
     _write(directory, finished)
     return tuple(finished)
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from collage_evo.answer.candidates import Tried
 from collage_evo.costs.saved_costs import MeasuredCosts
-from collage_evo.errors import InputError, NotSearchable
+from collage_evo.errors import DamagedFile, InputError, NotSearchable
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
@@ -78,16 +78,22 @@ class Placed:
 
 @dataclass(frozen=True)
 class NotSearched:
-    """Reason why a model only runs whole. It has nothing of what :class:`Searched` has."""
+    """Reason why there was no search, or why it failed: then the answer ``so_far`` may be a placement."""
 
     reason: str
+    so_far: Placed | None = None
     measured: ClassVar[int] = 0
-    keys: ClassVar[Mapping[str, str]] = {}
     tried: ClassVar[None] = None
 
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """As those of :class:`Searched`."""
+        placements = (self.so_far.placement,) if self.so_far else ()
+        return {name: placement.key for name, placement in named(placements).items()}
+
     def at(self, key: str | None) -> Placed | None:
-        """None: no placement was measured."""
-        return None
+        """The answer so far; None for no key."""
+        return self.so_far if key is not None else None
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ def run_search(
 
     Raises:
         NotSearchable: no placement at all could be measured; the commonest reason is given.
-        InputError: the checkpoint in ``directory`` is damaged or of another search.
+        DamagedFile: the checkpoint in ``directory`` is damaged or of another search.
     """
     begun = checkpoint.exists(directory)
     start = start or new_state(settings.seed)
@@ -180,7 +186,7 @@ def run_search(
 def _resumed(state: SearchState, start: SearchState) -> SearchState:
     if state.objectives != start.objectives:
         had, has = (" and ".join(objectives) for objectives in (state.objectives, start.objectives))
-        raise InputError(f"the checkpoint is of a search for {had}, this one is for {has}; start a new run")
+        raise DamagedFile(f"the checkpoint is of a search for {had}, this one is for {has}; start a new run")
     return replace(state, bounds=start.bounds)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +56,7 @@ def write_artifact(
     target: Target,
     signature: Signature | None = None,
     fallback: Program | None = None,
+    check: Callable[[Path], object] = lambda written: None,
 ) -> None:
     """Copy the programs' pieces into ``directory`` and describe them in its manifest.
 
@@ -68,6 +69,7 @@ def write_artifact(
         target: that the programs were compiled for.
         signature: of the user's own file; by default that of the first program.
         fallback: a program that takes any other shapes.
+        check: is called with the path of the new directory before that takes its place, which an exception prevents.
     """
     with whole_or_nothing(directory) as work:
         store = Store(work)
@@ -87,6 +89,7 @@ def write_artifact(
             {name: (work / name).stat().st_size for name in sorted(store.files)},
         )
         (work / MANIFEST).write_text(to_json(manifest, indent=1))
+        check(work)
 
 
 @contextlib.contextmanager

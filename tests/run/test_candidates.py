@@ -111,7 +111,9 @@ def candidates(
     ignore = {"stage": lambda name: nullcontext(), "tell": lambda *words: None}
     run: Any = SimpleNamespace(limits=limits, config=config, **ignore)
     told = {placement.key: name for name, placement in placements.items()}
-    return CompiledCandidates(run, searched, levels, Outcome(best_ms)), told
+    compiled = CompiledCandidates(run, searched, levels)
+    compiled.compile(Outcome(best_ms))
+    return compiled, told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +149,8 @@ def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_er
 
 def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Compiling(monkeypatch, fail=("placement-0",))
-    whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), *[cast(Any, None)] * 2)
+    whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
+    whole.compile(Outcome(1.0))
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
         candidates(LIMIT, 1)

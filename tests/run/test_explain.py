@@ -130,7 +130,7 @@ def test_a_run_that_has_no_matches_says_why(place, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no record of its matches: continue it with .* resume"):
         explain_node(begun, "x")
     write_result(begun / RESULT, replace(make_result(), not_searched="no backend takes node x"))
-    with pytest.raises(InputError, match="only runs whole, so it has no matches: no backend takes node x"):
+    with pytest.raises(InputError, match="has no matches, as no search was possible: no backend takes node x"):
         explain_node(begun, "x")
 
 

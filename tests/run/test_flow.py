@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,24 @@ import onnx
 import pytest
 
 from collage_evo import cli
+from collage_evo.answer.so_far import read_so_far
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
-from collage_evo.errors import InputError, NotSearchable
+from collage_evo.errors import AnswerStays, ConfigError, DamagedFile, InputError, NotSearchable, SystemRefuses
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.measure.builders import Builders
 from collage_evo.models.builder import Builder
+from collage_evo.placement.outcome import Outcome
+from collage_evo.placement.space import SearchSpace
 from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import read_run
-from collage_evo.run.search import NotSearched
+from collage_evo.run.search import NotSearched, SearchRecord
+from collage_evo.run.stages.baselines import measure_baselines
+from collage_evo.run.stages.evolve import evolve
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from tests.runtime.helpers import sums
@@ -153,3 +163,119 @@ def test_a_run_whose_answer_was_written_into_goes_on_once_that_is_deleted(tmp_pa
     with load_artifact(run / BEST) as session:
         x = np.ones((1, 600), np.float32)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], np.maximum(x @ weights, 0), rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
+    """A run that has measured all that it wants, and stopped before its final comparison."""
+    folder = tmp_path_factory.mktemp("begun")
+    config = config_of(folder)
+    start_run(folder / "run", config)
+    evaluate(config, folder / "run", LineReporter(), lambda flow: flow.searched(Flow.search))
+    return config, folder / "run"
+
+
+STAGES = [
+    "on_normalised", "normalise", "calibrated_ranges", "find_matches", "predict_losses", "measure_early",
+    "tune_backends", "gather_costs", "make_seeds", "evolve", "CompiledCandidates.compile", "hold_out", "deliver",
+    "answer_speeds", "Ended", "write_result", "write_html",
+]  # fmt: skip
+"""Work of the stages after the first answer, as the flow has it."""
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException) -> None:
+    """From now on ``stage`` raises ``error``."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"collage_evo.run.flow.{stage}", fails)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_fails_takes_no_answer_away(
+    stage: str, begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config, before), run, lines = begun, tmp_path / "run", list[str]()
+    shutil.copytree(before, run)
+    if stage == "measure_early":
+        (run / "work" / "early_mixtures.json").unlink()
+        (run / "checkpoint.json").unlink()
+    failing(monkeypatch, stage, ValueError("on\npurpose"))
+    stays = stage in ("hold_out", "deliver", "Ended", "write_result")
+    with pytest.raises(AnswerStays) if stays else nullcontext():
+        result = evaluate(config, run, LineReporter(lines.append), Flow.result)
+        assert result.best.median_ms
+        assert (run / "result.json").is_file()
+    with load_artifact(run / BEST) as session:
+        assert session.run(None, random_inputs(tiny_convnet(), 0))
+    assert any(f"a stage of the run failed: ValueError: on ({run}/details.log has more); " in line for line in lines)
+    assert "on\npurpose" in (run / "details.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("a key"),
+        DamagedFile("a record"),
+        SystemRefuses("no room"),
+        OSError(errno.ENOSPC, "no room"),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_has_to_be_mended_first_ends_a_run_that_has_an_answer(
+    error: BaseException, begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(begun[1], tmp_path / "run")
+    failing(monkeypatch, "evolve", error)
+    with pytest.raises(type(error)):
+        evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
+
+
+def test_baselines_that_fail_after_the_first_answer_leave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        measure_baselines(*args)
+        raise ValueError("on purpose")
+
+    monkeypatch.setattr("collage_evo.run.flow.measure_baselines", fails)
+    with pytest.raises(AnswerStays):
+        evaluate(config_of(tmp_path), tmp_path / "run", LineReporter(), Flow.result)
+    assert read_so_far(tmp_path / "run" / BEST)
+
+
+def test_a_failed_search_of_a_run_that_had_ended_leaves_its_answer_and_its_result(
+    begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(begun[1], tmp_path / "run")
+    result = evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
+    failing(monkeypatch, "evolve", ValueError("on purpose"))
+    again = evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
+    assert (again.best, again.speedup_over_best_single) == (result.best, result.speedup_over_best_single)
+
+
+@pytest.mark.parametrize("searched", [True, False])
+def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
+    searched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A placement that the search announced, before it failed, or before its candidates could not be compiled."""
+
+    def announces(run: RunContext, space: SearchSpace, *args: Any) -> SearchRecord:
+        record, best = evolve(run, space, *args), args[3]
+        with Builders(run.pool) as builders:
+            best.offers(builders, space)(record.ranked[0], Outcome(1e-6, error=0.0))
+            best.finish()
+        if not searched:
+            raise ValueError("on purpose")
+        return record
+
+    monkeypatch.setattr("collage_evo.run.flow.evolve", announces)
+    if searched:
+        failing(monkeypatch, "CompiledCandidates.compile", InputError("no placement could be compiled"))
+    config, run = config_of(tmp_path), tmp_path / "run"
+    found = evaluate(start_run(run, config), run, LineReporter(), Flow.result)
+    assert found.candidate_speedup.rounds, "it was compared"
+    assert (found.search is not None) == searched
+    assert found.not_searched == ("" if searched else "ValueError: on purpose")
+    assert read_so_far(run / BEST) is None, "the comparison has confirmed it"
+    assert searched or "No search was possible: ValueError: on purpose." in (run / "report.html").read_text()

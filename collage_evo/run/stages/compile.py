@@ -9,17 +9,18 @@ from pathlib import Path
 from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
+from collage_evo.files import link_or_copy
 from collage_evo.measure.jobs import ArtifactJob, regions_of
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.run.context import RunContext
-from collage_evo.run.search import NotSearched, Searched, named
+from collage_evo.run.search import NotSearched, Placed, Searched, named
 
 
 class CompiledCandidates:
-    """The candidates of a search, compiled.
+    """The candidates of a search, compiled; none before :meth:`compile` or :meth:`keep`.
 
     Attributes:
         searched: the result of the search, with only these placements ranked.
@@ -29,11 +30,6 @@ class CompiledCandidates:
         run: its limits apply.
         searched: the measured placements.
         levels: adds budget levels for a budget to these, which it measures.
-        best: the best single backend; placements that cannot be faster do not race.
-        answered: the key of the answer before, if it was a placement.
-
-    Raises:
-        InputError: none of the candidates could be compiled.
     """
 
     def __init__(
@@ -41,22 +37,43 @@ class CompiledCandidates:
         run: RunContext,
         searched: Searched | NotSearched,
         levels: Callable[[Searched, float], Searched],
-        best: Outcome,
-        answered: str = "",
     ) -> None:
         self._run, self._all, self._levels = run, searched, levels
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
-        if isinstance(searched, Searched):
-            tried, policy = searched.tried, run.config.policy
-            racing = [
-                placement
-                for placement in searched.record.ranked
-                if placement.key == answered or may_win(tried.evaluated[placement.key].outcome, best, policy)
-            ]
-            first = race_candidates(tried, racing, run.limits, run.config.final.candidates, answered)
-            if not self._compile(searched, first) and first:
-                raise InputError("no placement could be compiled; run again with --debug")
+
+    def compile(self, best: Outcome, answered: str = "") -> None:
+        """Compile the placements of the search that may be the answer.
+
+        Args:
+            best: the best single backend; placements that cannot be faster do not race.
+            answered: the key of the answer before, if it was a placement.
+
+        Raises:
+            InputError: none of them could be compiled.
+        """
+        run, searched = self._run, self._all
+        if not isinstance(searched, Searched):
+            return
+        tried, policy = searched.tried, run.config.policy
+        racing = [
+            placement
+            for placement in searched.record.ranked
+            if placement.key == answered or may_win(tried.evaluated[placement.key].outcome, best, policy)
+        ]
+        first = race_candidates(tried, racing, run.limits, run.config.final.candidates, answered)
+        if not self._compile(searched, first) and first:
+            raise InputError("no placement could be compiled")
+
+    def keep(self, so_far: Placed | None, artifact: Path) -> None:
+        """Race the answer ``so_far`` only, from its ``artifact``; None: no placement races."""
+        placements = (so_far.placement,) if so_far else ()
+        if isinstance(self._all, Searched):
+            self._all = self.searched = self._all.ranking(placements)
+        for name in named(placements):
+            self.artifacts[name] = self._run.work / f"{name}.collage"
+            shutil.rmtree(self.artifacts[name], ignore_errors=True)
+            shutil.copytree(artifact, self.artifacts[name], copy_function=link_or_copy)
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         """Compile more candidates after the ones by these names exceeded the budget with these errors on held-out

@@ -13,7 +13,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
-from collage_evo.errors import InputError
+from collage_evo.errors import DamagedFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import JudgeJob, Setting
 from collage_evo.measure.judging import computes_exactly
@@ -90,7 +90,7 @@ def hold_out(
     with run.stage("held-out samples"):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
-        raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
+        raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
     while True:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.codec import from_plain, to_plain
-from collage_evo.errors import DamagedFile, InputError
+from collage_evo.errors import DamagedFile
 from collage_evo.files import reading, write_whole
 from collage_evo.search.evolution.state import SearchState
 
@@ -77,12 +77,12 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
     """The latest good state in ``folder``; a warning is logged when that is the one before the latest.
 
     Raises:
-        InputError: there is none, or it belongs to another model, target or set of backends.
+        DamagedFile: there is none, or it belongs to another model, target or set of backends.
     """
     latest = _latest(folder)
     changed = latest.fingerprint.difference(fingerprint)
     if changed:
-        raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
+        raise DamagedFile(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
     return latest.state
 
 
@@ -90,11 +90,11 @@ def recorded(folder: Path, matches: str) -> SearchState:
     """The latest good state in ``folder``, of any model and target, for callers that only read measurements.
 
     Raises:
-        InputError: there is none, or it is of another search space than the one with the digest ``matches``.
+        DamagedFile: there is none, or it is of another search space than the one with the digest ``matches``.
     """
     latest = _latest(folder)
     if latest.fingerprint.matches != matches:
-        raise InputError(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
+        raise DamagedFile(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
     return latest.state
 
 
@@ -102,7 +102,7 @@ def move(folder: Path, target: Callable[[str], str]) -> None:
     """Move the search in ``folder``, if there is one, to the target that ``target`` returns for its own.
 
     Raises:
-        InputError: no checkpoint there can be used.
+        DamagedFile: no checkpoint there can be used.
     """
     if exists(folder):
         latest = _latest(folder)
@@ -123,7 +123,7 @@ def _latest(folder: Path) -> _Body:
         if problems:
             _log.warning("%s", problems[0])
         return body
-    raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
+    raise DamagedFile(f"no usable checkpoint: {'; '.join(problems)}")
 
 
 def remove(folder: Path) -> None:
