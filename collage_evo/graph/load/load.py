@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,9 @@ from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shap
 from collage_evo.models.builtin import PREFIX, make_builtin
 
 _AGAIN = "export or download it again"
+MOST_OPERATORS = 200_000
+"""Operators of a model at most, once its functions are inlined: a few kilobytes can make billions. Chosen: ten times
+those of large networks."""
 WEIGHTS_APART = 4
 """From this version of the format on, weights need not be inputs, and one that is may be fed."""
 
@@ -138,6 +141,9 @@ def _parse(path: Path) -> onnx.ModelProto:
     if model.ir_version < WEIGHTS_APART:
         _set_weights_apart(model)
     with reading(path, _AGAIN):
+        if model.functions and (count := _operators(model)) > MOST_OPERATORS:
+            much = f"{count:,} operators once its functions are inlined, more than {MOST_OPERATORS:,}"
+            raise InputError(f"{path} has {much}: export a smaller model")
         for tensor in all_weights(model):
             _require_whole(tensor)
         return light(model)
@@ -161,6 +167,26 @@ def _dense(sparse: onnx.SparseTensorProto, path: Path) -> onnx.TensorProto:
     dense = np.zeros(tuple(sparse.dims), values.dtype)
     dense.flat[np.ravel_multi_index(tuple(indices.T), dense.shape) if indices.ndim > 1 else indices] = values
     return numpy_helper.from_array(dense, sparse.values.name)
+
+
+def _operators(model: onnx.ModelProto) -> int:
+    """Number of operators after the model's functions are inlined, which this does without.
+
+    Raises:
+        RecursionError: a function calls itself.
+    """
+    functions = {(one.domain, one.name, one.overload): one for one in model.functions}
+
+    def inside(nodes: Iterable[onnx.NodeProto]) -> int:
+        graphs = (graph for node in nodes for one in node.attribute for graph in (one.g, *one.graphs))
+        bodies = sum(inside(graph.node) for graph in graphs)
+        return bodies + sum(called((node.domain, node.op_type, node.overload)) for node in nodes)
+
+    @cache
+    def called(operator: tuple[str, str, str]) -> int:
+        return inside(functions[operator].node) if operator in functions else 1
+
+    return inside(model.graph.node)
 
 
 def _set_weights_apart(model: onnx.ModelProto) -> None:

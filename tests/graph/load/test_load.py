@@ -384,3 +384,39 @@ def test_builtin_parameters_are_used_and_the_seed_decides_the_weights() -> None:
     assert first == again
     assert first != other
     assert sizes_of(first.graph.output[0]) == [1, 16, 24]
+
+
+def of_functions(bodies: list[list[onnx.NodeProto]]) -> onnx.ModelProto:
+    """A model that calls the last of these functions; each may call those before it: ``f0``, ``f1``, ..."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    functions = [
+        helper.make_function("own", f"f{number}", ["a"], ["c"], nodes, opsets) for number, nodes in enumerate(bodies)
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node(f"f{len(bodies) - 1}", ["x"], ["y"], domain="own")], "g", [x], [y])
+    return helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10)
+
+
+def twice(name: str, domain: str = "") -> list[onnx.NodeProto]:
+    return [helper.make_node(name, [a], [c], domain=domain) for a, c in ("ab", "bc")]
+
+
+def test_functions_that_become_millions_of_operators_are_refused_before_they_are_inlined(tmp_path: Path) -> None:
+    calls = [twice(f"f{number}", "own") for number in range(24)]
+    onnx.save(of_functions([twice("Relu"), *calls]), tmp_path / "bomb.onnx")
+    with pytest.raises(InputError, match=r"33,554,432 operators once its functions are inlined, more than 200,000"):
+        load_model(str(tmp_path / "bomb.onnx"))
+    inside = helper.make_graph(twice("f0", "own"), "body", [], [helper.make_tensor_value_info("c", 1, [1])])
+    branch = helper.make_node("If", ["a"], ["c"], then_branch=inside, else_branch=inside)
+    calls = [twice(f"f{number}", "own") for number in range(1, 24)]
+    onnx.save(of_functions([twice("Relu"), [branch], *calls]), tmp_path / "b.onnx")
+    with pytest.raises(InputError, match=r"operators once its functions are inlined"):
+        load_model(str(tmp_path / "b.onnx"))
+
+
+def test_functions_of_an_ordinary_size_are_read_and_one_that_calls_itself_is_not(tmp_path: Path) -> None:
+    onnx.save(of_functions([twice("Relu"), twice("f0", "own")]), tmp_path / "m.onnx")
+    assert load_model(str(tmp_path / "m.onnx")).original.functions
+    onnx.save(of_functions([twice("f0", "own")]), tmp_path / "loop.onnx")
+    with pytest.raises(InputError, match=r"loop\.onnx is damaged"):
+        load_model(str(tmp_path / "loop.onnx"))
