@@ -71,7 +71,7 @@ class Result:
         """
         if not self.profiles:
             raise InputError(
-                "the run has no report, as its final comparison failed or its time ended before: allow more time"
+                "the run has no report, as it ended, or a stage failed, before its final comparison: allow more time"
             )
         return self.profiles[0].result
 
@@ -217,7 +217,7 @@ def optimize(
             base, options, "optimize", budget=budget, precision=precision, metric=metric, like=like
         )
         begin = partial(search_in, resume=resume, overwrite=overwrite, source=source)
-        with deadline(None if resume else resolved.time):
+        with deadline(None if resume else resolved.time, directory=directory):
             profiles = begin(directory, resolved, files, active)
     except AnswerStays:
         profiles = ()

@@ -30,7 +30,7 @@ from collage_evo.cli.app import (
     require_given_once,
 )
 from collage_evo.cli.held import hold_process
-from collage_evo.cli.stop import end_in_time, resumable
+from collage_evo.cli.stop import end_in_time, leave, resumable
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
@@ -80,12 +80,14 @@ def run(
     options["data.source"] = data
     config = resolve(keys, options, source, budget=budget, precision=precision, metric=metric, like=like)
     hold_process(config)
-    file = model_file(config)
-    config = config.replacing("model", **shape_values(shapes, file))
+    seconds, file = None if resume else config.time, model_file(config)
+    unread = partial(leave, None, "error: the time was over while the model was read; give more", 2)
+    with deadline(seconds, unread, process_age_s()):
+        config = config.replacing("model", **shape_values(shapes, file))
     directory = run_directory(config, source, out)
     files = ModelAndData(directory, file)
     time_is_over = partial(end_in_time, directory, as_json)
-    with resumable(directory, as_json), deadline(None if resume else config.time, time_is_over, process_age_s()):
+    with resumable(directory, as_json), deadline(seconds, time_is_over, process_age_s(), directory):
         profiles = search_in(
             directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
         )

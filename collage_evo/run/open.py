@@ -20,18 +20,17 @@ from collage_evo.measure.sandbox import expect_workers
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace
+from collage_evo.run.deadline import pause
 from collage_evo.run.directory import require_records
 from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.run.stages.samples import with_noise_of_samples
+from collage_evo.run.store import LIMITS
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.processor import level, this_machine
 from collage_evo.target.slots import describe_quota
-
-LIMITS = "limits"
-"""Store key of the error limits, which a run decides once."""
 
 
 @contextlib.contextmanager
@@ -49,7 +48,7 @@ def open_run(
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
-    with Lookout(machine_directory(), place.name, reporter.log), remembering(place.work / DIGESTS):
+    with Lookout(machine_directory(), place.name, reporter.log, pause), remembering(place.work / DIGESTS):
         reporter.expect(_known_seconds(config.search))
         if config.fitness.executor == "local":
             expect_workers()

@@ -166,11 +166,18 @@ class Lookout:
     Args:
         directory: the machine's.
         run: as in the notes of the run's own processes.
-        say: receives each line, in the lookout's own thread.
+        report: receives each line, in the lookout's own thread.
+        on_waited: receives the seconds of a wait, as they pass.
     """
 
-    def __init__(self, directory: Path, run: str, report: Callable[[str], None]) -> None:
-        self._directory, self._run, self._report = directory, run, report
+    def __init__(
+        self,
+        directory: Path,
+        run: str,
+        report: Callable[[str], None],
+        on_waited: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._directory, self._run, self._report, self._on_waited = directory, run, report, on_waited
         self._reported: dict[str, float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -186,8 +193,13 @@ class Lookout:
         self._thread.join()
 
     def _watch(self) -> None:
+        looked, waited = time.monotonic(), False
         while not self._end.wait(LOOK_S):
-            for who, line in waits(present(self._directory), self._run, time.time()).items():
+            waiting, now = waits(present(self._directory), self._run, time.time()), time.monotonic()
+            if waiting:  # its beginning was too short to be seen
+                self._on_waited(now - looked + (0.0 if waited else SOON_S))
+            looked, waited = now, bool(waiting)
+            for who, line in waiting.items():
                 if time.monotonic() - self._reported.get(who, -AGAIN_S) >= AGAIN_S:
                     self._reported[who] = time.monotonic()
                     self._report(line)

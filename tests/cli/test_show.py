@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from collage_evo.answer.baselines import write_baselines
 from collage_evo.answer.so_far import Evidence, SoFar
 from collage_evo.cli.app import app
+from collage_evo.cli.stop import end_in_time, resumable
 from collage_evo.config import parse_config
-from collage_evo.errors import InputError
+from collage_evo.errors import AnswerStays, InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import RESULT, write_result
 from collage_evo.run.directory import save_run
@@ -78,6 +79,28 @@ def test_of_a_stopped_run_with_several_profiles_each_answer_has_its_shapes(tmp_p
         assert "  x [3, 4], k [1]: 2.50 ms, error 0 (timed by itself)\n" in text
         profiles = json.loads(shown(tmp_path, "--json"))["profiles"]
         assert [one and one["latency_ms"] for one in profiles] == [None if confirmed else 1.5, 2.5]
+
+
+@pytest.mark.parametrize("why", ["Time is over before the final comparison", "A stage failed before the end of the "])
+def test_a_run_that_ends_with_the_answer_so_far_says_why_above_it(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def exits(code: int) -> None:
+        raise SystemExit(code)
+
+    def stays() -> None:
+        raise AnswerStays("it stays")
+
+    place = Place(tmp_path)
+    place.best.offer_baselines([place.baseline("onnxruntime", 20.0)])
+    monkeypatch.setattr("os._exit", exits)
+    with pytest.raises(SystemExit) as ended, resumable(tmp_path):
+        end_in_time(tmp_path) if why.startswith("Time") else stays()
+    told = capfd.readouterr()
+    assert ended.value.code == 0
+    assert told.out.startswith(why)
+    assert told.out.splitlines()[0].endswith("final comparison, which has not confirmed this answer:")
+    assert told.err == ""
 
 
 @pytest.mark.parametrize(

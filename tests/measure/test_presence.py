@@ -68,8 +68,9 @@ def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: 
 
 def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
     lines: list[str] = []
+    waited_s: list[float] = []
     first, second = ExclusiveTiming(directory, run="theirs"), ExclusiveTiming(directory, run="mine")
-    with Lookout(directory, "mine", lines.append):
+    with Lookout(directory, "mine", lines.append, waited_s.append):
         with first.job():
             first.acquire_exclusive()
             thread = threading.Thread(target=lambda: second.job().__enter__())
@@ -77,6 +78,7 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
             until(lambda: lines)
         thread.join(30)
     assert "theirs has been timing since" in lines[0]
+    assert sum(waited_s) > 0
     assert "target.cores" not in lines[0], "turns are the machine's"
 
 

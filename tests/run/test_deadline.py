@@ -1,0 +1,50 @@
+"""The deadline of a run: what it waits for, and what its clock leaves out."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from collage_evo.run.deadline import LEAD_S, TimeIsOver, deadline, pause, seconds_left
+from collage_evo.run.store import LIMITS, Store
+from collage_evo.runtime.manifest import BEST
+
+AT_ONCE = LEAD_S + 0.1
+"""A time that is over after a tenth of a second."""
+
+
+def pass_time() -> None:
+    """Longer than the deadline needs, on a busy machine too."""
+    time.sleep(2.0)
+
+
+def test_a_run_ends_at_its_time(tmp_path: Path) -> None:
+    with pytest.raises(TimeIsOver), deadline(AT_ONCE, directory=tmp_path):
+        pass_time()
+
+
+def test_a_run_that_has_run_the_model_ends_with_its_first_answer(tmp_path: Path) -> None:
+    Store(tmp_path / "work").put(LIMITS, str, "decided")
+    steps = []
+
+    def measure() -> None:
+        time.sleep(1.0)
+        steps.append("first answer")
+        (tmp_path / BEST).mkdir()
+        pass_time()
+        steps.append("search")
+
+    with pytest.raises(TimeIsOver), deadline(600.0, spent_s=600.0, directory=tmp_path):
+        measure()
+    assert steps == ["first answer"]
+
+
+def test_a_wait_for_another_run_does_not_count() -> None:
+    with deadline(AT_ONCE):
+        pause(600.0)
+        assert seconds_left() > 500.0
+        time.sleep(1.0)
+    assert seconds_left() == math.inf
