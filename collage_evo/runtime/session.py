@@ -202,8 +202,8 @@ class Session:
         self._current = runner
 
     def _require_outside(self) -> None:
-        """Require that this thread, which holds the lock, is not inside a run, from which a signal handler or the like
-        starts another.
+        """Require that this thread, which holds the lock, is not inside a run, from which a signal handler starts
+        another.
 
         Raises:
             InputError: it is; that run's buffers are in use.
