@@ -246,6 +246,16 @@ IN_A_BODY = """{ i = If(c) <then_branch = one () => (int64[2, 50] p) { v, p = To
     else_branch = other () => (int64[2, 50] q) { n = Neg(x) w, q = TopK<axis = 1, largest = 0>(n, k) }> }"""
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_the_first_of_equal_values_is_the_largest(axis: int, tmp_path: Path) -> None:
+    model = parse_graph(f"g (float[3, 40, 20] x) => (float[3, 40, 20] y) {{ y = Hardmax<axis = {axis}>(x) }}")
+    if not get_backend("openvino").probe().available:
+        pytest.skip(get_backend("openvino").probe().reason)
+    feeds = {"x": np.random.default_rng(0).integers(0, 3, (3, 40, 20)).astype(np.float32)}
+    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+
+
 @pytest.mark.parametrize("nodes", [f"{{ {CHOICE} }}", IN_A_BODY])
 def test_equal_values_keep_their_order(nodes: str, tmp_path: Path) -> None:
     given = "<int64[1] k = {50}, bool c = {1}>"
@@ -256,6 +266,20 @@ def test_equal_values_keep_their_order(nodes: str, tmp_path: Path) -> None:
         for x in (np.zeros((2, 400)), np.random.default_rng(0).integers(0, 3, (2, 400))):
             feeds = {"x": x.astype(np.float32)}
             np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0])
+@pytest.mark.parametrize("sizes", ["", "[1]"])
+def test_a_box_that_overlaps_just_as_much_as_allowed_stays(threshold: float, sizes: str, tmp_path: Path) -> None:
+    given = f"<int64[1] k = {{4}}, float{sizes} o = {{{threshold}}}, float l = {{0.1}}>"
+    text = f"g (float[1, 4, 4] b, float[1, 2, 4] s) => (int64[n, 3] i) {given}"
+    model = parse_graph(f"{text} {{ i = NonMaxSuppression(b, s, k, o, l) }}")
+    if not get_backend("openvino").probe().available:
+        pytest.skip(get_backend("openvino").probe().reason)
+    boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 1], [0, 0, 2, 2], [0, 0, 2, 4]]], np.float32)
+    feeds = {"b": boxes, "s": np.array([[[0.9, 0.8, 0.7, 0.6], [0.5, 0.5, 0.5, 0.5]]], np.float32)}
+    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
 
 
 @pytest.mark.parametrize("in_order", [0, 1])

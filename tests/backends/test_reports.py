@@ -43,7 +43,7 @@ def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> fl
     expected = dict(zip(names, plain(reference_outputs(model, feeds)), strict=True))
     with Session([program], TARGET) as session:
         made = plain(session.run(list(expected), feeds))
-    allowed = {name: 2 * moved for name, moved in Moved(model, 1, None).errors(feeds, expected).items()}
+    allowed = {name: noise.allowed.error for name, noise in Moved(model, 1, None).noise(feeds, expected).items()}
     found = zip(made, expected.items(), strict=True)
     return max(relative_error(got, right).relative / max(TOLERANCE, allowed[name]) for got, (name, right) in found)
 
@@ -107,7 +107,7 @@ def test_a_run_that_keeps_nan_and_infinity_refuses_what_loses_them(backend: str,
         assert off_by(program, report, dict(report.feeds)) <= 1.0 or loses_some(program, report)
 
 
-@pytest.mark.parametrize("name", ["log of softplus", "erf over x", "hardmax of equal values", "sums of int8"])
+@pytest.mark.parametrize("name", ["log of softplus", "erf over x", "sums of int8"])
 def test_edge_samples_show_what_random_inputs_do_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

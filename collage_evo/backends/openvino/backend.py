@@ -42,7 +42,7 @@ from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import refusal
 from collage_evo.backends.openvino.sizes import sizes_not_taken
-from collage_evo.backends.openvino.ties import keep_order_of_ties
+from collage_evo.backends.openvino.ties import choose_as_onnx
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -210,7 +210,7 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
     read = _read_as_it_is(core, model)
     if variant.name != AS_IT_COMES:
         spread_masks(read)
-        keep_order_of_ties(read)
+        choose_as_onnx(read)
     return read
 
 

@@ -28,7 +28,6 @@ from collage_evo.graph.ir.windows import spatial_pads
 
 _ALWAYS: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
-    "Hardmax": "of equal values it may take another than the first",
     "LpNormalization": "of small numbers it comes out wrong",
     "DFT": "differs by up to 2e-4, and on some axes altogether",
     "RotaryEmbedding": "comes out wrong",
