@@ -24,6 +24,12 @@ SqueezeNet, MobileNet v2, ResNet-50, Inception v3, DenseNet and BERT move 1.4 to
 optimisations move them."""
 _TURNS = 1e7
 """A sine of a number times this is as good as random, and the same for equal numbers: ties stay ties."""
+_COPIES = {
+    *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Slice", "Split"),
+    *("Concat", "Where", "Gather", "GatherElements", "GatherND", "Max", "Min", "MaxPool", "GlobalMaxPool"),
+    *("ReduceMax", "ReduceMin", "TopK"),
+}
+"""Operators that select numbers: a detector of peaks compares these with where they come from."""
 _LEAST_OPSET = 13
 """From here on Equal, Where, Round and Cast take all of these types."""
 
@@ -96,7 +102,7 @@ class _Mover:
                 node.input[index] = renamed.get(name, name)
             moves: list[NodeProto] = []
             for index, name in enumerate(node.output):
-                if name and types.get(name) in _ROUNDOFF:
+                if name and types.get(name) in _ROUNDOFF and node.op_type not in _COPIES:
                     node.output[index] = self._name()
                     moves += self._move(node.output[index], name, types[name])
             nodes += [node, *moves]
