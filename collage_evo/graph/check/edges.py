@@ -31,9 +31,9 @@ LARGE = (2**24 + 1, -(2**24) - 3, 2**30 + 7, 1, -(2**30) - 5, 3)
 """Whole numbers of 31 bits and a sign; float32 holds all up to 24 bits."""
 DECIDED = 2.5e-5
 """An output that one rounding moves further than this depends on rounding, so it proves nothing about a library."""
-MOST_WEIGHTS = 2**24
-"""Models with more weights have no such samples: the check of rounding took 18 s for the 88 million of ViT-B/32, 3 s
-for 8 million (Xeon, a busy core)."""
+MOST_WEIGHTS, MOST_MOVED = 2**24, 2**26
+"""Models with more weights have no such samples, and no noise of choices: the check of rounding took 18 s for the 88
+million of ViT-B/32, 3 s for 8 million (Xeon, a busy core)."""
 _FIRST_ONLY = {"Reshape", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "ReduceSum", "ReduceMax", "ReduceMin"}
 _DIVIDED = {"Div", "Mod"}
 _CHOOSING = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
@@ -76,7 +76,12 @@ def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) ->
 
 
 def chooses(model: onnx.ModelProto) -> bool:
-    """Whether an operator of ``model``, also in its bodies and functions, chooses among computed numbers."""
+    """Whether an operator of ``model``, also in its bodies and functions, chooses among computed numbers.
+
+    False for more than ``MOST_MOVED`` weights, for which looking at what rounding decides takes too long.
+    """
+    if _weights(model) > MOST_MOVED:
+        return False
     graphs = [model.graph, *model.functions]
     for graph in graphs:
         graphs += [body for node in graph.node for body in bodies(node)]
@@ -123,7 +128,11 @@ def _decides_nothing(noise: Noise) -> bool:
 
 
 def _too_large(model: onnx.ModelProto) -> bool:
-    return bool(sum(math.prod(one.dims) for one in model.graph.initializer) > MOST_WEIGHTS)
+    return _weights(model) > MOST_WEIGHTS
+
+
+def _weights(model: onnx.ModelProto) -> int:
+    return sum(math.prod(one.dims) for one in model.graph.initializer)
 
 
 def _alike(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:

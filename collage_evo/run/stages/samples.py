@@ -46,7 +46,7 @@ HELD_OUT_BY_ERROR, HELD_OUT_SOON_SECONDS = 12, 8.0
 needs more. Chosen: 26 gave an interval of 3 % of the error, for an encoder of 24 layers."""
 LEAST_SAMPLES, FEWEST_SAMPLES, OVERTIME = 4, 2, 4.0
 """The minimum of samples, unless they take so many times as long as these seconds; and the minimum then. Chosen."""
-CHOICE_SECONDS, FEWEST_CHOICES, RUNS_FOR_NOISE = 20.0, 8, 8.0
+CHOICE_SECONDS, FEWEST_CHOICES, RUNS_FOR_NOISE = 10.0, 4, 8.0
 """Time for the noise of choices, seconds; the fewest samples for it; and how many runs one of them takes. Chosen."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
@@ -159,8 +159,10 @@ def with_noise_of_samples(run: Workplace, model: PreparedModel) -> PreparedModel
     """``model`` with its noise on the samples that judge its choices, if it makes any."""
     if not chooses(model.original):
         return model
-    paths = (run.files.search, held_out_samples(run, model))
-    return noise_of_choices(model, [sample for path in paths if path.exists() for sample in read_samples(path)])
+    samples = read_samples(run.files.search)
+    if len(samples) < _counted(model) and (held_out := held_out_samples(run, model)).exists():
+        samples += read_samples(held_out)
+    return noise_of_choices(model, samples)
 
 
 def noise_of_choices(model: PreparedModel, samples: Sequence[Sample]) -> PreparedModel:
@@ -168,8 +170,12 @@ def noise_of_choices(model: PreparedModel, samples: Sequence[Sample]) -> Prepare
 
     Takes as many samples as take ``CHOICE_SECONDS``, but a few at least.
     """
-    count = max(FEWEST_CHOICES, int(CHOICE_SECONDS / max(RUNS_FOR_NOISE * model.run_s, 1e-9)))
-    return model.with_noise([(sample.feeds, sample.expected) for sample in samples[:count]], len(usable_cores()))
+    pairs = [(sample.feeds, sample.expected) for sample in samples[: _counted(model)]]
+    return model.with_noise(pairs, len(usable_cores())) if pairs else model
+
+
+def _counted(model: PreparedModel) -> int:
+    return max(FEWEST_CHOICES, int(CHOICE_SECONDS / max(RUNS_FOR_NOISE * model.run_s, 1e-9)))
 
 
 def expected_of(
