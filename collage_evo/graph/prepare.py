@@ -30,7 +30,7 @@ from collage_evo.graph.load.inputs import divides, random_inputs
 from collage_evo.graph.load.load import LoadedModel, ModelFile
 from collage_evo.graph.reference.noise import RANDOM, Noise, differing
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.graph.reference.rounding import Moved
+from collage_evo.graph.reference.rounding import Moved, cancels
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
@@ -298,7 +298,7 @@ def _noise(
         del reference
     except InputError as failure:
         remarks.append(f"with its own optimisations {failure}: it runs without them")
-    coarse = _rounds_coarsely(model) or chooses(model)
+    coarse = _rounds_coarsely(model) or chooses(model) or cancels(model)
     if not coarse and max((one.error for one in changed.values()), default=0.0) <= NORMALISED:
         return _largest([changed], noise), remarks
     try:

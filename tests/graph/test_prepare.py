@@ -105,6 +105,27 @@ def test_rounding_that_the_file_asks_for_is_noise(level: int, rounds: bool, tmp_
     assert found.excused["y"].explains(error)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = GroupNormalization<num_groups = 2>(z, s, b)",
+        "m = ReduceMean<axes = [3]>(z) q = Mul(z, z) a = ReduceMean<axes = [3]>(q) c = Mul(m, m) v = Sub(a, c) "
+        "y = Add(v, x)",
+    ],
+)
+def test_what_a_difference_of_squares_leaves_far_from_zero_is_noise(body: str, tmp_path: Path) -> None:
+    given = "<float[2] s = {1, 1}, float[2] b = {0, 0}>"
+    opset = 18 if "Group" in body else 17
+    noise = []
+    for far in (0.0, 293.0):
+        text = f"g (float[1, 4, 8, 8] x) => (float[1, 4, 8, 8] y) {given} {{ z = Add(x, o) {body} }}"
+        model = parse_graph(text, opset=opset)
+        model.graph.initializer.append(numpy_helper.from_array(np.float32(far), "o"))
+        noise.append(prepared(model, tmp_path).noise["y"])
+    assert noise[0] < 1e-5
+    assert noise[1] > 100 * noise[0]
+
+
 def test_an_input_with_a_value_in_the_file_is_compiled_in_and_a_note_says_so(tmp_path: Path) -> None:
     weights = "<float[2] w = {1, 2}, float[2] v = {3, 4}>"
     text = f"g (float[2] x, float[2] w, float[2] v) => (float[2] y) {weights} {{ a = Mul(x, w) y = Add(a, v) }}"

@@ -5,6 +5,7 @@ ONNX's backend node tests (``benchmarks/node_tests.py``) or the conformance suit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,6 +25,8 @@ from collage_evo.graph.ir.graph import Graph, Node
 
 _VANISHING = ("Sigmoid", "Softplus", "Softmax")
 """Operators that return zero for the smallest numbers."""
+_LONGEST = 2**12
+"""Numbers of a sum: chosen, see :func:`_long_sum`."""
 
 
 def refusal(graph: Graph, node: Node) -> str:
@@ -60,15 +63,39 @@ def _resize(graph: Graph, node: Node) -> str:
     return "" if before[:2] == after[:2] else "channels and samples keep their number"
 
 
+def _long_sum(graph: Graph, node: Node) -> str:
+    """It adds up in one number. Around 293 with a deviation of 0.5, what is left of 12,544 numbers without their mean
+    errs by 0.1 %, of 50,176 by 0.4 % (OpenVINO: 0.01 and 0.05 %)."""
+    shape = graph.tensors[node.inputs[0]].shape
+    if node.op_type == "LayerNormalization":
+        first = int(node.attributes.get("axis", -1)) % max(len(shape), 1)
+        added = math.prod(shape[first:])
+    elif node.op_type == "InstanceNormalization":
+        added = math.prod(shape[2:])
+    else:
+        readers = (graph.nodes[index] for index in graph.consumers.get(node.outputs[0], ()))
+        if all(reader.op_type != "Sub" for reader in readers):
+            return ""
+        added = math.prod(shape) // (math.prod(graph.tensors[node.outputs[0]].shape) or 1)
+    return f"a mean of {added} numbers far from zero loses digits" if added > _LONGEST else ""
+
+
 _FIRST_OUTPUT_ONLY = when(lambda graph, node: any(node.outputs[1:]), "only the first output is computed right")
+_INTEGERS = when(
+    lambda graph, node: "int" in graph.tensors[node.inputs[0]].dtype, "the sum of integers may not fit their type"
+)
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
     "Resize": _resize,
     "ConvTranspose": when(lambda graph, node: "output_shape" in node.attributes, "output_shape is not obeyed"),
-    **dict.fromkeys(("BatchNormalization", "LayerNormalization"), _FIRST_OUTPUT_ONLY),
     **dict.fromkeys(("Div", "Mod"), _divides),
-    "ReduceMean": when(
-        lambda graph, node: "int" in graph.tensors[node.inputs[0]].dtype, "the sum of integers may not fit their type"
+    "BatchNormalization": _FIRST_OUTPUT_ONLY,
+    "LayerNormalization": lambda graph, node: _FIRST_OUTPUT_ONLY(graph, node) or _long_sum(graph, node),
+    **dict.fromkeys(("InstanceNormalization", "GlobalAveragePool"), _long_sum),
+    "ReduceMean": lambda graph, node: _INTEGERS(graph, node) or _long_sum(graph, node),
+    **dict.fromkeys(
+        ("GroupNormalization", "MeanVarianceNormalization"),
+        lambda graph, node: "a variance as a difference of squares loses all digits far from zero",
     ),
     "Cast": when(casts_to_whole, "floats that no integer holds differ"),
     **dict.fromkeys(("IsNaN", "IsInf"), lambda graph, node: "NaN and infinity are not told apart from numbers"),

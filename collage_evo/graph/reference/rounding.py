@@ -33,6 +33,9 @@ _COPIES = {
 _LEAST_OPSET = 13
 """From here on Equal, Where, Round and Cast take all of these types."""
 
+_BY_SQUARES = "GroupNormalization"
+"""ONNX defines it by the difference of the mean of squares and the square of the mean."""
+
 
 class Moved:
     """A model in which every float that is computed is off by about one rounding, loaded once for many inputs.
@@ -62,6 +65,13 @@ class Moved:
         }
 
 
+def cancels(model: ModelProto) -> bool:
+    """Whether a difference of squares in ``model``, as of a variance, may leave nothing but the rounding."""
+    nodes = model.graph.node
+    squares = {n.output[0] for n in nodes if n.op_type == "Pow" or (n.op_type == "Mul" and n.input[0] == n.input[1])}
+    return any(n.op_type == _BY_SQUARES or (n.op_type == "Sub" and n.input[1] in squares) for n in nodes)
+
+
 def _moved(model: ModelProto) -> ModelProto:
     """``model`` with each float multiplied by nearly one behind the input or the operator that makes it."""
     try:
@@ -69,6 +79,11 @@ def _moved(model: ModelProto) -> ModelProto:
         if next((one.version for one in converted.opset_import if one.domain in ("", "ai.onnx")), 0) < _LEAST_OPSET:
             converted = version_converter.convert_version(converted, _LEAST_OPSET)
         inferred = onnx.shape_inference.infer_shapes(converted)
+        if any(node.op_type == _BY_SQUARES for node in inferred.graph.node):
+            types = [helper.make_tensor_value_info(w.name, w.data_type, w.dims) for w in inferred.graph.initializer]
+            inferred.graph.value_info.extend(types)  # the inliner asks for them
+            written = inliner.inline_selected_functions(inferred, [("", _BY_SQUARES)], inline_schema_functions=True)
+            inferred = onnx.shape_inference.infer_shapes(written)
     except Exception as error:  # the checker, the inliner and the converter have no common base class
         raise InputError(f"the model cannot be run with other rounding: {one_line(error)}") from error
     _Mover().write(inferred.graph)
