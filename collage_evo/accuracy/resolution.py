@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.statistics import share_interval
@@ -32,10 +33,12 @@ def share_of_worst(judged: Judgement) -> float:
     return max(judged.singles) ** 2 / sum(one**2 for one in judged.singles)
 
 
-def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str, ...]:
+def sampling_notes(
+    judged: Judgement, budget: float, shared: bool, advice: Callable[[int], str] = lambda needed: f"give {needed}"
+) -> tuple[str, ...]:
     """Notes on an error that was measured on so many samples, against ``budget``.
 
-    ``shared``: they are those that the search saw too.
+    ``shared``: they are those that the search saw too. ``advice``: what to do for so many held-out samples.
     """
     notes: list[str] = []
     if shared:
@@ -55,12 +58,12 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     elif judged.changed == 0.0 and judged.samples < ONE_SIDED / budget:
         notes.append(
             f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}, though none of them is judged "
-            f"otherwise: give {math.ceil(ONE_SIDED / budget)}"
+            f"otherwise: that takes {_with_advice(math.ceil(ONE_SIDED / budget), advice)}"
         )
     elif judged.changed and resolvable_drop(judged.changed, judged.samples) > budget:
         notes.append(
             f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
-            f"them judged otherwise that takes some {samples_needed(judged.changed, budget)}"
+            f"them judged otherwise that takes some {_with_advice(samples_needed(judged.changed, budget), advice)}"
         )
     elif judged.score is None and (judged.worst or 0.0) > budget and share_of_worst(judged) > MOST_BY_ONE:
         share = f"{share_of_worst(judged):.0%} of the squared error"
@@ -71,6 +74,10 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
     elif judged.high is not None and judged.high > budget:
         notes.append("The interval reaches beyond the budget: more samples would tell for certain")
     return tuple(notes)
+
+
+def _with_advice(needed: int, advice: Callable[[int], str]) -> str:
+    return f"{needed}: {advice(needed)}"
 
 
 def _held_out(judged: Judgement, shared: bool) -> str:

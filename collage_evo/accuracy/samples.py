@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -64,13 +65,25 @@ def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
         everything = tuple(samples)
         return Split(everything, everything, everything, len(samples))
     order = np.random.default_rng(seed).permutation(len(samples))
-    search = min(sizes.search, max(min(len(samples) // 3, 4), len(samples) // 4))
-    rest = len(samples) - search
-    held_out = min(sizes.held_out, rest - rest // 2)
-    calibration = min(sizes.calibration, rest - held_out)
+    search, held_out, calibration = _parts(len(samples), sizes)
     ends = (search, search + held_out, search + held_out + calibration)
     parts = [tuple(samples[i] for i in sorted(order[a:b])) for a, b in zip((0, *ends), ends, strict=False)]
     return Split(calibration=parts[2], search=parts[0], held_out=parts[1], total=len(samples))
+
+
+def _parts(total: int, sizes: Sizes) -> tuple[int, int, int]:
+    search = min(sizes.search, max(min(total // 3, 4), total // 4))
+    rest = total - search
+    held_out = min(sizes.held_out, rest - rest // 2)
+    return search, held_out, min(sizes.calibration, rest - held_out)
+
+
+def how_to_hold_out(needed: int, sizes: Sizes, given: int) -> str:
+    """What to do for so many held-out samples, where so many are ``given`` in all."""
+    enough = replace(sizes, held_out=max(needed, sizes.held_out))
+    total = next(n for n in itertools.count(SHARED + 1) if _parts(n, enough)[1] >= needed)
+    steps = [f"give {total} in all"] if total > given else []
+    return " and ".join([*steps, f"set -s accuracy.held_out={needed}"] if needed > sizes.held_out else steps)
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:

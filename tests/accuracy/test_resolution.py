@@ -23,7 +23,9 @@ def test_too_few_samples_for_a_drop_are_told_with_how_many_it_takes() -> None:
 
 def test_that_no_sample_moved_resolves_no_more_than_one_would() -> None:
     (note,) = sampling_notes(Judgement(0.0, 50, 0.0, 0.0, changed=0.0), budget=0.01, shared=False)
-    assert note.endswith("though none of them is judged otherwise: give 165")
+    assert note.endswith("though none of them is judged otherwise: that takes 165: give 165")
+    (note,) = sampling_notes(Judgement(0.0, 50, 0.0, 0.0, changed=0.0), 0.01, False, lambda needed: f"set {needed}")
+    assert note.endswith("that takes 165: set 165")
     assert not sampling_notes(Judgement(0.0, 165, 0.0, 0.0, changed=0.0), budget=0.01, shared=False)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collage_evo.accuracy.samples import Sample, Sizes, read_samples, split, write_samples
+from collage_evo.accuracy.samples import Sample, Sizes, how_to_hold_out, read_samples, split, write_samples
 
 SIZES = Sizes(calibration=300, search=32, held_out=300)
 
@@ -31,6 +32,21 @@ def test_the_seed_says_which_sample_goes_where() -> None:
 def test_a_few_samples_are_all_of_the_parts(total: int) -> None:
     parts = split(range(total), SIZES, seed=0)
     assert parts.calibration == parts.search == parts.held_out == tuple(range(total))
+
+
+@pytest.mark.parametrize("needed", [3, 60, 165, 700])
+def test_the_advice_holds_out_as_many_as_are_needed_and_no_fewer_samples_do(needed: int) -> None:
+    sizes = Sizes(300, 128, 300)
+    advice = how_to_hold_out(needed, sizes, given=4)
+    total = int(advice.split()[1])
+    enough = replace(sizes, held_out=max(needed, 300))
+    assert len(split(range(total), enough, seed=0).held_out) == needed
+    assert len(split(range(total - 1), enough, seed=0).held_out) < needed
+    assert ("set -s accuracy.held_out=700" in advice) == (needed == 700)
+
+
+def test_who_gave_enough_is_told_to_hold_out_more_of_them() -> None:
+    assert how_to_hold_out(165, Sizes(300, 128, 64), given=597) == "set -s accuracy.held_out=165"
 
 
 def test_samples_come_back_from_their_file(tmp_path: Path) -> None:

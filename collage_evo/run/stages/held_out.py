@@ -11,6 +11,7 @@ from typing import Any
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
+from collage_evo.accuracy.samples import how_to_hold_out
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
@@ -24,7 +25,7 @@ from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.compile import CompiledCandidates
-from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
+from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
 
 CHANCES = 3
 """So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
@@ -99,7 +100,7 @@ def hold_out(
         # A winner in float32 throughout stays: nothing is more exact.
         exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
         if exclusion is None:
-            return verdict, _held_out(run.limits, judgement, sampled, excluded)
+            return verdict, _held_out(run, judgement, sampled, excluded)
         excluded[verdict.answer] = exclusion
         run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
         exact_only = len(excluded) >= CHANCES
@@ -135,14 +136,21 @@ def _exclusion(limits: Limits, judgement: Judgement | Failure, shared: bool) -> 
 
 
 def _held_out(
-    limits: Limits, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
+    run: RunContext, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
 ) -> HeldOut:
     reasons = {name: one.reason for name, one in excluded.items()}
     bounds = {name: one.error for name, one in excluded.items() if one.error is not None}
     if isinstance(judgement, Failure):
         note = f"The answer could not be judged on held-out samples: {judgement}"
         return HeldOut(None, sampled, reasons, (note,), bounds)
-    return HeldOut(judgement, sampled, reasons, sampling_notes(judgement, limits.budget, sampled.shared), bounds)
+
+    def advice(needed: int) -> str:
+        if judgement.samples < sampled.held_out:
+            return "this model is too slow for so many"
+        return how_to_hold_out(needed, sizes_of(run.config.accuracy), 0 if sampled.random else sampled.total)
+
+    notes = sampling_notes(judgement, run.limits.budget, sampled.shared, advice)
+    return HeldOut(judgement, sampled, reasons, notes, bounds)
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:

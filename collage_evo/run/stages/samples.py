@@ -22,6 +22,7 @@ from collage_evo.accuracy.samples import (
     split,
     write_samples,
 )
+from collage_evo.config import AccuracyConfig
 from collage_evo.errors import InputError
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
@@ -91,8 +92,12 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     samples = samples_of_shapes(config, config.model.one_profile(), file)
     if config.accuracy.metric and not samples:
         raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
-    sizes = Sizes(config.accuracy.calibration, config.accuracy.search or SEARCH, config.accuracy.held_out)
-    return split(samples, sizes, config.accuracy.seed) if samples else None
+    return split(samples, sizes_of(config.accuracy), config.accuracy.seed) if samples else None
+
+
+def sizes_of(accuracy: AccuracyConfig) -> Sizes:
+    """The most samples of each part of the user's."""
+    return Sizes(accuracy.calibration, accuracy.search or SEARCH, accuracy.held_out)
 
 
 def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> None:
