@@ -36,8 +36,8 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
     Without a permanent ``directory`` it names no path and no command, but how a program saves the answer.
 
-    If it is too long, notes are dropped first, then the second piece of advice, the speed-ups over other libraries
-    than the best, and what was not proved.
+    If it is too long, notes are dropped first, then the second piece of advice, the speed-ups over further libraries,
+    and what was not proved. The speed-up that the verdict is about stays.
     """
     places = IN_MEMORY if directory is None else _places(directory)
     room, lines = LINES - len(places), list[str]()
@@ -58,13 +58,13 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
 def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     """The sentences of the end of a run in their order, each with its rank: those of high rank are dropped first."""
-    best, *others = gains(result)
+    speedups = gains(result)
+    deciding = next((line for line in speedups if " times " in line), "")
     details = (
         (0, [describe_answer(result), describe_loss(result.accuracy), *_held(result)]),
         (1, [*_changed(result), *_skipped(result)]),
         (2, not_proved(result)),
-        (0, [best]),
-        (3, others),
+        *((0 if line == deciding else 3, [line]) for line in speedups),
         (5, accuracy_notes(result.accuracy)),
     )
     ranked = [(0, verdict(result)), (0, describe_model(result))]
