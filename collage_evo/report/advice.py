@@ -178,9 +178,12 @@ ADVICE: tuple[Rule, ...] = (
 
 def advice(result: Result, directory: Path) -> list[str]:
     """Sentences, the likeliest to help first; only those whose command the run in ``directory`` accepts."""
-    home = home_of(directory)
-    sentences = [rule(result, home) for rule in ADVICE]
-    return [one for one in sentences if one and (COMMAND not in one or goes_on(home))]
+    home, given = home_of(directory), dict[str, str]()
+    for sentence in filter(None, (rule(result, home) for rule in ADVICE)):
+        _, has_command, arguments = sentence.partition(COMMAND)
+        if not has_command or goes_on(home):
+            given.setdefault(arguments if has_command else sentence, sentence)  # two may lead to one command
+    return list(given.values())
 
 
 def _combined(result: Result) -> bool:

@@ -164,8 +164,13 @@ def bars(result: Result) -> list[Bar]:
     others = {describe_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
     if not result.speedup_over_best_single.by_definition:
         others.setdefault(format_name(result.best_single), result.speedup_over_best_single)
+    over = {describe_library(one) for one in result.libraries if not one.keeps}
     bars_drawn += [
-        Bar(name, 100 * speedup.estimate / longest, f"the answer is {describe_gain(speedup)} as fast")
+        Bar(
+            name,
+            100 * speedup.estimate / longest,
+            f"the answer is {describe_gain(speedup)} as fast{'; it exceeds the budget' if name in over else ''}",
+        )
         for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
     ]
     return bars_drawn
@@ -195,12 +200,12 @@ def date_of(result: Result) -> str:
 
 
 def error_share(result: Result) -> float | None:
-    """The error in percent of the budget, at most 100; None if that is no number."""
+    """The error in percent of the budget; None if that is no number."""
     accuracy = result.accuracy
     error = accuracy.error_held_out if accuracy.error_held_out is not None else accuracy.error_search
     if error is None or not accuracy.largest or accuracy.budget == "exact":
         return None
-    return max(0.0, min(100.0, 100.0 * error / accuracy.largest))
+    return max(0.0, 100.0 * error / accuracy.largest)
 
 
 def _environment() -> Environment:

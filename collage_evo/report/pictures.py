@@ -84,12 +84,12 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
         axes.axvline(top[0], color=LIMIT, linewidth=1.5, dashes=(4, 3), gid="budget")
         named.insert(0, (budget, *top))
     _add_names(axes, named, [place(point) for point in drawn], line, top)
-    lines, above = 4 if narrow else 2, []
+    rows = [*(("hint legend", row) for row in _wrapped(LEGEND, width)), ("hint", HINT)]
+    lines, above = len(rows), []
     for point in sorted(drawn, key=lambda point: (point.answer, bool(point.single), point.pareto)):
         x, y = axes.transData.transform(place(point))
         above.append(_mark(point, f'cx="{x:.1f}" cy="{height - y:.1f}"', point in front, height, width, lines))
-    legend = [("hint legend", row) for row in _wrapped(LEGEND, width)]
-    for k, (kind, row) in enumerate([*legend, ("hint", HINT)]):
+    for k, (kind, row) in enumerate(rows):
         above.append(f'<text class="{kind}" x="{LEFT}" y="{height + k * LINE}">{row}</text>')
     title, described = f"Latency against error, {budget}", _description(drawn, front)
     return _svg(axes, "front", height + lines * LINE, title, described, above)
@@ -137,6 +137,7 @@ def _label(axes: Any, low: float, exact: float, narrow: bool) -> None:
     ticks = [math.log10(n) + power for power in range(math.floor(low), math.ceil(high)) for n in digits]
     free = low + (low - exact) / 2 if narrow else low  # a label before that would meet that of the band
     ticks = [tick for tick in ticks if free < tick < high]
+    ticks = ticks[:: math.ceil(len(ticks) / (5 if narrow else 12)) or 1]
     axes.set_xticks([exact, *ticks], ["float32", *(format_tick(float(f"{10**tick:.1g}")) for tick in ticks)])
     axes.axvspan(left, low, facecolor=CARD, edgecolor="none", zorder=1)
     axes.text(0, 1.01, "latency (ms)", color=INK, fontsize=12, ha="left", transform=axes.transAxes)

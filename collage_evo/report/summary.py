@@ -182,8 +182,9 @@ def gains(result: Result) -> list[str]:
 
 def rank_of_best(result: Result) -> str:
     """What the best single backend is among the others: one that is the answer may be level with a faster one."""
-    others = (one.speedup for one in result.libraries if one.keeps and one.name != result.best_single)
-    level = result.answer == result.best_single and any(speedup.estimate < 1.0 for speedup in others)
+    may_win = [point for point in result.front if point.single and point.raced and point.feasible]
+    raced = {point.single: point.latency_ms for point in may_win}
+    level = result.answer == result.best_single and min(raced.values(), default=0.0) < raced.get(result.answer, 0.0)
     return "which no baseline is proved faster than" if level else "the best baseline"
 
 

@@ -215,6 +215,12 @@ def test_a_library_that_broke_the_budget_on_held_out_samples_is_advised_with_tha
     assert rules.library_over_budget(given, RUN).endswith("--budget 0.021")
 
 
+def test_two_rules_that_lead_to_one_command_are_one_piece_of_advice() -> None:
+    point = replace(BFLOAT16, answer=False, feasible=False, error=1.5e-2, latency_ms=4.0)
+    given = advice(result(libraries=(RIVAL,), front=[FLOAT32, point]), RUN)
+    assert sum("pick" in sentence for sentence in given) == 1
+
+
 def test_the_documentation_lists_every_condition_in_the_same_order() -> None:
     text = (ROOT / "docs/usage.md").read_text()
     section = text.partition("### Advice at the end of a run\n")[2].partition("\n## ")[0]

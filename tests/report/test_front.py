@@ -160,6 +160,21 @@ def test_the_picture_is_told_in_words() -> None:
     assert "The answer: 630 ms at 0.009" in told
 
 
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_all_lines_below_the_picture_are_inside_it(width: int) -> None:
+    svg = parsed(front_svg(front_points(), ACCURACY, width))
+    height = float(svg.get("viewBox", "").split()[-1])
+    below = [float(text.get("y", 0)) for text in svg.iter("text") if "hint" in (text.get("class") or "")]
+    assert len(below) > 2
+    assert max(below) <= height - 4, "letters reach below their line"
+
+
+def test_numbers_of_an_axis_over_many_decades_leave_room_for_each_other() -> None:
+    wide = [replace(point, error=10.0**-k) for k, point in zip(range(1, 11), front_points()[2:], strict=False)]
+    labels = re.findall(r">(1e-\d+|0\.\d+1)</", front_svg(wide, ACCURACY, NARROW))
+    assert 2 <= len(set(labels)) <= 5
+
+
 def test_pictures_have_the_colours_of_the_page_alone() -> None:
     curve = curve_svg([{"seconds": 1.0, "best_ms": 5.0}, {"seconds": 2.0, "best_ms": 4.0}])
     for svg in (front_svg(front_points(), ACCURACY), curve):

@@ -16,7 +16,7 @@ from collage_evo.report.places import COMMAND
 from collage_evo.report.result import Finished, Latency, Operator, RegionResult, SeedResult, environment
 from collage_evo.report.summary import verdict, verdict_of_profiles
 from tests.report.helpers import page_of
-from tests.report.test_summary import INSIDE, RESULTS, mixed, nothing_won
+from tests.report.test_summary import INSIDE, OPENVINO, RESULTS, mixed, nothing_won
 
 
 def words(page: str) -> str:
@@ -174,6 +174,16 @@ def test_the_bars_are_as_long_as_what_they_stand_for_takes() -> None:
     assert max(bar.percent for bar in found) == 100.0
     assert error_share(mixed()) == pytest.approx(92.0)
     assert error_share(replace(mixed(), accuracy=replace(mixed().accuracy, budget="exact"))) is None
+
+
+def test_what_exceeds_the_budget_is_told_beside_its_bar(tmp_path: Path) -> None:
+    slower = replace(OPENVINO, speedup=replace(OPENVINO.speedup, estimate=0.8), keeps=False)
+    text = words(page_of(replace(mixed(), libraries=(slower,)), tmp_path))
+    assert "the answer is 0.800 times (1.07 to 1.45) as fast; it exceeds the budget" in text
+    over = replace(mixed().accuracy, error_held_out=0.02)
+    broken_text = words(page_of(replace(mixed(), accuracy=over), tmp_path))
+    assert "more than the budget" in broken_text
+    assert "% of the budget used" not in broken_text
 
 
 def test_names_out_of_a_file_are_text_on_the_page(tmp_path: Path) -> None:

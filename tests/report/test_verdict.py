@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from collage_evo.report.result import Finished, Latency, Result, Speedup
+from collage_evo.report.result import Finished, FrontPoint, Latency, Result, Speedup
 from collage_evo.report.summary import WIDTH, summary, verdict, verdict_of_profiles
 from tests.report.test_summary import ITSELF, ONNXRUNTIME, OPENVINO, RUN, broken, chosen, mixed, nothing_won
 
@@ -119,12 +119,15 @@ def test_the_first_line_of_a_run_s_end_is_its_verdict(made: Callable[[], Result]
 
 
 def test_what_is_kept_is_the_best_baseline_only_where_none_was_faster() -> None:
-    level = Speedup(0.9, 0.8, 1.01, (0.9,))
-    libraries = (replace(ONNXRUNTIME, speedup=ITSELF), replace(OPENVINO, speedup=level))
-    kept = " ".join(" ".join(summary([Finished({}, replace(keep(), libraries=libraries))], RUN)).split())
+    point = FrontPoint(2.0, 1e-3, "", "alone", ("float16",), "openvino/f16", feasible=True, raced=True)
+    front = [replace(point, latency_ms=2.2, single="onnxruntime", answer=True), point]
+    level = replace(keep(), front=front)
+    kept = " ".join(" ".join(summary([Finished({}, level)], RUN)).split())
     assert "with its defaults, which no baseline is proved faster than" in kept
     assert "the best baseline" not in kept
-    assert "with its defaults, the best baseline" in " ".join(" ".join(summary([Finished({}, keep())], RUN)).split())
+    for slower in (replace(point, latency_ms=2.3), replace(point, raced=False), replace(point, feasible=False)):
+        told = " ".join(" ".join(summary([Finished({}, replace(level, front=[front[0], slower]))], RUN)).split())
+        assert "with its defaults, the best baseline" in told
 
 
 def test_several_profiles_have_one_verdict_that_counts_them() -> None:
