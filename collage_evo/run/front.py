@@ -167,14 +167,13 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     failed = raced.verdict.final.failed
     if point.single in raced.fates:
         fate = raced.fates[point.single]
-    elif point.key and point.raced:
-        fate = "in the thorough comparison it was not faster for certain than every baseline"
-    elif point.key:
-        fate = raced.fates.get(point.key, UNRACED)
+    elif point.raced:
+        rivals = "every baseline" if point.key else "the answer"
+        fate = f"in the thorough comparison it was not faster for certain than {rivals}"
     elif point.single in failed:
         fate = f"it failed in the thorough comparison: {failed[point.single]}"
     else:
-        fate = "where both ran in turns the answer was faster"
+        fate = raced.fates.get(point.key, UNRACED)
     return replace(point, remark=fate)
 
 

@@ -123,6 +123,14 @@ def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() 
     assert lost.remark == "in the thorough comparison it was not faster for certain than every baseline"
 
 
+def test_a_baseline_that_was_faster_and_is_not_proved_so_says_it() -> None:
+    race = Race({"openvino": (((16.1,),),), "openvino/bf16": (((15.0,),),)}, {})
+    final = Raced(Verdict("openvino", "openvino", ITSELF, "openvino", ITSELF, race))
+    found = front_points(None, (baseline(EXACT, 20.0, 1e-6), baseline(LOW, 19.0, 5e-3)), final, LIMIT)
+    (faster,) = [point for point in found if not point.answer]
+    assert faster.remark == "in the thorough comparison it was not faster for certain than the answer"
+
+
 def test_a_placement_in_the_words_of_a_baseline_is_told_from_it() -> None:
     space = SearchSpace(make_graph([()]), (Match(1, "openvino", EXACT),), CostModel((1.0,), {}))
     whole = place((0,), space)
