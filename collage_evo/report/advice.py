@@ -114,7 +114,6 @@ def small_error(result: Result, home: Path) -> str:
 
 def larger_budget(result: Result, home: Path) -> str:
     """Something that was measured is at least 1.05 times as fast, and exceeds a budget of relative error"""
-    accuracy = result.accuracy
     if result.accuracy.budget == "exact" or result.accuracy.metric:
         return ""
     answer_ms = result.best.median_ms or math.inf
@@ -123,7 +122,7 @@ def larger_budget(result: Result, home: Path) -> str:
     faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
     if not faster:
         return ""
-    bounds = {held_out_bound(accuracy, point.error or 0.0, point.held_out): point for point in faster}
+    bounds = {held_out_bound(result.accuracy, point.error or 0.0, point.held_out): point for point in faster}
     nearest = min(bounds)
     gain = format_ratio(answer_ms / bounds[nearest].latency_ms)
     return _may_allow(nearest, f"about {gain} times this speed", home)

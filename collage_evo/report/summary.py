@@ -287,7 +287,9 @@ def _proved(result: Result) -> tuple[str, str]:
         return USE, f"{_earlier(speedup)}{_gain(result, speedup.estimate)} {best}"
     usual = next((one for one in result.libraries if one.backend == USUAL), None)
     if result.answer == USUAL or (usual is not None and usual is answer):
-        return f"Keep {title(USUAL)}", "nothing that was measured is proved faster"
+        over = any(not one.keeps and one.speedup.high < 1.0 for one in result.libraries)
+        what = "within the budget" if over else "that was measured"
+        return f"Keep {title(USUAL)}", f"nothing {what} is proved faster"
     earlier = _earlier(usual.speedup) if usual is not None and usual.keeps else ""
     if answer is not None:
         return f"Switch to {title(answer.backend)} with its defaults", f"{earlier}{_over_usual(result, usual)}"
