@@ -28,9 +28,9 @@ def describe_so_far(so_far: SoFar) -> str:
 
 
 def describe_answers(artifact: Path) -> list[str]:
-    """The same for each profile of ``artifact``, with its shapes if there are several."""
+    """The same for each profile of ``artifact``, with its shapes if the run has several."""
     known, profiles = read_profiles_so_far(artifact), read_artifact(artifact).profiles
-    if len(profiles) == 1:
+    if len(profiles) == 1 and not (artifact.parent / "profiles").is_dir():
         return [describe_so_far(so_far) for so_far in known if so_far is not None]
     shapes = [format_shapes(dict(zip(p.program.inputs, p.program.shapes, strict=True))) for p in profiles]
     answers = ["compared" if so_far is None else describe_so_far(so_far) for so_far in known]

@@ -103,6 +103,15 @@ def test_a_run_that_ends_with_the_answer_so_far_says_why_above_it(
     assert told.err == ""
 
 
+def test_the_first_answer_of_several_profiles_has_its_shapes_too(tmp_path: Path) -> None:
+    info = SoFar(1.5, 0.0, Evidence.BASELINE).info
+    write_artifact(tmp_path / "best.collage", [Profile(whole(sums(2), tmp_path / "cache"), info)], TARGET)
+    save_run(tmp_path, parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test"), "run")
+    assert "  1.50 ms, error 0 (timed by itself)\n" in shown(tmp_path)
+    (tmp_path / "profiles").mkdir()
+    assert "  x [2, 4], k [1]: 1.50 ms, error 0 (timed by itself)\n" in shown(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
