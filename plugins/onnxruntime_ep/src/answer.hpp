@@ -130,14 +130,14 @@ inline const std::map<std::string, decltype(&loaded<TvmPiece>)>& loaders() {
 class Program {
    public:
     Program(const Json& manifest, const CheckedFiles& files, const std::string& folder, const Places& places) {
-        for (const auto& [name, one] : manifest["tensors"].members) tensors_.emplace(name, tensor(name, one));
+        for (const auto& [name, one] : manifest["tensors"].entries()) tensors_.emplace(name, tensor(name, one));
         inputs = manifest["inputs"].strings(), outputs = manifest["outputs"].strings();
         std::set<std::string> defined(inputs.begin(), inputs.end());
         const std::set<std::string> results(outputs.begin(), outputs.end());
         if (defined.size() != inputs.size() || results.size() != outputs.size())
             throw std::runtime_error("an input or output is named twice");
         for (const auto& name : inputs) require_tensor(name);
-        for (const auto& [name, range] : manifest["limits"].members) {
+        for (const auto& [name, range] : manifest["limits"].entries()) {
             const auto bounds = range.integers();
             if (bounds.size() != 2) throw std::runtime_error("the limits of '" + name + "' are no range");
             if (!std::count(inputs.begin(), inputs.end(), name))
@@ -178,7 +178,7 @@ class Program {
                 throw std::runtime_error("'" + name + "' is an input and an output");
         }
         require_apart();
-        for (const auto& [name, value] : manifest["environment"].members) {
+        for (const auto& [name, value] : manifest["environment"].entries()) {
             const std::string& text = value.string();
             if (!VARIABLES_OF_THREADS.count(name) || text.find_first_not_of("0123456789") != std::string::npos)
                 throw std::runtime_error("the manifest sets the variable '" + name + "' to '" + text +
@@ -319,7 +319,7 @@ class Program {
         }
         if (made.paths.empty()) throw std::runtime_error("a piece of " + made.library + " has no file");
         made.inputs = one["inputs"].strings(), made.outputs = one["outputs"].strings();
-        for (const auto& [name, value] : one["settings"].members) made.settings[name] = value.string();
+        for (const auto& [name, value] : one["settings"].entries()) made.settings[name] = value.string();
         return made;
     }
 
@@ -506,7 +506,7 @@ class Answer {
         const Json answer = JsonReader::read(files_.read("answer.json", digest, LARGEST_MANIFEST));
         require_schema(answer);
         std::map<std::string, std::string> digests;
-        for (const auto& [name, one] : answer["files"].members) digests[name] = one.string();
+        for (const auto& [name, one] : answer["files"].entries()) digests[name] = one.string();
         files_.expect(std::move(digests));
         std::set<std::string> folders;
         size_t regions = 0, tensors = 0;

@@ -15,8 +15,9 @@ struct Json {
     std::vector<Json> items;
     std::map<std::string, Json> members;
 
+    const std::map<std::string, Json>& entries() const { return of(OBJECT).members; }
     const Json& operator[](const std::string& name) const {
-        const auto found = of(OBJECT).members.find(name);
+        const auto found = entries().find(name);
         if (found == members.end()) throw std::runtime_error("it lacks '" + name + "'");
         return found->second;
     }

@@ -243,8 +243,8 @@ class OpenVino : public Library {
     int (*core_create)(void**);
     int (*compile)(void*, const char*, const char*, size_t, void**, ...);
     int (*request_of)(void*, void**);
-    int (*input_port)(void*, size_t, void**);
-    int (*output_port)(void*, size_t, void**);
+    int (*input_port)(void*, const char*, void**);
+    int (*output_port)(void*, const char*, void**);
     int (*type_of)(void*, int*);
     int (*wrap)(int, Shape, void*, void**);
     int (*set_input)(void*, size_t, void*);
@@ -276,8 +276,8 @@ class OpenVino : public Library {
         find(core_create, "ov_core_create");
         find(compile, "ov_core_compile_model_from_file");
         find(request_of, "ov_compiled_model_create_infer_request");
-        find(input_port, "ov_compiled_model_input_by_index");
-        find(output_port, "ov_compiled_model_output_by_index");
+        find(input_port, "ov_compiled_model_input_by_name");
+        find(output_port, "ov_compiled_model_output_by_name");
         find(type_of, "ov_port_get_element_type");
         find(wrap, "ov_tensor_create_from_host_ptr");
         find(set_input, "ov_infer_request_set_input_tensor_by_index");
@@ -311,8 +311,8 @@ class OpenVinoPiece : public Piece {
                                 s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16],
                                 s[17], s[18], s[19], s[20], s[21], s[22], s[23], s[24], s[25], s[26], s[27], s[28],
                                 s[29], s[30], s[31]));
-        for (size_t k = 0; k < data.inputs.size(); ++k) input_types_.push_back(type(ov_.input_port, k));
-        for (size_t k = 0; k < data.outputs.size(); ++k) output_types_.push_back(type(ov_.output_port, k));
+        for (const auto& name : data.inputs) input_types_.push_back(type(ov_.input_port, name));
+        for (const auto& name : data.outputs) output_types_.push_back(type(ov_.output_port, name));
     }
     ~OpenVinoPiece() override {
         if (model_) ov_.free_model(model_);
@@ -323,9 +323,10 @@ class OpenVinoPiece : public Piece {
     }
 
    private:
-    int type(int (*port_of)(void*, size_t, void**), size_t index) const {
+    int type(int (*port_of)(void*, const char*, void**), const std::string& name) const {
         void* port = nullptr;
-        ov_.require(port_of(model_, index, &port));
+        if (port_of(model_, name.c_str(), &port) != 0)
+            throw std::runtime_error("a piece of openvino has no tensor '" + name + "': export the answer again");
         int found = 0;
         const int status = ov_.type_of(port, &found);
         ov_.free_port(port);

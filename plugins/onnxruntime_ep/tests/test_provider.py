@@ -359,6 +359,9 @@ def test_each_damaged_file_is_named_in_one_line(copy: Path, opened: Open, name: 
         (lambda m: m["pieces"][0]["settings"].update(intra_op_num_threads="-1"), "has '-1' for intra_op_num_threads"),
         (lambda m: m["pieces"][0]["settings"].update(graph_optimization_level="x"), "no such optimisation level"),
         (lambda m: m.pop("limits"), "it lacks 'limits'"),
+        (lambda m: m.update(limits=3), "it has a number in place of an object"),
+        (lambda m: m["pieces"][1].update(settings="x"), "it has a text in place of an object"),
+        (lambda m: m["pieces"][1].update(inputs=["x"]), "a piece of openvino has no tensor 'x': export the answer"),
         (lambda m: m.update(pieces=3), "it has a number in place of a list"),
     ],
 )
