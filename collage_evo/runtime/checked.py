@@ -1,8 +1,8 @@
 """Verified files of an artifact: their digests, and detection of any change since the check.
 
 Files may have links in other artifacts. Making or removing a link changes the time of the inode, as a change of its
-content does: the file is then hashed again, once in a process if it is large, and a library that was loading it
-loads it again.
+content does: the file is then hashed again, and a library that was loading it loads it again. Who writes into mapped
+memory need not change any time, so no digest is remembered from one load to the next, nor to a late load.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.digests import REMEMBERED_BYTES, SETTLED_NS, digest_of_open, remembers
+from collage_evo.digests import digest_of_open, remembers
 from collage_evo.errors import InputError
 
 T = TypeVar("T")
@@ -24,10 +23,6 @@ LOADS = 3
 """Times that a library loads files at most while links to them are made or removed. Chosen."""
 Stamp = tuple[int, int, int, int, int]
 """Device, inode, bytes, and times of the last change of content and inode: differs after a write or replacement."""
-
-
-_digests: dict[Stamp, str] = {}
-"""Of the large files that this process has hashed."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +35,14 @@ class CheckedFile:
     root: Path | None = None
     """The directory that it belongs to, all of it or nothing."""
 
+    @property
+    def late(self) -> CheckedFile:
+        """The same for a load at a later time, which reads it again, whatever its stamp is then."""
+        return replace(self, stamp=(*self.stamp[:3], 0, 0))
+
 
 def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
-    """The digest of a plain file, which is read unless this process read it and nothing changed since.
+    """The digest of a plain file.
 
     Args:
         path: of the file; links are not followed.
@@ -58,12 +58,7 @@ def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
         if nbytes is not None and status.st_size != nbytes:
             text = f"{path} was changed, it has {status.st_size} bytes in place of {nbytes}"
             raise InputError(f"{text}: copy the artifact again, or run the search again")
-        stamp = _stamp(status)
-        settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
-        digest = _digests.get(stamp) or digest_of_open(file)
-        if status.st_size >= REMEMBERED_BYTES and settled:
-            _digests[stamp] = digest
-        return CheckedFile(path, digest, stamp)
+        return CheckedFile(path, digest_of_open(file), _stamp(status))
 
 
 class _Linked(InputError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from collage_evo.graph.ir.graph import Tensor
@@ -44,6 +44,12 @@ class Program:
         """The shape of each input, None for one that takes several."""
         tensors = [self.tensors[name] for name in self.inputs]
         return tuple(tensor.shape if tensor.static else None for tensor in tensors)
+
+    @property
+    def late(self) -> Program:
+        """The same, whose files are read again when it is loaded."""
+        pieces = (replace(piece, files=tuple(file.late for file in piece.files)) for piece in self.pieces)
+        return replace(self, pieces=tuple(pieces))
 
 
 def require_closed(program: Program) -> None:

@@ -77,7 +77,7 @@ class Session:
         """Whether the thread that holds the lock is inside a run."""
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
         self._runners = {program.shapes: Runner(program, target, load) for program in programs}
-        self._fallback = fallback
+        self._fallback = fallback.late if fallback else None
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
         static = all(tensor.static for tensor in self._tensors.values())

@@ -40,6 +40,7 @@ from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
+from collage_evo.digests import remembers
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
@@ -300,7 +301,7 @@ def _session(
         options = ort.SessionOptions()
         options.intra_op_num_threads = target.threads
         options.log_severity_level = 4
-        return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
+        return _open(path, options)
     options = session_options(session_settings(target.threads, variant))
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
@@ -309,6 +310,22 @@ def _session(
     if cores[1:]:  # the library numbers cores from 1, and the caller is none of its threads
         affinities = ";".join(str(core + 1) for core in cores[1:])
         options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
+    return _open(path, options)
+
+
+def _open(path: Path, options: Any) -> Any:
+    """A session on the model at ``path``, with a copy of its external weights.
+
+    By itself the library maps their files, and whoever wrote into one would change the results of open sessions. The
+    processes of a run map them: nobody writes into its files, and they load gigabytes again and again.
+    """
+    import onnxruntime as ort
+
+    files = [file for file in path.parent.glob(f"{path.name}.data*") if file.is_file() and file.stat().st_size]
+    if files and not remembers() and not options.optimized_model_filepath:
+        contents = [np.memmap(file, np.uint8, "r") for file in files]  # read until there is a session
+        sizes = [content.nbytes for content in contents]
+        options.add_external_initializers_from_files_in_memory([file.name for file in files], contents, sizes)
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
 
