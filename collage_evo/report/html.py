@@ -44,6 +44,8 @@ from collage_evo.report.words import (
     title,
 )
 
+REPORT = "report.html"
+"""The page in a run directory."""
 MARKS = {
     "answer": "the answer",
     "single": "a baseline: one library on the whole model",

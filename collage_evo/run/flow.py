@@ -28,7 +28,7 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.rules import Ranges
-from collage_evo.report.html import write_html
+from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
 from collage_evo.run.at_work import at_work
@@ -311,6 +311,8 @@ class Flow:
             return self._of_what_is_left(NotSearched(found.message))
         if before is not None and found.measured == (before.search.evaluations if before.search else 0):
             run.reporter.log("nothing new was measured: the answer stays")
+            if not (report := run.directory / REPORT).exists():  # a kill came between the two files
+                write_html(report, before)
             return before
         ended = run.attempt(lambda: self.answer(run, found, self.delivery), instead)
         if not isinstance(ended, Failure):
@@ -371,7 +373,7 @@ class Flow:
             speeds=None if isinstance(speeds, Failure) else speeds,
         ).result()
         write_result(delivery.directory / RESULT, result)
-        run.attempt(lambda: write_html(delivery.directory / "report.html", result), "there is no report.html")
+        run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")
         return result
 
 

@@ -20,7 +20,7 @@ from collage_evo.effort import TIMED
 from collage_evo.errors import AnswerStays
 from collage_evo.files import link_or_copy
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.report.html import write_overview
+from collage_evo.report.html import REPORT, write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
@@ -158,5 +158,5 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
 def _write(directory: Path, finished: Sequence[Finished]) -> None:
     """``result.json`` and ``report.html`` of the whole: the results of the profiles, and their paths."""
     write_finished(directory, finished)
-    links = {f"{one.directory.relative_to(directory).as_posix()}/report.html": one for one in finished}
-    write_overview(directory / "report.html", links, directory)
+    links = {f"{one.directory.relative_to(directory).as_posix()}/{REPORT}": one for one in finished}
+    write_overview(directory / REPORT, links, directory)

@@ -172,11 +172,13 @@ def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here, n
 
 def test_resume_of_a_run_that_ended_keeps_its_answer_where_nothing_new_is_measured(finished: Path) -> None:
     before = (finished / "run" / "result.json").read_bytes()
+    (finished / "run" / "report.html").unlink()  # as if killed between the two
     done = collage("resume", "run", "--json", cwd=finished)
     assert done.returncode == 0, done.stderr
     assert "the answer stays" in done.stderr
     assert done.stdout.strip() == before.decode().strip()
     assert (finished / "run" / "result.json").read_bytes() == before
+    assert "<svg" in (finished / "run" / "report.html").read_text()
 
 
 def test_resume_goes_on_with_a_larger_budget_only(finished: Path, here: Here) -> None:
