@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def open_run(
     place = Workplace(config, directory, reporter)
     require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place.work / DIGESTS, ignore_errors=True)  # since the last process anybody may have written
     with Lookout(machine_directory(), place.name, reporter.log, pause), remembering(place.work / DIGESTS):
         reporter.expect(_known_seconds(config.search))
         if config.fitness.executor == "local":

@@ -1,6 +1,7 @@
 """What a backend does to a run's own process: nothing, wherever it is asked to compile. How long a search takes."""
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -231,7 +232,7 @@ def test_outputs_are_described_as_the_file_declares_them_where_one_depends_on_da
     assert signature == signature_of(onnx.load(tmp_path / "m.onnx"))
 
 
-@pytest.mark.parametrize("damage", ["edit", "lose"])
+@pytest.mark.parametrize("damage", ["edit", "edit unseen", "lose"])
 def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_path: Path, damage: str) -> None:
     onnx.save(declares("float[rows, 4] z", "z = Neg(r)", "rows"), tmp_path / "m.onnx")
     given = nested({**QUICK, "cache.dir": str(tmp_path / "cache"), "model.shapes": {"x": [3, 4]}})
@@ -244,9 +245,11 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
         artifacts = [path for path in (fall_back(run, model, backends).fallback, first[0].artifact) if path]
         for artifact in artifacts:
             file = next(artifact.rglob("*.onnx"))
-            if damage == "edit":
-                content = file.read_bytes()
+            if damage != "lose":
+                content, before = file.read_bytes(), file.stat()
                 file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+                if damage == "edit unseen":
+                    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
             else:
                 file.unlink()
             with pytest.raises(InputError):
@@ -258,6 +261,16 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
         lines = len(reporter.lines)
         assert measure_baselines(run, backends) == first
         assert len(reporter.lines) == lines
+
+
+def test_a_run_that_goes_on_relies_on_no_digest_of_an_earlier_process(tmp_path: Path) -> None:
+    remembered = tmp_path / "run" / "work" / "digests" / "one"
+    remembered.parent.mkdir(parents=True)
+    remembered.write_text("0" * 64)
+    onnx.save(declares("float[3, 4] z", "z = Neg(r)"), tmp_path / "m.onnx")
+    given = nested({**QUICK, "cache.dir": str(tmp_path / "cache"), "model.source": str(tmp_path / "m.onnx")})
+    with open_run(parse_config(given, (), "test"), tmp_path / "run", LineReporter()):
+        assert not remembered.exists()
 
 
 def test_an_output_that_is_declared_wrongly_takes_other_shapes_too(tmp_path: Path) -> None:
