@@ -76,6 +76,7 @@ class Sandbox:
         self._changing = threading.Lock()
         """Held while ``_running`` changes: the thread that takes a process out of it ends it."""
         self._closed = False
+        self._cache = PieceCache(Path(setting.cache), setting.cache_bytes)
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
@@ -120,9 +121,8 @@ class Sandbox:
             if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
                 return failure
             self._end()
-            cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
             for key in inherited:
-                cache.discard(key)
+                self._cache.discard(key)
         raise AssertionError("the second attempt returns")
 
     def _exceeded(self, running: _Running, deadline: float, timeout_s: float) -> Failure | None:
@@ -165,6 +165,7 @@ class Sandbox:
             running, self._running = self._running, None
         if running is not None:
             running.end()
+            self._cache.remove_abandoned()
 
     def __enter__(self) -> Sandbox:
         return self

@@ -58,6 +58,7 @@ def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: Worker
             refused: Failure(Fault.BUILD, "faulty: cannot be built, on purpose"),
         }
         assert len(pieces(pool)) == 1
+        assert not list(Path(pool.setting.cache).glob("building-*"))
         onnx.save(onnx.ModelProto(), pool.setting.files.normalised)  # who compiles again fails for another reason
         builders.close()
         assert builders.build([refused, crash]) == failures

@@ -157,6 +157,17 @@ def test_a_piece_that_was_written_to_through_a_link_is_built_again_by_its_own_ru
     assert cache.get("a") is None
 
 
+def test_of_pieces_that_were_being_built_only_those_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
+    cache, ended = PieceCache(tmp_path, 10**6), PieceCache(tmp_path, 10**6)
+    work, left = cache.workdir(), ended.workdir()
+    del ended  # its process was killed
+    cache.remove_abandoned()
+    assert work.is_dir()
+    assert not left.exists()
+    cache.put("a", work)
+    assert {path.name for path in tmp_path.iterdir()} == {"a"}
+
+
 def test_large_files_of_the_same_content_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collage_evo.measure.build.cache.SAME_BYTES", 1000)
     cache = PieceCache(tmp_path, 10**6)
@@ -225,5 +236,5 @@ def test_the_bound_holds_and_the_whole_cache_is_seldom_looked_at(
         put(cache, f"{number:03d}", 10_000)
         assert sum(file.stat().st_size for file in tmp_path.rglob("code")) <= 1_000_000
     assert len(looks) <= 200 / 5
-    PieceCache(tmp_path, 1_000_000).put("new", cache.workdir())
+    put(PieceCache(tmp_path, 1_000_000), "new", 0)
     assert len(looks) <= 200 / 5 + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from collage_evo.digests import digest_of
 from collage_evo.errors import DamagedFile
@@ -23,6 +24,8 @@ SLACK = 1 / 16
 SAME_BYTES = 2**20
 """Bytes of a file that a piece shares with another that has the same content. Smaller ones are not looked for: the
 records of all pieces are read for it. Chosen."""
+BUILDING, LOCK = "building-", "lock"
+"""Prefix of a directory where a piece is being built, and in it a file that the building process has locked."""
 FILES, RECORD = "files", "piece.json"
 """Content of a piece's directory: the files that its backend wrote, and a record of the run and of these files."""
 
@@ -46,6 +49,7 @@ class PieceCache:
     on_inherited: Callable[[str], None] = field(default=lambda key: None, compare=False, repr=False)
     _added: float = field(default=math.inf, compare=False, repr=False)
     """Bytes added since this process last walked the whole cache."""
+    _locks: dict[Path, IO[bytes]] = field(default_factory=dict, compare=False, repr=False)
 
     def get(self, key: str) -> Path | None:
         """The directory of the piece's files, which becomes the most recently used; None if there is no such
@@ -94,10 +98,12 @@ class PieceCache:
             files[name] = {"bytes": size, "sha256": digest}
         # A record for each piece and not one database, because the machines of a cluster write here over NFS.
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
+        (built.parent / LOCK).unlink()
         try:
             os.rename(built.parent, path)
         except OSError:
-            self.abandon(built)
+            shutil.rmtree(built.parent, ignore_errors=True)
+        self._locks.pop(built.parent).close()
         os.utime(path)
         self._added += added
         # A walk takes long: only after a sixteenth of the bound was added.
@@ -119,13 +125,26 @@ class PieceCache:
     def workdir(self) -> Path:
         """A fresh directory on the same file system to build in, for :meth:`put` or :meth:`abandon`."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="building-", dir=self.directory)) / FILES
-        work.mkdir()
-        return work
+        made = Path(tempfile.mkdtemp(prefix="made-", dir=self.directory))
+        lock = (made / LOCK).open("wb")
+        with contextlib.suppress(OSError):  # a file system without locks: it stays if this process is killed
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        work = made.rename(made.with_name(made.name.replace("made-", BUILDING, 1)))
+        self._locks[work] = lock
+        (work / FILES).mkdir()
+        return work / FILES
 
     def abandon(self, built: Path) -> None:
         """Delete a :meth:`workdir`."""
         shutil.rmtree(built.parent, ignore_errors=True)
+        self._locks.pop(built.parent).close()
+
+    def remove_abandoned(self) -> None:
+        """Remove the :meth:`workdir` of each process that was killed."""
+        for work in self.directory.glob(f"{BUILDING}*"):
+            with contextlib.suppress(OSError), (work / LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(work, ignore_errors=True)
 
     def discard(self, key: str) -> None:
         """Remove a piece, so that it is built again."""
@@ -136,6 +155,7 @@ class PieceCache:
 
     def _trim(self, keep: str) -> None:
         """Make room for what this process adds until its next walk."""
+        self.remove_abandoned()
         entries, pieces_with = [], Counter[tuple[int, int]]()  # by inode and size: pieces may share a file
         for path in self.directory.iterdir():
             try:
