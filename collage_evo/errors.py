@@ -28,6 +28,10 @@ class InputError(CollageError):
     """A model, artifact or run directory that cannot be used as given."""
 
 
+class SystemRefuses(InputError):
+    """The operating system refuses what a process of this program needs; the message has the usual fix."""
+
+
 class DamagedFile(InputError):
     """A file that cannot be read, or whose content is something else."""
 

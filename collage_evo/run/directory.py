@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from collage_evo.answer.delivery import REPLACED
 from collage_evo.config import Config, changed, dump_config, parse_config
-from collage_evo.errors import CollageError, ConfigError, InputError, system_message
+from collage_evo.errors import CollageError, ConfigError, InputError, SystemRefuses, system_message
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.load.load import ModelFile
@@ -225,15 +225,15 @@ def telling_to_resume(directory: Path) -> Iterator[None]:
     """Context of work on the run in ``directory``: an error of the operating system says how the run continues.
 
     Raises:
-        InputError: in place of an OSError, once something was measured.
+        SystemRefuses: also in place of an OSError, once something was measured.
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, SystemRefuses) as error:
         if not _has_measured(directory):
             raise
-        text = f"{system_message(error)}; then continue with: {command('resume', directory)}"
-        raise InputError(text) from error
+        text = system_message(error) if isinstance(error, OSError) else str(error)
+        raise SystemRefuses(f"{text}; then continue with: {command('resume', directory)}") from error
 
 
 def _has_measured(directory: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from collage_evo.commands import tune
 from collage_evo.config import Config, changed, load_config, parse_config
-from collage_evo.errors import CollageError, ConfigError, InputError
+from collage_evo.errors import CollageError, ConfigError, InputError, SystemRefuses
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import Pace, search_budget
@@ -277,8 +277,9 @@ def test_a_full_disk_takes_nothing_away_that_was_measured_and_the_run_says_how_i
     start_run(tmp_path, config())
     (tmp_path / left).mkdir(parents=True)
     told = f"full; make room on the disk .* then continue with: {re.escape(COMMAND)} resume"
-    with pytest.raises(InputError, match=told), undone_without_answer(tmp_path), telling_to_resume(tmp_path):
-        raise OSError(errno.ENOSPC, "full")
+    for error in (OSError(errno.ENOSPC, "full"), SystemRefuses("full; make room on the disk of a process")):
+        with pytest.raises(InputError, match=told), undone_without_answer(tmp_path), telling_to_resume(tmp_path):
+            raise error
     assert (tmp_path / left).exists()
 
 
