@@ -22,11 +22,12 @@ from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import LOCK, at_work
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S
-from collage_evo.run.machine import require_machine
+from collage_evo.run.machine import require_machine, usable
 from collage_evo.run.store import Store
 from collage_evo.run.trusted import ADDRESS, note, outward, require_noted
 from collage_evo.runtime.manifest import BEST
 from collage_evo.search.evolution import checkpoint
+from collage_evo.target.target import Target
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"
@@ -48,7 +49,6 @@ BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds",
 """Keys that may change when a run goes on, and only upwards."""
 CHOSEN = "search.ga."
 """Prefixes of keys that a run may have chosen anew (``search.tune``, ``tune``)."""
-ON_CORES = " on cores "
 
 
 @dataclass(frozen=True)
@@ -272,16 +272,28 @@ def _other_values(
 
 def move_run(directory: Path, cores: Sequence[int]) -> None:
     """Move the run in ``directory``, if there is one, to other cores of the same machine."""
-    if not (directory / CONFIG).is_file():
-        return
-    save_config(directory, reopen_run(directory).replacing("target", cores=list(cores)))
-    if cores:
-        checkpoint.move(directory, lambda target: target.partition(ON_CORES)[0] + on_cores(cores))
+    if (directory / CONFIG).is_file():
+        save_config(directory, reopen_run(directory).replacing("target", cores=list(cores)))
 
 
-def on_cores(cores: Sequence[int]) -> str:
-    """Suffix of a checkpoint's description of its target."""
-    return f"{ON_CORES}{list(cores)}"
+def target_of(config: Config) -> str:
+    """Description of a search's target on this machine for its checkpoint: what decides times, so not which cores.
+
+    Raises:
+        CollageError: cores or a device that the configuration asks for are not there.
+    """
+    target = Target.here(config.target.device, config.target.threads)
+    return f"{target.description} on {len(usable(config))} core(s)"
+
+
+def require_same_target(directory: Path, config: Config) -> None:
+    """Require that the search in ``directory``, if there is one, was on a target like that of ``config``.
+
+    Raises:
+        DamagedFile: it was on another one, or its checkpoint is damaged.
+    """
+    if checkpoint.exists(directory):
+        checkpoint.require_target(directory, target_of(config))
 
 
 def save_run(directory: Path, config: Config, kind: Kind) -> None:

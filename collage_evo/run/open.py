@@ -22,7 +22,7 @@ from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.deadline import pause
-from collage_evo.run.directory import require_records
+from collage_evo.run.directory import require_records, require_same_target
 from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
@@ -48,6 +48,7 @@ def open_run(
     require_machine(config)
     place = Workplace(config, directory, reporter)
     require_records(directory)
+    require_same_target(directory, config)
     place.work.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place.work / DIGESTS, ignore_errors=True)  # since the last process anybody may have written
     with Lookout(machine_directory(), place.name, reporter.log, pause), remembering(place.work / DIGESTS):

@@ -17,6 +17,7 @@ from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
+from collage_evo.target.slots import usable_cores
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,18 @@ class BenchReport:
 
 
 def keep_to_cores(artifact: Path) -> None:
-    """Pin this process to the cores that ``artifact`` was made on, if it names some.
+    """Pin this process to the cores that ``artifact`` was made on, if it names some, or to as many others.
 
     Raises:
         InputError: the artifact cannot be used.
-        UnavailableError: this machine lacks one of the cores.
+        UnavailableError: so many are not usable here.
     """
-    cores = read_artifact(artifact).target.cores
-    here = os.sched_getaffinity(0)
-    if missing := set(cores) - here:
-        raise UnavailableError(
-            f"{artifact} was made on cores {list(cores)}, core {min(missing)} is not usable here; "
-            f"usable are {sorted(here)}: run the search on this machine"
-        )
+    cores, here = read_artifact(artifact).target.cores, usable_cores()
+    if not set(cores) <= os.sched_getaffinity(0):
+        if len(cores) > len(here):
+            made = f"{artifact} was made on {len(cores)} cores, and usable here are {len(here)}"
+            raise UnavailableError(f"{made}: let this process use more, or run the search on this machine")
+        cores = here[: len(cores)]
     if cores:
         os.sched_setaffinity(0, cores)
 

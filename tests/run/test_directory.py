@@ -21,10 +21,11 @@ from collage_evo.run.directory import (
     give_back,
     kind_of_run,
     move_run,
-    on_cores,
     reopen_run,
+    require_same_target,
     save_config,
     start_run,
+    target_of,
     telling_to_resume,
     undone_without_answer,
 )
@@ -151,11 +152,19 @@ def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: P
 def test_a_search_that_is_moved_goes_on_on_the_other_cores(tmp_path: Path) -> None:
     start_run(tmp_path, changed(config(), {"target.cores": [0, 1]}, "test"))
     move_run(tmp_path, [1, 2])
-    state, (had, has) = new_state(0), (Fingerprint("m", "cpu" + on_cores(c), (), "x") for c in ([1, 2], [3, 4]))
-    checkpoint.save(tmp_path, state, had)
-    move_run(tmp_path, [3, 4])
-    assert reopen_run(tmp_path).target.cores == [3, 4]
-    assert checkpoint.load(tmp_path, has) == state
+    assert reopen_run(tmp_path).target.cores == [1, 2]
+
+
+def test_a_search_goes_on_on_other_cores_and_is_refused_early_on_another_number_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 5})
+    checkpoint.save(tmp_path, new_state(0), Fingerprint("m", target_of(config()), (), "x"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 7})
+    require_same_target(tmp_path, config())
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {7})
+    with pytest.raises(InputError, match=r"cannot resume .* on 2 core\(s\) and is now .* on 1 core\(s\)"):
+        require_same_target(tmp_path, config())
 
 
 def test_a_tuning_that_goes_on_measures_no_more_though_it_chose_a_larger_population(

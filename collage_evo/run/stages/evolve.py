@@ -23,7 +23,7 @@ from collage_evo.report.words import format_ms
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import Pace, most_seconds, search_budget
 from collage_evo.run.context import RunContext
-from collage_evo.run.directory import on_cores, reopen_run, save_config
+from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
 from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.runtime.timing import TimingSettings
@@ -180,7 +180,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
     """Fingerprint of this run's search, for its checkpoint."""
     return Fingerprint(
         model=model.digest[:16],
-        target=run.setting.target.description + on_cores(run.pool.cores),
+        target=target_of(run.config),
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
         objective=run.config.search.objective,

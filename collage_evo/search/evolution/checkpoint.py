@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ class Fingerprint:
 
     Attributes:
         model: hash of the model file.
-        target: device, threads, processor, their digest, and cores, as text.
+        target: device, threads, processor, their digest, and number of cores, as text.
         backends: name and version of each.
         matches: :attr:`SearchSpace.digest`, so that genomes have the same meaning.
         objective: meaning of the milliseconds: one run's latency, or the full machine's time for a run (throughput).
@@ -80,10 +79,19 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
         DamagedFile: there is none, or it belongs to another model, target or set of backends.
     """
     latest = _latest(folder)
-    changed = latest.fingerprint.difference(fingerprint)
-    if changed:
-        raise DamagedFile(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
+    _require_same(folder, latest.fingerprint, fingerprint)
     return latest.state
+
+
+def require_target(folder: Path, target: str) -> None:
+    """Require that the search in ``folder`` is for ``target``. Raises as :func:`load`."""
+    had = _latest(folder).fingerprint
+    _require_same(folder, had, replace(had, target=target))
+
+
+def _require_same(folder: Path, had: Fingerprint, has: Fingerprint) -> None:
+    if changed := had.difference(has):
+        raise DamagedFile(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
 
 
 def recorded(folder: Path, matches: str) -> SearchState:
@@ -96,19 +104,6 @@ def recorded(folder: Path, matches: str) -> SearchState:
     if latest.fingerprint.matches != matches:
         raise DamagedFile(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
     return latest.state
-
-
-def move(folder: Path, target: Callable[[str], str]) -> None:
-    """Move the search in ``folder``, if there is one, to the target that ``target`` returns for its own.
-
-    Raises:
-        DamagedFile: no checkpoint there can be used.
-    """
-    if exists(folder):
-        latest = _latest(folder)
-        moved = replace(latest.fingerprint, target=target(latest.fingerprint.target))
-        if moved != latest.fingerprint:
-            save(folder, latest.state, moved)
 
 
 def _latest(folder: Path) -> _Body:
