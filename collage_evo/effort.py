@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from collage_evo.yaml_values import default_key
-
 Effort = Literal["quick", "normal", "thorough"]
 EFFORT = "effort"
 """The key of the configuration for the effort."""
@@ -65,6 +63,8 @@ EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": NORMAL, "t
 
 def with_effort(values: dict[str, Any]) -> dict[str, Any]:
     """``values`` of a configuration, nested by section, completed with its effort's values for missing keys."""
+    from collage_evo.yaml_values import default_key  # commands on a serving machine need no YAML
+
     word, seconds = values.get(EFFORT), values.get(TIME)
     timed = seconds if isinstance(seconds, int | float) else None
     if timed is not None and word is None and timed < IN_A_HURRY_S:

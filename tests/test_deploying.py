@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -136,3 +138,42 @@ def test_the_list_of_licences_names_each_dependency() -> None:
     direct = [one for one in map(Requirement, metadata.requires("collage-evo") or ())
               if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)]  # fmt: skip
     assert not {one.name for one in direct if not re.search(rf"\b{one.name}\b", LICENCES, re.IGNORECASE)}
+
+
+WITHOUT_SEARCH = """
+import json, runpy, sys
+
+names = json.loads(sys.argv.pop(1))
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+runpy.run_module("collage_evo", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (["inspect", "my_model.collage"], 0, "region 0: onnxruntime"),
+        (["exec", "my_model.collage", "--inputs", "x.npz", "--repeat", "1"], 0, "median"),
+        (["backends"], 0, "onnxruntime"),
+        (["run", "builtin:squeezenet"], 3, 'is missing: pip install "onnx>='),
+    ],
+)
+def test_commands_of_a_serving_machine_need_nothing_of_the_search(
+    command: list[str], code: int, told: str, folder: Path
+) -> None:
+    np.savez(folder / "x.npz", **image(0))
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    search = {Requirement(line).name for line in project["optional-dependencies"]["search"]}
+    typer = {Requirement(line).name for line in metadata.requires("typer") or ()}
+    missing = json.dumps([name.replace("-", "_").lower() for name in search - typer - {"onnxruntime"}] + ["yaml"])
+    start = [sys.executable, "-c", WITHOUT_SEARCH, missing]
+    done = subprocess.run([*start, *command], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

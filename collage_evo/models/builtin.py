@@ -11,12 +11,10 @@ from urllib.parse import parse_qsl
 import onnx
 
 from collage_evo.errors import InputError
+from collage_evo.models import PREFIX
 from collage_evo.models.bert import bert
 from collage_evo.models.convnets import mobilenet_v2, resnet3d_18
 from collage_evo.models.zoo import zoo_model
-
-PREFIX = "builtin:"
-
 
 BUILTINS: Mapping[str, Callable[..., onnx.ModelProto]] = {
     "resnet50": partial(zoo_model, "resnet50"),

@@ -17,7 +17,7 @@ from collage_evo.errors import CollageError, ConfigError, InputError, SystemRefu
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.models.builtin import PREFIX
+from collage_evo.models import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import LOCK, at_work

@@ -15,7 +15,7 @@ from collage_evo.files import reading, require_unwritten, stamps_of
 from collage_evo.graph.ir.values import write_arrays
 from collage_evo.graph.load.batches import samples_of
 from collage_evo.graph.load.functions import load_function, names_function
-from collage_evo.models.builtin import PREFIX
+from collage_evo.models import PREFIX
 from collage_evo.models.images import draw_images
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from collage_evo.graph.ir.weights import (
 )
 from collage_evo.graph.load.guess import complete_shapes
 from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
-from collage_evo.models.builtin import PREFIX, make_builtin
+from collage_evo.models import PREFIX
+from collage_evo.models.builtin import make_builtin
 
 _AGAIN = "export or download it again"
 MOST_OPERATORS = 200_000
