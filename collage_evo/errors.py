@@ -40,10 +40,6 @@ class NotSearchable(InputError):
     """A model that only runs whole: it has no other placement."""
 
 
-class SystemRefuses(InputError):
-    """The operating system refuses what every attempt needs: the disk is full, for example."""
-
-
 class AnswerStays(CollageError):
     """A run whose later stages failed. Its answer so far lies in ``best.collage``; the run has told what failed."""
 

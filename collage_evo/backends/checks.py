@@ -113,6 +113,13 @@ def over_several_axes(graph: Graph, node: Node) -> bool:
     return graph.opset < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
+def dtype_of(graph: Graph, name: str) -> str:
+    """The element type of a tensor, also of one with an unknown number of axes; empty where it is not known."""
+    from collage_evo.graph.check.scopes import exact_values  # serving does not need it
+
+    return exact_values(graph).dtype(name)
+
+
 def other_floats(graph: Graph, node: Node) -> str:
     """Why a library that is right only in float32, among floats, must not run ``node``; empty if it may.
 
@@ -121,30 +128,27 @@ def other_floats(graph: Graph, node: Node) -> str:
     """
     if node.op_type in ("Shape", "Size"):
         return ""
-    dtypes = {name: graph.tensors[name].dtype for name in (*node.inputs, *node.outputs) if name}
-    others = [name for name, dtype in dtypes.items() if _OTHER_FLOAT.match(dtype) and name not in graph.constants]
-    if not others or _converts_at_border(graph, node):
-        return ""
     from collage_evo.graph.check.scopes import settled  # serving does not need it
 
+    dtypes = {name: dtype_of(graph, name) for name in (*node.inputs, *node.outputs) if name}
+    others = (name for name, dtype in dtypes.items() if _OTHER_FLOAT.match(dtype) and name not in graph.constants)
     varying = next((name for name in others if not settled(graph, (name,))), None)
-    return f"{node.op_type}: {varying} is {dtypes[varying]}, and of floats only float32 is right" if varying else ""
+    if varying is None or (node.op_type == "Cast" and _at_border(graph, node.inputs[0], node.outputs[0], dtypes)):
+        return ""
+    return f"{node.op_type}: {varying} is {dtypes[varying]}, and of floats only float32 is right"
 
 
-def _converts_at_border(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` casts an input of the model to float32, or float32 to an output that nothing else reads."""
-    if node.op_type != "Cast":
-        return False
-    read, made = node.inputs[0], node.outputs[0]
-    if graph.tensors[made].dtype == "float32":
+def _at_border(graph: Graph, read: str, made: str, dtypes: Mapping[str, str]) -> bool:
+    """Whether a Cast makes float32 of an input of the model, or of float32 an output that nothing else reads."""
+    if dtypes[made] == "float32":
         return read in graph.inputs
-    return graph.tensors[read].dtype == "float32" and made in graph.outputs and not graph.consumers.get(made)
+    return dtypes[read] == "float32" and made in graph.outputs and made not in graph.consumers
 
 
 def casts_to_whole(graph: Graph, node: Node) -> bool:
     """Whether ``node`` casts floats to integers: libraries differ on floats that no such integer holds."""
-    kinds = [graph.tensors[name].dtype for name in (*node.inputs[:1], *node.outputs[:1])]
-    return node.op_type == "Cast" and kinds[0].startswith("float") and kinds[1].lstrip("u").startswith("int")
+    read, made = (dtype_of(graph, names[0]) for names in (node.inputs, node.outputs))
+    return node.op_type == "Cast" and "float" in read and "int" in made
 
 
 def takes_small_for_zero(graph: Graph, node: Node, vanishing: Collection[str]) -> str:

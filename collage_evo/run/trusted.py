@@ -19,7 +19,7 @@ import platformdirs
 from collage_evo.config import Config, changed
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
-from collage_evo.models.builtin import PREFIX
+from collage_evo.models import PREFIX
 from collage_evo.target.private import open_private, own_directory
 
 CODE = ("accuracy.metric", "data.source")

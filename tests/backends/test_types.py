@@ -32,13 +32,18 @@ def model_of(dtype: str, body: str, out: str = "", constants: str = "") -> onnx.
 
 
 def inside(where: str, body: str) -> onnx.ModelProto:
-    """``body``, which makes r of x and z, floats all, inside of an If, a Loop or a function."""
+    """``body``, which makes r of x and z, floats all, in an If, a Loop or a function, or of what a Loop makes, of
+    which the number of axes is not known."""
     if where == "function":
         own = f'<domain: "own", opset_import: ["" : 18]> own_op (x, z) => (r) {{ {body} }}'
         text = f"{HEAD} g (float[4] x, float[4] z) => (float[4] y) {{ y = own.own_op(x, z) }} {own}"
     elif where == "If":
         branches = f"then_branch = t () => (r) {{ {body} }}, else_branch = e () => (n) {{ n = Identity(x) }}"
         text = f"{HEAD} g (float[4] x, float[4] z, bool c) => (float[4] y) {{ y = If<{branches}>(c) }}"
+    elif where == "behind a Loop":
+        step = "s (int64 i, bool go, float[4] v) => (bool on, float[4] w) { on = Identity(go) w = Neg(v) }"
+        loop = f"{{ x = Loop<body = {step}>(n, t, z) {body} y = Identity(r) }}"
+        text = f"{HEAD} g (float[4] z) => (float[4] y) <int64 n = {{2}}, bool t = {{1}}> {loop}"
     else:
         step = f"s (int64 i, bool go, float[4] x) => (bool on, float[4] r) {{ on = Identity(go) {body} }}"
         loop = f"{{ y = Loop<body = {step}>(n, t, first) }}"
@@ -83,14 +88,14 @@ def test_bytes_divided_as_integers_are_declined(body: str, backend: str, tmp_pat
     assert isinstance(whole(model_of("uint8", body, "int32", "int32[1] zero = {0}"), backend, tmp_path), BuildFailure)
 
 
-@pytest.mark.parametrize("where", ["If", "Loop", "function"])
+@pytest.mark.parametrize("where", ["If", "Loop", "function", "behind a Loop"])
 @pytest.mark.parametrize(
     ("op", "kind", "backends"),
     [("Div", 6, LIBRARIES), ("Sub", 11, LIBRARIES), ("Mul", 10, LIBRARIES), ("Mul", 12, LIBRARIES[:1])],
     ids=["int32", "float64", "float16", "uint32"],
 )
 def test_what_is_declined_alone_is_declined_inside(op: str, kind: int, backends: tuple[str, ...], where: str) -> None:
-    model = inside(where, f"a = Cast<to = {kind}>(x) b = Cast<to = {kind}>(z) q = {op}(a, b) r = Cast<to = 1>(q)")
+    model = inside(where, f"a = Cast<to = {kind}>(x) q = {op}(a, a) r = Cast<to = 1>(q)")
     for name in backends:
         found = [get_backend(name).known_wrong(graph, node) for graph, node in operators(model)]
         assert any(reason.startswith(f"{op}: ") for reason in found), name

@@ -29,11 +29,12 @@ from collage_evo.graph.ir.graph import Graph, Node
 MAX_RANK = 4
 """Axes of a tensor that ncnn can be handed; inside a region a channel shuffle may pass through five."""
 _VANISHING = ("Exp", "Sigmoid", "Softplus", "Softmax")
-_OVERFLOWING = {
+_WRONG = {
     "Softplus": "Softplus: of large numbers it is infinite",
     "LogSoftmax": "LogSoftmax: of large numbers it is minus infinity",
     "ReduceLogSumExp": "ReduceLogSumExp: of large numbers it is infinity",
     "ReduceLogSum": "ReduceLogSum: of large numbers it is infinity",
+    "Mod": "Mod: of floats it is rounded",
     **{op: f"{op}: near the largest number it is infinity" for op in ("Sinh", "Cosh")},  # tvm #19559, also here
 }
 _SHUFFLE = [0, 2, 1, 3, 4]
@@ -60,7 +61,7 @@ def known_wrong(graph: Graph, node: Node) -> str:
     """Why results are wrong on inputs that a check with random ones does not reach; empty if no fault is known."""
     if reason := takes_small_for_zero(graph, node, _VANISHING) or inexact_near_zero(graph, node, ("Tanh",)):
         return reason
-    return _OVERFLOWING.get(node.op_type, "") or slopes_by_channel(graph, node)
+    return _WRONG.get(node.op_type, "") or slopes_by_channel(graph, node)
 
 
 def _tensors(graph: Graph, node: Node) -> str:

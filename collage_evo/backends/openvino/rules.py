@@ -14,6 +14,7 @@ from collage_evo.backends.checks import (
     Rule,
     casts_to_whole,
     constant,
+    dtype_of,
     inexact_near_zero,
     other_floats,
     over_several_axes,
@@ -134,7 +135,7 @@ def _roi_align(graph: Graph, node: Node) -> str:
 
 
 def _cast(graph: Graph, node: Node) -> str:
-    narrow = graph.tensors[node.outputs[0]].dtype in ("int16", "uint16")
+    narrow = dtype_of(graph, node.outputs[0]) in ("int16", "uint16")
     return "floats that no such integer holds differ" if narrow and casts_to_whole(graph, node) else ""
 
 
@@ -148,7 +149,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _SEVERAL),
     "Cast": _cast,
-    "Mod": when(lambda graph, node: "float" in graph.tensors[node.inputs[0]].dtype, "of floats it is rounded"),
+    "Mod": when(lambda graph, node: "float" in dtype_of(graph, node.inputs[0]), "of floats it is rounded"),
     "RoiAlign": _roi_align,
     "SpaceToDepth": when(
         lambda graph, node: node.attributes.get("mode", "DCR") != "DCR", "a mode other than DCR comes out wrong"

@@ -15,6 +15,7 @@ from collage_evo.backends.checks import (
     by_whole_numbers,
     casts_to_whole,
     constant,
+    dtype_of,
     inexact_near_zero,
     other_floats,
     refused_by,
@@ -37,13 +38,13 @@ def refusal(graph: Graph, node: Node) -> str:
 
 def _divides(graph: Graph, node: Node) -> str:
     """The processor ends a process that divides an integer by 0, or the least one by -1."""
-    if "float32" in (graph.tensors[name].dtype for name in (*node.inputs, *node.outputs)):
-        return ""
     from collage_evo.graph.check.scopes import settled  # serving does not need it
 
     divisor = constant(graph, node, 1)
     known = divisor is not None and not np.isin(divisor, (0, -1)).any()
-    return "" if known or settled(graph, node.outputs) else "a divisor that may be 0 or -1 ends the process"
+    floats = any("float" in dtype_of(graph, name) for name in (*node.inputs, *node.outputs))
+    safe = floats or known or settled(graph, node.outputs)
+    return "" if safe else "a divisor that may be 0 or -1 ends the process"
 
 
 def _pool(graph: Graph, node: Node) -> str:
@@ -82,7 +83,7 @@ def _long_sum(graph: Graph, node: Node) -> str:
 
 _FIRST_OUTPUT_ONLY = when(lambda graph, node: any(node.outputs[1:]), "only the first output is computed right")
 _INTEGERS = when(
-    lambda graph, node: "int" in graph.tensors[node.inputs[0]].dtype, "the sum of integers may not fit their type"
+    lambda graph, node: "int" in dtype_of(graph, node.inputs[0]), "the sum of integers may not fit their type"
 )
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),

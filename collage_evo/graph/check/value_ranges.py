@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.read import declared_tensor
 from collage_evo.graph.convert.static import NONDETERMINISTIC, STANDARD, bodies
+from collage_evo.graph.ir.elements import dtype_numbered
 from collage_evo.graph.ir.graph import OPAQUE
 from collage_evo.graph.ir.weights import array_of
 
@@ -58,6 +59,8 @@ class Values:
         """Whether all inputs have one shape, so that settled values are the same in every run."""
         types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
         self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
+        kinds = {name: type_.tensor_type.elem_type for name, type_ in types.items()}
+        self._dtypes = {name: dtype_numbered(kind) for name, kind in kinds.items() if kind}
         self._ranges: dict[str, Range | None] = dict(ranges)
         self._follow()
 
@@ -89,10 +92,9 @@ class Values:
         """The name of a tensor's element type; empty where it is not known."""
         if name in self._initializers:
             return str(helper.tensor_dtype_to_np_dtype(self._initializers[name].data_type).name)
-        tensor = self._types.get(name)
-        if tensor is None and self.around is not None:
+        if name not in self._types and self.around is not None:
             return self.around.dtype(name)
-        return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
+        return self._dtypes.get(name, "")
 
     def settled(self, name: str) -> bool:
         """Whether a tensor's values follow from only constants and shapes."""
