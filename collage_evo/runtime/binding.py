@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, named_line
 from collage_evo.graph.ir.elements import dtype_numbered, is_packed
 from collage_evo.graph.reference.ort_values import from_ort_value, to_ort_value
 from collage_evo.target.target import CPU
@@ -38,8 +38,7 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
         """Bind an input to an ``onnxruntime.OrtValue`` of the host. Raises as :meth:`bind_output`."""
-        _require_host(name, ortvalue.device_name())
-        self._inputs[self._known("input", name)] = ortvalue
+        self._inputs[self._known("input", name)] = _on_host(name, ortvalue)
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
@@ -68,19 +67,19 @@ class IOBinding:
             buffer_ptr: address of contiguous memory that stays valid as long as it is bound.
 
         Raises:
-            InputError: there is no such output, or the memory is not the host's, or its type or shape is missing.
+            InputError: there is no such output, or the memory is not the host's, or its type or shape is missing or
+                none.
         """
         _require_host(name, device_type)
         if buffer_ptr is not None and (element_type is None or shape is None):
             raise InputError(f"'{name}' is bound to memory of no type or shape: give element_type and shape")
         fresh = buffer_ptr is None or shape is None
-        target = None if fresh else _array_at(buffer_ptr or 0, name, shape or (), element_type)
+        target = None if fresh else _array_at(buffer_ptr, name, shape, element_type)
         self._outputs[self._known("output", name)] = target
 
     def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
         """Bind an output to an ``onnxruntime.OrtValue`` of the host. Raises as :meth:`bind_output`."""
-        _require_host(name, ortvalue.device_name())
-        self._outputs[self._known("output", name)] = ortvalue
+        self._outputs[self._known("output", name)] = _on_host(name, ortvalue)
 
     def synchronize_inputs(self) -> None:
         """Nothing to wait for: memory is the host's."""
@@ -119,7 +118,7 @@ class IOBinding:
         self._made += [_put(name, value, target) for (name, target), value in zip(targets, values, strict=True)]
 
     def _known(self, kind: str, name: str) -> str:
-        if name not in self._names[kind]:
+        if not isinstance(name, str) or name not in self._names[kind]:
             raise InputError(f"no {kind} '{name}': this model has {', '.join(self._names[kind])}")
         return name
 
@@ -145,6 +144,8 @@ def _put(name: str, value: Any, target: Any) -> Any:
     """``value``, written into ``target`` where there is one."""
     if target is None:
         return value
+    if not isinstance(value, np.ndarray):
+        raise InputError(f"output '{name}' is no tensor and cannot be bound to memory: bind it by its name alone")
     destination = target
     if not isinstance(target, np.ndarray):
         destination = _array_at(target.data_ptr(), name, target.shape(), target.element_type())
@@ -155,15 +156,28 @@ def _put(name: str, value: Any, target: Any) -> Any:
     return target
 
 
-def _array_at(address: int, name: str, shape: Sequence[int], element_type: Any) -> np.ndarray:
+def _array_at(address: Any, name: str, shape: Any, element_type: Any) -> np.ndarray:
     """An array over the numbers at ``address``."""
-    dtype = np.dtype(dtype_numbered(element_type) if isinstance(element_type, int) else element_type)
-    if is_packed(dtype) or dtype.hasobject:
-        raise InputError(f"'{name}' has elements of {dtype}, which have no addresses: bind an array")
-    memory = (ctypes.c_uint8 * (math.prod(shape) * dtype.itemsize)).from_address(address)
-    return np.ndarray(tuple(shape), dtype, memoryview(memory))
+    try:
+        dtype = np.dtype(dtype_numbered(element_type) if isinstance(element_type, int) else element_type)
+        if is_packed(dtype) or dtype.hasobject:
+            raise InputError(f"'{name}' has elements of {dtype}, which have no addresses: bind an array")
+        memory = (ctypes.c_uint8 * (math.prod(shape) * dtype.itemsize)).from_address(address)
+        if len(memory) and not 0 < address < 2**63:
+            raise ValueError(f"there is no memory at {address}")
+        return np.ndarray(tuple(shape), dtype, memoryview(memory))
+    except (TypeError, ValueError, OverflowError, MemoryError, AttributeError) as error:
+        text = f"give its element type, its sizes and the address of its memory ({named_line(error)})"
+        raise InputError(f"'{name}' cannot be bound: {text}") from error
+
+
+def _on_host(name: str, ortvalue: Any) -> Any:
+    if not hasattr(ortvalue, "device_name"):
+        raise InputError(f"'{name}' is bound to {type(ortvalue).__name__}: give an onnxruntime.OrtValue")
+    _require_host(name, ortvalue.device_name())
+    return ortvalue
 
 
 def _require_host(name: str, device: str) -> None:
-    if device.lower() != CPU:
+    if not isinstance(device, str) or device.lower() != CPU:
         raise InputError(f"'{name}' is bound to {device}: bind memory of the host, or call run_on_device")

@@ -142,9 +142,9 @@ class Runner:
         Raises:
             InputError: it has no value, or there is no such tensor.
         """
-        if name in self._buffers:
+        if isinstance(name, str) and name in self._buffers:
             return self._buffers[name].copy()
-        if name in self._values:
+        if isinstance(name, str) and name in self._values:
             value = self._values[name]
             return value.copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
         if self._regions == (closed,):
@@ -178,10 +178,11 @@ class Runner:
     def copies(self, name: str) -> tuple[Any, ...]:
         """The present value of a tensor in each memory that has it, owned by the caller; an input of open shape is in
         none of the session's."""
-        if name in self.program.inputs and name not in self._buffers:
+        if isinstance(name, str) and name in self.program.inputs and name not in self._buffers:
             return ()
+        here = self.read(name)
         there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
-        return (self.read(name), *there)
+        return (here, *there)
 
     def run_on_device(self, device: Device, feeds: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays on ``device`` that the caller owns, for inputs on it.
@@ -340,7 +341,9 @@ def as_value(value: Any, tensor: Tensor) -> Any:
         return plain_array(array, tensor.dtype if isinstance(value, list) else None)
     except MaskedValues as error:
         raise InputError(f"input '{tensor.name}' {error}") from error
-    except (TypeError, ValueError) as error:
+    except CollageError:
+        raise
+    except Exception as error:  # conversion may run anybody's code
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 
 

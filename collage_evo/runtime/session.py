@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -145,10 +145,7 @@ class Session:
             InputError: an input is missing, unknown, or of a shape or dtype that the model does not take; an output
                 is unknown.
         """
-        names = list(output_names or self._outputs)
-        for name in names:
-            if name not in self._outputs:
-                raise InputError(f"no output '{name}': this model gives {', '.join(self._outputs)}")
+        names = self._names(output_names)
         values = self._values(input_feed)  # converting a tensor may run arbitrary code, this session too
         with self._lock:
             self._require_outside()
@@ -171,7 +168,7 @@ class Session:
         Raises:
             InputError: as ``run``; or an output is no tensor.
         """
-        names = list(output_names or self._outputs)
+        names = self._names(output_names)
         return list(map(as_ort_value, names, self.run(names, input_dict_ort_values)))
 
     def io_binding(self) -> IOBinding:
@@ -179,7 +176,13 @@ class Session:
         return IOBinding(self._inputs, self._outputs)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
-        """Run on the bound inputs, and write to the bound outputs; errors as :meth:`IOBinding.fill`."""
+        """Run on the bound inputs, and write to the bound outputs.
+
+        Raises:
+            InputError: as :meth:`IOBinding.fill`; or it is no binding of a session like this one.
+        """
+        if not isinstance(iobinding, IOBinding):
+            raise InputError(f"{type(iobinding).__name__} is no binding of this session: call io_binding")
         iobinding.fill(self.run)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
@@ -189,6 +192,18 @@ class Session:
         """
         self._feed(self._values(feeds))
         self._current.hold()
+
+    def _names(self, output_names: Sequence[str] | None) -> list[str]:
+        """All outputs for None or an empty list."""
+        if output_names is None:
+            return list(self._outputs)
+        if isinstance(output_names, str) or not isinstance(output_names, Iterable):
+            raise InputError("the outputs to give are no list of names: give a list, or None for all")
+        names = list(output_names) or list(self._outputs)
+        for name in names:
+            if not isinstance(name, str) or name not in self._outputs:
+                raise InputError(f"no output '{name}': this model gives {', '.join(self._outputs)}")
+        return names
 
     def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self._require_names(feeds)
@@ -320,13 +335,15 @@ class Session:
     def _require_names(self, feeds: Mapping[str, Any]) -> None:
         if self._closed:
             closed()
+        if not isinstance(feeds, (dict, Mapping)):
+            raise InputError(f"inputs are no dictionary: give an array for each of {', '.join(self._inputs)}")
         if unknown := set(feeds) - set(self._inputs):
             if fixed := sorted(unknown.intersection(self._signature.compiled_in)):
                 raise InputError(
                     f"input '{fixed[0]}' has a value in the model's file, which is compiled in: to feed it, take "
                     "that initializer out of the file and search again"
                 )
-            raise InputError(f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._inputs)}")
+            raise InputError(f"no input '{min(unknown, key=str)}': this model takes {', '.join(self._inputs)}")
         for name in self._inputs:
             if name not in feeds:
                 raise InputError(f"input '{name}' is missing")

@@ -1,5 +1,6 @@
 """A session answers as ``onnxruntime.InferenceSession`` does, for the shapes of its profiles and for any others."""
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -221,6 +222,8 @@ def test_ort_values_of_types_that_numpy_lacks_go_in_and_come_out(tmp_path: Path)
         assert ctypes.string_at(y.data_ptr(), 4) == bits.tobytes()
 
 
+BELOW = np.zeros((64, 64))
+"""Memory for bindings of odd types and shapes."""
 BINDINGS: list[Callable[[Any, np.ndarray, np.ndarray], object]] = [
     lambda bound, x, y: (bound.bind_cpu_input("x", x), bound.bind_output("y")),
     lambda bound, x, y: (
@@ -274,6 +277,61 @@ def test_what_was_bound_can_be_forgotten(ours: Session) -> None:
     bound.clear_binding_inputs()
     with pytest.raises(InputError, match="input 'x' is missing"):
         ours.run_with_iobinding(bound)
+
+
+class Odd:
+    """No array, no name, no number: its conversions raise what nobody expects."""
+
+    def numpy(self) -> Any:
+        raise RuntimeError("a\nb")
+
+    data_type = numpy
+
+
+ODD: list[Any] = [
+    *(None, True, -1, 7, 2**70, 1.5, float("nan"), "", "x", "y", "a\nb", b"x", object(), Odd(), int, np.int64(3)),
+    *([], {}, (), [None], [[1], [1, 2]], [2**70], ["x"], {"x": 1}, {1: 2, "z": 3}, np.zeros(0), np.array(["x", "y"])),
+    *([-1, 4], [2**40, 2**40], [1.5], np.dtype("O"), np.dtype([("a", "f4")]), "float32", onnx.TensorProto.FLOAT, 99),
+]
+CALLS: dict[str, tuple[str, list[Any]]] = {
+    "run": ("session", [["y"], {"x": rows(2), "k": K}]),
+    "run_with_ort_values": ("session", [["y"], {"x": rows(2), "k": K}]),
+    "run_with_iobinding": ("session", [None]),
+    "run_on_device": ("session", [{"x": rows(2), "k": K}]),
+    "feed": ("session", [{"x": rows(2), "k": K}]),
+    "read": ("session", ["y"]),
+    "copies": ("session", ["y"]),
+    "time_device_ms": ("session", [0]),
+    "bind_cpu_input": ("binding", ["x", rows(2)]),
+    "bind_ortvalue_input": ("binding", ["x", ort.OrtValue.ortvalue_from_numpy(rows(2))]),
+    "bind_ortvalue_output": ("binding", ["y", ort.OrtValue.ortvalue_from_numpy(rows(2))]),
+    "bind_input": ("binding", ["x", "cpu", 0, np.float32, [1, 4], BELOW.ctypes.data]),
+    "bind_output": ("binding", ["y", "cpu", 0, np.float32, [1, 4], BELOW.ctypes.data]),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_odd_arguments_of_any_method_are_input_errors(ours: Session, method: str) -> None:
+    of, usual = CALLS[method]
+    refused = []
+    for place in range(len(usual)):
+        for odd in ODD:
+            binding = ours.io_binding()
+            binding.bind_cpu_input("k", K)
+            arguments = [*usual[:place], odd, *usual[place + 1 :]]
+            try:
+                getattr(ours if of == "session" else binding, method)(*arguments)
+                if of == "binding" and place < 5:  # not on memory at an odd address
+                    ours.run_with_iobinding(binding)
+            except InputError as error:
+                refused.append(str(error).replace("a\nb", ""))
+    assert refused
+    assert "\n" not in "".join(refused)
+    feeds = {"x": rows(2), "k": K}
+    for name in feeds:
+        for odd in ODD:
+            with contextlib.suppress(InputError):
+                ours.run(None, {**feeds, name: odd})
 
 
 @pytest.mark.parametrize(
