@@ -17,15 +17,18 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.plain import HasPlainFiles
+from collage_evo.backends.registry import backend_names, get_backend
 from collage_evo.errors import InputError
 from collage_evo.export import export_plain
+from collage_evo.export.deployed import pipeline
 from collage_evo.export.folder import plain_files
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.target.processor import level, this_machine
+from collage_evo.target.target import Target
 from tests.export.runs import TARGET, alone, gives_the_same, of_a_float_index, placed, usable, with_fallback
 from tests.support.models import chain, tiny_convnet, tiny_transformer
 
@@ -296,6 +299,28 @@ def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "kept.npz", run / "work" / "reference.npz")
     with pytest.raises(InputError, match="is of another run than the artifact"):
         export_plain(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("name", "value"), [("LD_PRELOAD", "x.so"), ("OMP_NUM_THREADS", "x")])
+def test_a_manifest_sets_no_variable_but_numbers_that_threads_obey(
+    exported: Callable[[str], Path], tmp_path: Path, name: str, value: str
+) -> None:
+    folder = Path(shutil.copytree(exported("onnxruntime") / "out", tmp_path / "out"))
+    manifest = json.loads((folder / "pipeline.json").read_text())
+    (folder / "pipeline.json").write_text(json.dumps(manifest | {"environment": {name: value}}))
+    done = check(folder)
+    assert done.returncode == 1
+    assert f"ValueError: pipeline.json sets the variable '{name}' to '{value}': do not use it" in done.stderr
+
+
+def test_the_variables_of_all_backends_are_those_that_readers_of_manifests_set() -> None:
+    variables = set[str]()
+    for backend in backend_names():
+        if isinstance(get_backend(backend), HasPlainFiles):
+            variables |= get_backend(backend).environment(Target(threads=2)).keys()
+    assert variables == pipeline.VARIABLES
+    provider = Path(__file__).parents[2] / "plugins" / "onnxruntime_ep" / "src" / "answer.hpp"
+    assert all(f'"{name}"' in provider.read_text() for name in variables)
 
 
 def test_a_backend_without_plain_files_is_named() -> None:

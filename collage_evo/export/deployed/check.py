@@ -76,7 +76,7 @@ def run_cpp(
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "check"
         compile_cpp(manifest, program)
-        environment = {**manifest["environment"], **os.environ}
+        environment = {**pipeline.environment(manifest), **os.environ}
         command = [str(program), str(HERE), str(len(samples)), str(runs), folder]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:

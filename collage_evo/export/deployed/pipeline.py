@@ -15,6 +15,8 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 ALIGNMENT = 64
 """Alignment in bytes."""
+VARIABLES = frozenset({"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT"})
+"""The variables that libraries' threads obey, each a number: a manifest sets no others."""
 
 
 class Pipeline:
@@ -22,7 +24,7 @@ class Pipeline:
 
     def __init__(self, folder: Path = HERE) -> None:
         manifest = json.loads((folder / "pipeline.json").read_text())
-        for variable, value in manifest["environment"].items():  # libraries read it when they are first loaded
+        for variable, value in environment(manifest).items():  # libraries read it when they are first loaded
             os.environ.setdefault(variable, value)
         self.inputs, self.outputs, self._limits = manifest["inputs"], manifest["outputs"], manifest["limits"]
         self._input_limits = importlib.import_module("input_limits")
@@ -88,6 +90,15 @@ class Pipeline:
                 np.copyto(self._values[name], output)
             else:
                 self._values[name] = output
+
+
+def environment(manifest: Mapping[str, Any]) -> Mapping[str, str]:
+    """Variables that the manifest sets."""
+    variables: Mapping[str, str] = manifest["environment"]
+    for variable, value in variables.items():
+        if variable not in VARIABLES or not value.isdecimal():
+            raise ValueError(f"pipeline.json sets the variable {variable!r} to {value!r}: do not use it")
+    return variables
 
 
 def _array(arena: np.ndarray, manifest: Mapping[str, Any]) -> np.ndarray:
