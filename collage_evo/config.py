@@ -229,9 +229,9 @@ class SearchConfig(Section):
     )
     seconds: PositiveFloat | None = Field(
         None,
-        description="Budget of the genetic search, seconds; .inf for no limit. By default 90; without a limit of "
-        "evaluations less, down to 30, if the stages before it took long: the aim is four minutes for a whole run. "
-        "More: more placements measured; most gain comes early.",
+        description="Budget of the genetic search, seconds; .inf for no limit. By default at most 90; without a "
+        "limit of evaluations less, down to 25, if the stages before it took long: the aim is three minutes for a "
+        "whole run, more for a slow model. More: more placements measured; most gain comes early.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements. More: as with seconds.")
     rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md. It takes time for costs.")

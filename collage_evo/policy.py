@@ -80,7 +80,8 @@ class Policy:
         "Measured: of equals fewer than one in a hundred wins (2d0817f2:benchmarks/stopping.py, "
         "2d0817f2:benchmarks/aa.py)")
     race_worth: float = _decides(
-        0.005, 0, 1, "Who is not likely to be faster by more than this share leaves the final comparison")
+        0.005, 0, 1, "A candidate leaves the final comparison if it is unlikely to be faster than the best by more "
+        "than this share")
     race_near: float = _decides(
         1.15, 1, 1000, "Single libraries and placements take part that take at most this many times as long as the "
         "best baseline")

@@ -6,8 +6,8 @@ given up by comparison with it. A generation of the search ends with the search'
 later have no outcome, and come first if the search goes on. No round of the final race begins that would end after
 ``final.seconds``, once there were three: the length of rounds decides, never a candidate's result, so that few rounds
 are as honest as many, but less sharp. Unless ``search.seconds`` is given, the search gets what the stages before it
-left of three minutes, and at least a third of its usual time; the run directory records this when the search begins,
-and a resumed run has no more (``run/budget.py``).
+left of three minutes (more for a slow model), less the time that the final comparison takes, and at least 25 seconds;
+the run directory records this when the search begins, and a resumed run has no more (``run/budget.py``).
 
 A precision in which a single backend takes half as long again as in float32 on the same device is excluded before
 matches are made (``run/stages/excluded_engines.py``). So is an engine that stands on one that is excluded, that does

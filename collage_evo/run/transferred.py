@@ -34,7 +34,7 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import Seeds
 
 KIND = "like"
-"""Number of seeds that are transferred."""
+"""Kind of the seeds that are transferred."""
 
 
 @dataclass(frozen=True)

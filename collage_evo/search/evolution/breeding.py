@@ -114,7 +114,7 @@ class Breeder:
     def _acquisition(
         self, parents: list[Individual], surrogate: Surrogate, learned: Sequence[TermModel], slot: int
     ) -> Acquisition:
-        """Belief and goal of one place of the batch; the first place uses the most likely weights."""
+        """The acquisition of one place of the batch; the first place uses the most likely weights."""
         likeliest = slot == 0 or self.rng.random() >= self.settings.explore
         weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
         if not learned:
@@ -159,7 +159,7 @@ class Breeder:
         return child, "crossover"
 
     def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
-        """Covers that the dynamic program finds for ``goal``; drawn at random, because it takes its time."""
+        """Covers that the dynamic program finds for ``acquisition``; drawn at random, because it takes its time."""
         if not parents or self.rng.random() >= self.settings.program_share:
             return []
         best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
@@ -169,7 +169,7 @@ class Breeder:
         return [candidate for candidate in candidates if candidate is not None]
 
     def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
-        """The best of ``pool`` for ``goal``, or a better one that a few mutations reach."""
+        """The best of ``pool`` for ``acquisition``, or a better one that a few mutations reach."""
         if not pool:
             return None
         best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
