@@ -19,10 +19,11 @@ import repository  # noqa: F401
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Operator, Result, result_in
+from collage_evo.report.stage import Stage
 from collage_evo.run.stages.precision import SHARES, Sensitivities
 from collage_evo.run.store import Store
 
-CALIBRATING, REDUCING = "calibrating", "what each operator loses in a lower precision"
+CALIBRATING, REDUCING = Stage.CALIBRATE, Stage.SENSITIVITIES
 HEADS = (
     "task", "budget", "error, all in int8: expected", "heavy operators in int8", "all in int8", "all in bfloat16",
     "error of the answer", "s: calibrating", "what operators lose", "whole run",

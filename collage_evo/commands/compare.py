@@ -32,6 +32,7 @@ from collage_evo.measure.judging import BROKEN
 from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.answer import check_and_profile
@@ -85,18 +86,18 @@ def compare(
         sides: Sequence[Side] = (Side(ARTIFACT),)
         artifacts: Mapping[str, Path] = {ARTIFACT: compared.artifact}
         if recorded is not None:
-            with run.stage("compiling for this machine"):
+            with run.stage(Stage.COMPILE_FRONT):
                 sides, artifacts = compile_front(run, recorded, compared.artifact)
         baselines = _baselines(run, libraries) if libraries or not front else ()
-        with run.stage("taking turns"):
+        with run.stage(Stage.COMPARE):
             turns = _race(run, artifacts, baselines, seconds, at_least)
-        with run.stage("errors on the samples"):
+        with run.stage(Stage.COMPARE_ERRORS):
             raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
         sessions, call_ms = run.whole.setting.sessions, None
         if ARTIFACT in turns.rounds and sessions == 1:
-            with run.stage("verify"):
+            with run.stage(Stage.VERIFY):
                 _, profile = check_and_profile(run, compared.artifact)
             call_ms = profile.call_ms if isinstance(profile, Profiled) else None
     sides = [*sides, *map(_library, baselines)]
@@ -112,7 +113,7 @@ def _opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[Ru
         place = Workplace(compared.config, Path(folder), reporter)
         place.work.mkdir()
         with Lookout(machine_directory(), place.name, reporter.log):
-            with place.stage("model"):
+            with place.stage(Stage.MODEL):
                 model, samples = _prepared(place, compared)
             excused = beyond(compared.config.verify.tolerance, model.excused)
             limits = Limits(BROKEN, excused=excused)  # the error is measured, however large it is
@@ -139,7 +140,7 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
 
 def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...]:
     target = run.config.target
-    with run.stage("each library with its defaults"):
+    with run.stage(Stage.COMPARE_BASELINES):
         names = tuple(libraries) or tuple(run.config.backends.use)
         backends = select_backends(names, target.device, target.threads)
         return measure_as_it_comes(backends, run.work, run.whole, run.config.fitness.timing.settings())

@@ -27,6 +27,7 @@ from collage_evo.files import reading
 from collage_evo.measure.process import exit_with_parent
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
+from collage_evo.report.stage import Stage
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import move_run, start_run, telling_to_resume
@@ -112,7 +113,7 @@ def _work_together(
     reporter.log(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
     if config.fitness.executor == "local":
         reporter.log("each has cores of its own, but not the memory: time the best once more alone (run)")
-    reporter.stage("sweep", config.sweep.trials)
+    reporter.stage(Stage.SWEEP, config.sweep.trials)
     reported = 0
     while any(process.is_alive() for process in processes):
         reporter.advance(_ended(study) - reported)
@@ -163,7 +164,7 @@ def _storage(directory: Path) -> optuna.storages.RDBStorage:
 
 
 def _report_trial(study: optuna.Study, config: Config, reporter: Reporter) -> None:
-    reporter.stage("sweep", config.sweep.trials)
+    reporter.stage(Stage.SWEEP, config.sweep.trials)
     reporter.advance(_ended(study))
 
 

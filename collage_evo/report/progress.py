@@ -19,51 +19,11 @@ from rich.text import Text
 
 from collage_evo.errors import printable
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.stage import RUN_STAGES, Stage
 from collage_evo.report.words import capitalised, format_time
 
 WIDTH = 12
 """Width of the bar: a terminal of 80 columns has room for the stage next to it and the time left."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Description of a stage, and its typical duration in seconds; 0 for one that most runs lack."""
-
-    words: str
-    seconds: float
-
-
-STAGES: Mapping[str, Stage] = {
-    "model": Stage("reading the model and running it once", 2),
-    "any other shapes": Stage("finding a library for inputs of other shapes", 0),
-    "baselines: single backends": Stage("timing baselines: libraries on the whole model", 20),
-    "fewer threads": Stage("timing the baselines on fewer threads", 0),
-    "normalising the model": Stage("simplifying the model", 1),
-    "single backends on the normalised model": Stage("timing the baselines on the simplified model", 0),
-    "calibrating": Stage("recording the ranges of values, for int8", 1),
-    "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
-    "early: operators in lower precisions": Stage("timing operators in lower precisions", 3),
-    "early: likely mixtures of precisions": Stage("timing the likeliest mixed-precision placements", 4),
-    "costs of matches before tuning": Stage("timing regions before tuning", 0),
-    "costs of copies between host and device": Stage("timing copies between processor and device", 0),
-    "costs from profiles": Stage("timing each operator in each library", 8),
-    "costs of kernels that no profile has": Stage("timing the operators that are left", 5),
-    "costs of borders: cuts of the model": Stage("timing the way from one library to another", 8),
-    "search": Stage("timing placements", 60),
-    "tuning on what was learned": Stage("tuning the search on what was learned", 0),
-    "compile": Stage("compiling the most promising placements", 2),
-    "final: taking turns": Stage("comparing the best thoroughly", 20),
-    "held-out samples": Stage("finding the error on held-out samples", 2),
-    "verify": Stage("checking the artifact", 2),
-    "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
-    "sweep": Stage("running the trials", 0),
-}
-"""Stages by their name in ``result.json`` (``wall_seconds``), in the order of a run."""
-
-
-def words_of(stage: str) -> str:
-    """Description of a stage; the name itself for an unknown one."""
-    return STAGES[stage].words if stage in STAGES else stage
 
 
 @dataclass
@@ -74,8 +34,8 @@ class Course:
     """
 
     clock: Callable[[], float] = time.monotonic
-    expected: Mapping[str, float] = field(default_factory=dict)
-    name: str = ""
+    expected: Mapping[Stage, float] = field(default_factory=dict)
+    current: Stage | None = None
     total: float | None = None
     done: float = 0.0
     low: float = 0.0
@@ -87,9 +47,9 @@ class Course:
     _reached: float = 0.0
     _end: float = math.inf
 
-    def expect(self, seconds: Mapping[str, float]) -> None:
+    def expect(self, seconds: Mapping[Stage, float]) -> None:
         """A run begins, with the expected durations of some stages."""
-        self.expected, self.name, self._spent, self._guessed = seconds, "", 0.0, 0.0
+        self.expected, self.current, self._spent, self._guessed = seconds, None, 0.0, 0.0
 
     def ends_in(self, seconds: float) -> None:
         """All the work ends in so many seconds."""
@@ -99,12 +59,12 @@ class Course:
         """The following is this share of the whole."""
         self.low, self.high, self._reached = low, high, max(self._reached, low)
 
-    def stage(self, name: str, total: float | None) -> None:
+    def stage(self, stage: Stage, total: float | None) -> None:
         """A stage begins, and the one before is over."""
-        if self.name and self.name not in self.expected:
+        if self.current and self.current not in self.expected:
             self._spent += self.clock() - self._began
-            self._guessed += self._seconds(self.name)
-        self.name, self.total, self.done, self._began = name, total, 0.0, self.clock()
+            self._guessed += self._seconds(self.current)
+        self.current, self.total, self.done, self._began = stage, total, 0.0, self.clock()
 
     def advance(self, amount: float) -> None:
         """Add to the finished work of the stage."""
@@ -115,7 +75,7 @@ class Course:
         """Finished share of all the work, 0 to 1; it never decreases."""
         before, after = self._others
         behind, ahead = (sum(map(self._seconds, names)) for names in (before, after))
-        here = self._seconds(self.name) or 1.0
+        here = self._seconds(self.current) or 1.0
         fraction = (behind + here * self._here()) / (behind + here + ahead)
         self._reached = max(self._reached, self.low + (self.high - self.low) * min(fraction, 1.0))
         return self._reached
@@ -124,13 +84,13 @@ class Course:
     def seconds_left(self) -> float:
         """Remaining seconds of all the work, scaled by the durations of earlier stages over their usual ones."""
         later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
-        work_s = self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
+        work_s = self._here_left() + self._of(self._others[1]) + later * self._of(RUN_STAGES)
         return min(work_s, max(0.0, self._end - self.clock()))
 
-    def _of(self, names: Sequence[str]) -> float:
+    def _of(self, stages: Sequence[Stage]) -> float:
         """Expected seconds of stages."""
-        expected = sum(self.expected.get(name, 0.0) for name in names)
-        return expected + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
+        expected = sum(self.expected.get(stage, 0.0) for stage in stages)
+        return expected + self._pace * sum(self._seconds(stage) for stage in stages if stage not in self.expected)
 
     @property
     def _pace(self) -> float:
@@ -141,36 +101,34 @@ class Course:
         """Finished share of this stage; without a total it approaches 1 ever more slowly."""
         if self.total:
             return min(1.0, self.done / self.total)
-        usual = self._pace * (self._seconds(self.name) or 5.0)
-        return 1.0 - math.exp(-(self.clock() - self._began) / usual) if self.name else 0.0
+        usual = self._pace * (self._seconds(self.current) or 5.0)
+        return 1.0 - math.exp(-(self.clock() - self._began) / usual) if self.current else 0.0
 
     def _here_left(self) -> float:
-        usual, spent = self._seconds(self.name), self.clock() - self._began
-        if self.name in self.expected:
+        usual, spent = self._seconds(self.current), self.clock() - self._began
+        if self.current in self.expected:
             return max(0.0, usual - spent)
         if self.total and self.done:
             return spent / self.done * max(0.0, self.total - self.done)
         return max(0.0, self._pace * usual - spent)
 
-    def _seconds(self, name: str) -> float:
-        return self.expected.get(name, STAGES[name].seconds if name in STAGES else 0.0)
+    def _seconds(self, stage: Stage | None) -> float:
+        return self.expected.get(stage, stage.usual_s or 0.0) if stage else 0.0
 
     @property
-    def _others(self) -> tuple[list[str], list[str]]:
-        """The stages before and after this one; empty around one that is no stage of a run, such as a sweep of
-        trials."""
-        names = list(STAGES)
-        if self.name not in STAGES or self.name == "sweep":
-            return [], []
-        at = names.index(self.name)
-        return names[:at], names[at + 1 :]
+    def _others(self) -> tuple[Sequence[Stage], Sequence[Stage]]:
+        """The stages before and after this one; empty around one of no run, such as a sweep of trials."""
+        if self.current not in RUN_STAGES:
+            return (), ()
+        at = RUN_STAGES.index(self.current)
+        return RUN_STAGES[:at], RUN_STAGES[at + 1 :]
 
 
 class Reporter(Protocol):
     """Receiver of a stage's progress. Other threads may call ``log`` too."""
 
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """A run begins; ``seconds`` are expected durations of some of its stages, by name."""
+    def expect(self, seconds: Mapping[Stage, float]) -> None:
+        """A run begins; ``seconds`` are expected durations of some of its stages."""
 
     def ends_in(self, seconds: float) -> None:
         """All the work ends in so many seconds, finished or not."""
@@ -178,7 +136,7 @@ class Reporter(Protocol):
     def within(self, low: float, high: float) -> None:
         """With several runs: the following is the share of all the work from ``low`` to ``high``."""
 
-    def stage(self, name: str, total: float | None = None) -> None:
+    def stage(self, stage: Stage, total: float | None = None) -> None:
         """A new stage begins; ``total`` is its amount of work, if known."""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -195,7 +153,7 @@ class _CourseReporter:
         self._interval, self._clock, self._last = interval_s, clock, clock()
         self._course = Course(clock)
 
-    def expect(self, seconds: Mapping[str, float]) -> None:
+    def expect(self, seconds: Mapping[Stage, float]) -> None:
         self._course.expect(seconds)
 
     def ends_in(self, seconds: float) -> None:
@@ -204,8 +162,8 @@ class _CourseReporter:
     def within(self, low: float, high: float) -> None:
         self._course.within(low, high)
 
-    def stage(self, name: str, total: float | None = None) -> None:
-        self._course.stage(name, total)
+    def stage(self, stage: Stage, total: float | None = None) -> None:
+        self._course.stage(stage, total)
         self._show("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -216,6 +174,10 @@ class _CourseReporter:
     def _show(self, note: str) -> None:
         """Show the stage, a note, the progress of the whole and the time left."""
         self._last = self._clock()
+
+    @property
+    def _words(self) -> str:
+        return self._course.current.words if self._course.current else "starting"
 
     def _left(self, sign: str = "") -> str:
         seconds = self._course.seconds_left
@@ -246,7 +208,7 @@ class LineReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        words = capitalised(words_of(self._course.name))
+        words = capitalised(self._words)
         self.log(f"{words}{f': {note}' if note else ''} ({100 * self._course.fraction:.0f} %{self._left(', ')})")
 
 
@@ -268,7 +230,7 @@ class BarReporter(_CourseReporter):
         self._progress.console.print(text, highlight=False, soft_wrap=True)  # commands in it can be copied
 
     def _show(self, note: str) -> None:
-        words = words_of(self._course.name)
+        words = self._words
         self._progress.update(self._task, description=f"{words}: {note}" if note else words, refresh=not note)
 
     def __enter__(self) -> Self:
@@ -296,7 +258,7 @@ class NotebookReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        words, fraction = words_of(self._course.name), self._course.fraction
+        words, fraction = self._words, self._course.fraction
         stage = f"{100 * fraction:.0f} %{self._left(', ')} {words}{f': {note}' if note else ''}"
         text = f"<progress value='{fraction:.2f}'></progress> {escape(stage)}<br>{escape(self._line)}"
         self._shown.update(self._html(text))
@@ -342,7 +304,7 @@ class CallbackReporter(_CourseReporter):
         course = self._course
         overall = {"fraction": course.fraction, "seconds_left": course.seconds_left}
         more = {name: value for name, value in overall.items() if name in self._wanted}
-        self._callback(course.name, course.done, course.total, note, **more)
+        self._callback(course.current or "", course.done, course.total, note, **more)
 
 
 def _wanted(callback: Callable[..., Any]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collage_evo.config import Config, SearchConfig
+from collage_evo.report.stage import Stage
 from collage_evo.run.deadline import seconds_left
 from collage_evo.run.store import Store
 from collage_evo.search.evolution.settings import Budget
@@ -29,8 +30,6 @@ SEARCH_SKIPPED = "search_skipped"
 FINAL_ROOM = 0.8
 """Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
 rest is for compiling, held-out samples and the last check."""
-TUNING = "tuning"
-"""Part of the names of all stages that tune, or measure for tuning only."""
 
 
 def most_seconds(config: Config) -> float:
@@ -89,7 +88,7 @@ def search_budget(
     """
     seconds = search.seconds
     if seconds is None:
-        tuned_s = sum(seconds for stage, seconds in stages.items() if TUNING in stage)
+        tuned_s = sum(stages.get(stage, 0.0) for stage in Stage if stage.tunes)
         left_s = USUAL_S if search.evaluations is not None else pace.searched_by_s - (spent_s - tuned_s)
         wanted_s = max(pace.least_s, left_s)
         seconds = store.once(SEARCH_SECONDS, float, lambda: min(USUAL_S, most_s, wanted_s))

@@ -30,6 +30,7 @@ from collage_evo.measure.jobs import Setting, WorkFiles
 from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.progress import Reporter
+from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
@@ -124,17 +125,17 @@ class Workplace:
                 log.write(text)
 
     @contextlib.contextmanager
-    def stage(self, name: str, total: float | None = None) -> Iterator[None]:
+    def stage(self, stage: Stage, total: float | None = None) -> Iterator[None]:
         """Announce a stage, and record its duration."""
-        self.reporter.stage(name, total)
+        self.reporter.stage(stage, total)
         begin = time.monotonic()
         try:
             yield
         except Exception as error:
-            error.add_note(name)  # for :meth:`attempt`
+            error.add_note(stage)  # for :meth:`attempt`
             raise
         finally:
-            self.seconds[name] = time.monotonic() - begin
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - begin
 
     def attempt(self, make: Callable[[], T], instead: str) -> T | Failure:
         """The value of ``make``; a failure if that raises after the first answer, which no stage takes away.

@@ -19,6 +19,7 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.sandbox import expect_workers
 from collage_evo.report.progress import Reporter
+from collage_evo.report.stage import Stage
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.deadline import pause
@@ -65,10 +66,10 @@ def open_run(
             run.pool.close()
 
 
-def _known_seconds(search: SearchConfig) -> dict[str, float]:
+def _known_seconds(search: SearchConfig) -> dict[Stage, float]:
     """Duration of the search stage, if a time limit bounds it."""
     seconds = search.seconds or USUAL_S
-    return {"search": seconds} if search.evaluations is None and math.isfinite(seconds) else {}
+    return {Stage.SEARCH: seconds} if search.evaluations is None and math.isfinite(seconds) else {}
 
 
 def decide_limits(place: Workplace, model: PreparedModel) -> Limits:

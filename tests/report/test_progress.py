@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 
 from collage_evo.report.console import PlainConsole, new_table
-from collage_evo.report.progress import (
-    STAGES,
-    BarReporter,
-    CallbackReporter,
-    Course,
-    LineReporter,
-    reporter,
-    words_of,
-)
+from collage_evo.report.progress import BarReporter, CallbackReporter, Course, LineReporter, reporter
+from collage_evo.report.stage import RUN_STAGES, Stage
 
 INSIDE = re.compile(r"match|border|taking turns|seed|normalis", re.IGNORECASE)
 
@@ -37,9 +30,9 @@ class Clock:
 
 def run_through(clock: Clock, tell: Any, seconds: float = 4.0) -> None:
     """All stages of a run that most runs have, each of so many seconds."""
-    for name, stage in STAGES.items():
-        if stage.seconds:
-            tell.stage(name)
+    for stage in RUN_STAGES:
+        if stage.usual_s:
+            tell.stage(stage)
             clock.now += seconds
 
 
@@ -87,15 +80,14 @@ def test_in_a_notebook_tables_are_not_displayed_beside_being_captured(cell: Cell
 
 
 def test_no_stage_is_told_by_words_of_the_inside() -> None:
-    assert [stage.words for stage in STAGES.values() if INSIDE.search(stage.words)] == []
-    assert [stage.words for stage in STAGES.values() if len(stage.words) > 48] == [], "no room beside the bar"
-    assert words_of("a stage of somebody's own") == "a stage of somebody's own"
+    assert [stage.words for stage in Stage if INSIDE.search(stage.words)] == []
+    assert [stage.words for stage in Stage if len(stage.words) > 48] == [], "no room beside the bar"
 
 
 def test_in_a_pipe_each_stage_has_a_line_with_how_far_it_all_is_and_the_time_left() -> None:
     clock, lines = Clock(), list[str]()
     run_through(clock, LineReporter(lines.append, clock=clock))
-    assert len(lines) == sum(stage.seconds > 0 for stage in STAGES.values())
+    assert len(lines) == sum(bool(stage.usual_s) for stage in RUN_STAGES)
     shares = [int(re.findall(r"(\d+) %", line)[-1]) for line in lines]
     assert shares == sorted(shares)
     assert shares[0] == 0
@@ -106,10 +98,10 @@ def test_in_a_pipe_each_stage_has_a_line_with_how_far_it_all_is_and_the_time_lef
 def test_how_far_a_run_is_never_goes_back_and_ends_near_one() -> None:
     clock = Clock()
     course = Course(clock)
-    course.expect({"search": 30.0})
+    course.expect({Stage.SEARCH: 30.0})
     seen = []
-    for name in ("model", "baselines: single backends", "search", "final: taking turns", "verify"):
-        course.stage(name, 4.0 if name.startswith("baselines") else None)
+    for stage in (Stage.MODEL, Stage.BASELINES, Stage.SEARCH, Stage.FINAL, Stage.VERIFY):
+        course.stage(stage, 4.0 if stage is Stage.BASELINES else None)
         for _ in range(4):
             clock.now += 5.0
             course.advance(1.0)
@@ -123,11 +115,11 @@ def test_the_time_left_counts_what_the_search_may_take_and_how_slow_stages_were(
     def left(pace: float) -> float:
         clock = Clock()
         course = Course(clock)
-        course.expect({"search": 100.0})
-        for name, stage in list(STAGES.items())[:5]:
-            course.stage(name, None)
-            clock.now += pace * stage.seconds
-        course.stage("costs from profiles", None)
+        course.expect({Stage.SEARCH: 100.0})
+        for stage in RUN_STAGES[:5]:
+            course.stage(stage, None)
+            clock.now += pace * (stage.usual_s or 0.0)
+        course.stage(Stage.PROFILES, None)
         return course.seconds_left
 
     usual, slow = left(1.0), left(3.0)
@@ -140,9 +132,9 @@ def test_the_time_left_ends_at_the_deadline() -> None:
     reporter = LineReporter(lines.append, clock=clock)
     reporter.ends_in(40.0)
     clock.now += 10.0
-    reporter.stage("baselines: single backends")
+    reporter.stage(Stage.BASELINES)
     clock.now += 50.0
-    reporter.stage("search")
+    reporter.stage(Stage.SEARCH)
     assert "30 s left" in lines[0]
     assert "left" not in lines[1]
 
@@ -165,7 +157,7 @@ def test_with_several_runs_each_is_a_share_of_the_whole() -> None:
 def test_a_function_is_not_called_for_each_of_many_small_steps() -> None:
     clock, calls = Clock(), list[tuple[Any, ...]]()
     reporter = CallbackReporter(lambda *told: calls.append(told), clock=clock)
-    reporter.stage("search", 70.0)
+    reporter.stage(Stage.SEARCH, 70.0)
     for _ in range(70):
         clock.now += 1 / 70
         reporter.advance()
@@ -183,7 +175,7 @@ def test_a_function_that_asks_for_them_is_told_the_fraction_and_the_seconds_left
     ) -> None:
         told.update(fraction=fraction, seconds_left=seconds_left)
 
-    CallbackReporter(note, clock=Clock()).stage("model")
+    CallbackReporter(note, clock=Clock()).stage(Stage.MODEL)
     assert told["fraction"] == 0.0
     assert told["seconds_left"] > 30.0
 
@@ -191,12 +183,12 @@ def test_a_function_that_asks_for_them_is_told_the_fraction_and_the_seconds_left
 def test_the_bar_says_what_is_done_how_far_it_is_and_how_long_it_takes() -> None:
     file = io.StringIO()
     with BarReporter(PlainConsole(file=file, force_terminal=True, width=80)) as reporter:
-        reporter.expect({"search": 10.0})
-        for name in ("any other shapes", "search"):
-            reporter.stage(name)
+        reporter.expect({Stage.SEARCH: 10.0})
+        for stage in (Stage.OTHER_SHAPES, Stage.SEARCH):
+            reporter.stage(stage)
             reporter.advance(1.0, "best 3.21 ms")
             reporter.log("a line of its own")
     lines = re.sub(r"\x1b\[[0-9;?]*m", "", file.getvalue()).replace("\r", "\n").replace("\x1b[2K", "").splitlines()
     assert "a line of its own" in lines
-    for name in ("any other shapes", "search"):
-        assert any(re.search(rf"\d %, .* left +{words_of(name)}", line) for line in lines)
+    for stage in (Stage.OTHER_SHAPES, Stage.SEARCH):
+        assert any(re.search(rf"\d %, .* left +{stage.words}", line) for line in lines)

@@ -27,6 +27,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.stage import Stage
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
@@ -152,8 +153,8 @@ def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
     )
     tune_backends(run, cast(Any, None), Matches((), (), {}), [cast(Any, SimpleNamespace(name="tvm"))])
     assert len(place.seconds) == 2
-    took = dict.fromkeys(place.seconds, 400.0)
-    assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, {**took, "model": 50.0}).seconds == 90.0
+    took = {**dict.fromkeys(place.seconds, 400.0), Stage.MODEL: 50.0}
+    assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, took).seconds == 90.0
 
 
 @pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}, {"search": {"seconds": math.inf}}])

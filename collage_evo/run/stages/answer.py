@@ -17,6 +17,7 @@ from collage_evo.measure.jobs import Opened, OpenJob, Profiled, ProfileJob, Relo
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import Speeds
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
@@ -55,7 +56,7 @@ def decide(
     final = run.config.final
     settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
     feasible = feasible_baselines(baselines, run.limits, further_bounds(run))
-    with run.stage("final: taking turns"):
+    with run.stage(Stage.FINAL):
         note = run.reporter.advance
         verdict = final_answer.decide(
             placements, feasible, run.whole, settings, lambda done: note(1, done), incumbent, defaults
@@ -89,7 +90,7 @@ def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
     pool = run.pool if run.config.search.objective == "throughput" else run.full
     timing = run.config.fitness.timing.settings()
     with (
-        run.stage("the answer's other speed"),
+        run.stage(Stage.OTHER_SPEED),
         pool.uncontended() as cores,
         Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox,
     ):
@@ -118,7 +119,7 @@ def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info
         errors = (opened.relative_error, opened.max_abs_error)
         answers.append(Answer(delivery.best, region_ms, *errors, opened.notes, call_ms))
 
-    with run.stage("verify"):
+    with run.stage(Stage.VERIFY):
         key = read_artifact(artifact).profiles[0].info.get("key", name)
         delivery.put(artifact, info={**info, ANSWER: key}, check=check)
     return answers[0]

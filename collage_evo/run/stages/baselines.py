@@ -28,6 +28,7 @@ from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
+from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number, raw_words
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING
@@ -36,7 +37,7 @@ from collage_evo.runtime.signature import signature_of
 
 FALLBACKS, FALLBACK_ARTIFACTS = "fallbacks.json", "fallbacks"
 """In a run directory: the measurements of the libraries that run inputs of any other shapes, and their artifacts."""
-ON_NORMALISED = "single backends on the normalised model"
+ON_NORMALISED = "single_backends_on_the_normalised_model"
 
 
 def measure_baselines(
@@ -60,7 +61,7 @@ def measure_baselines(
     if recorded and {b.backend for b in recorded} == {name for name, count in variants.items() if count}:
         _mend(run, recorded)
         return recorded
-    with run.stage("baselines: single backends", sum(variants.values())):
+    with run.stage(Stage.BASELINES, sum(variants.values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
 
@@ -108,7 +109,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     saved, directory = run.directory / FALLBACKS, run.directory / FALLBACK_ARTIFACTS
     fallbacks = read_baselines(saved, directory, run.setting.target)
     if not fallbacks or not all(is_sound(one.artifact) for one in fallbacks if one.outcome.ok):
-        with run.stage("any other shapes"):
+        with run.stage(Stage.OTHER_SHAPES):
             fallbacks = measure_fallbacks(backends, directory, run.pool)
         write_baselines(saved, fallbacks)
     best = best_fallback([fallbacks])
@@ -126,7 +127,7 @@ def on_normalised(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) 
     if not any(_makes_rows(graph, node) for node in graph.nodes):
         return tuple(baselines)
     measure = partial(_measured_ms, run, graph, baselines)
-    normalised_ms = run.store.once(ON_NORMALISED.replace(" ", "_"), dict[str, float], measure)
+    normalised_ms = run.store.once(ON_NORMALISED, dict[str, float], measure)
     return tuple(_timed(b, normalised_ms[b.name]) if b.name in normalised_ms else b for b in baselines)
 
 
@@ -150,7 +151,7 @@ def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -
         for baseline in baselines
         if (backend := get_backend(baseline.backend)).runs_any_model(backend.variant(baseline.variant))
     }
-    with run.stage(ON_NORMALISED, len(placements)), Builders(run.pool) as builders:
+    with run.stage(Stage.NORMALISED, len(placements)), Builders(run.pool) as builders:
         outcomes = MeasuredEvaluator(run.whole, builders, CUT_TIMING, math.inf).evaluate(placements.values())
     by_name = zip(placements, outcomes, strict=True)
     return {name: o.latency_ms for name, o in by_name if o is not None and o.latency_ms is not None}

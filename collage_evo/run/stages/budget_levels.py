@@ -11,6 +11,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.space import SearchSpace
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
@@ -49,7 +50,7 @@ def with_budget_levels(
     if not levels:
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
-    with measuring(run, reference, baselines) as evaluator, run.stage("placements for this budget", len(levels)):
+    with measuring(run, reference, baselines) as evaluator, run.stage(Stage.BUDGET_LEVELS, len(levels)):
         outcomes = evaluator.evaluate(levels)
     evaluated = dict(record.evaluated)
     for (placement, kind), outcome in zip(levels.items(), outcomes, strict=True):

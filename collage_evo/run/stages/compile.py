@@ -15,6 +15,7 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import NotSearched, Placed, Searched, named
 
@@ -94,7 +95,7 @@ class CompiledCandidates:
         if not missing:
             return {}
         compiled: dict[str, Path] = {}
-        with self._run.stage("compile"):
+        with self._run.stage(Stage.COMPILE):
             for name, artifact in write_placements(self._run, missing).items():
                 if isinstance(artifact, Path):
                     compiled[name] = artifact

@@ -24,6 +24,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.cost_model import FREE, Engine
 from collage_evo.placement.outcome import Outcome, Terms
 from collage_evo.placement.space import SearchSpace
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.runtime.timing import TimingSettings
@@ -46,7 +47,7 @@ def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Seq
         return Tuning(untuned, ())
     if (recorded := run.store.get(TUNING, Tuneds)) is not None:
         return Tuning.of(untuned, recorded)
-    stage = run.stage("costs of matches before tuning", len(untuned.matches))
+    stage = run.stage(Stage.COSTS_BEFORE_TUNING, len(untuned.matches))
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
         table = measure_costs(meter, untuned.matches, run.config.costs.far_behind, run.reporter.advance)
@@ -54,7 +55,7 @@ def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Seq
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
-            with run.stage(f"tuning {backend.name}", budget):
+            with run.stage(Stage.TUNE_KERNELS, budget):
                 advance = run.reporter.advance
                 tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, advance))
     return Tuning.of(untuned, run.store.put(TUNING, Tuneds, tuple(tuned)))
@@ -87,7 +88,7 @@ def gather_costs(
     there = engines_on_device({match.engine for match in offered.matches})
     copies = FREE
     if there:
-        with run.stage("costs of copies between host and device"):
+        with run.stage(Stage.COPIES):
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
@@ -95,12 +96,12 @@ def gather_costs(
             graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy, measured
         )
         costs = Costs(meter, offered.matches, far_behind)
-        with run.stage("costs from profiles"):
+        with run.stage(Stage.PROFILES):
             profiler = partial(profile_regions, run.pool, builders, CUT_TIMING)
             engine_costs = profile_engines(scope, meter, profiler, advance)
-        with run.stage("costs of kernels that no profile has"):
+        with run.stage(Stage.UNPROFILED):
             engine_costs = time_kernels(engine_costs, costs, advance)
-        with run.stage("costs of borders: cuts of the model"):
+        with run.stage(Stage.BORDERS):
             engine_costs = measure_borders(engine_costs, meter, partial(_measure_probes, run, builders), advance)
         if meter.contended:
             run.reporter.log(

@@ -17,9 +17,10 @@ from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
 from collage_evo.placement.outcome import Bounds, Outcome, Terms
 from collage_evo.placement.space import SearchSpace
+from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.evolve import EARLY, measuring
+from collage_evo.run.stages.evolve import measuring
 from collage_evo.run.stages.likely_families import likely_families
 from collage_evo.search.encoding import encode
 from collage_evo.search.evolution.correction import AS_PREDICTED, Correction, Erred
@@ -120,7 +121,7 @@ def measure_early(
     if len(families) > 1:
         families = likely_families(run, space, families, baseline_ms)
     likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
-    with run.stage(EARLY, len(likely)), measuring(run, next(iter(likely)), baselines) as evaluator:
+    with run.stage(Stage.EARLY, len(likely)), measuring(run, next(iter(likely)), baselines) as evaluator:
         evaluator.on_measured = best.offers(evaluator.builders, space)
         for _ in range(BATCHES):
             if not likely:

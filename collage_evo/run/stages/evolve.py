@@ -19,6 +19,7 @@ from collage_evo.measure.jobs import PlacementJob, regions_of
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
+from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import Pace, most_seconds, search_budget
@@ -35,9 +36,6 @@ from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 from collage_evo.target.target import CPU
-
-EARLY = "early: likely mixtures of precisions"
-"""The stage before the search, which measures the same way."""
 
 
 def evolve(
@@ -64,7 +62,7 @@ def evolve(
     reference = decode(next(iter(seeds))[1], space)
     with (
         measuring(run, reference, baselines) as evaluator,
-        run.stage("search", budget.seconds or budget.evaluations),
+        run.stage(Stage.SEARCH, budget.seconds or budget.evaluations),
     ):
         for earlier in evaluated.values():
             evaluator.race_against(earlier.outcome)
@@ -95,7 +93,7 @@ def skipped_search(
 
 def pace_of(run: RunContext, baselines: Sequence[Baseline], early: int) -> Pace:
     """The pace of measurements, by the best of ``baselines`` and the number of ``early`` mixtures."""
-    return Pace(_best_ms(baselines) / 1e3, run.seconds.get(EARLY, 0.0) / max(1, early))
+    return Pace(_best_ms(baselines) / 1e3, run.seconds.get(Stage.EARLY, 0.0) / max(1, early))
 
 
 def _start(
@@ -160,7 +158,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
 
     tuning = run.config.tune
     plan = TunePlan(tuning.trials, tuning.seconds, tuning.evaluations, tuning.targets)
-    with run.stage("tuning on what was learned", tuning.trials):
+    with run.stage(Stage.TUNE_SEARCH, tuning.trials):
         chosen = tune(
             space,
             seeds.named,
@@ -172,7 +170,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             lambda report: run.reporter.advance(1, f"at best {report.best_ratio:.3f} of the time it began with"),
         )
     save_config(run.directory, reopen_run(run.directory).replacing("search", ga=Settings(**asdict(chosen))))
-    run.reporter.stage("search", budget.seconds or budget.evaluations)
+    run.reporter.stage(Stage.SEARCH, budget.seconds or budget.evaluations)
     return chosen
 
 

@@ -21,6 +21,7 @@ from collage_evo.measure.judging import computes_exactly
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
+from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
@@ -88,7 +89,7 @@ def hold_out(
     excluded: dict[str, Exclusion] = {}
     placements, asked = candidates.artifacts, False
     verdict = decide(run, placements, baselines, incumbent, defaults)
-    with run.stage("held-out samples"):
+    with run.stage(Stage.HELD_OUT):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")

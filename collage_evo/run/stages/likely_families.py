@@ -12,11 +12,12 @@ from collage_evo.measure.builders import Builders
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Engine, family_ms
 from collage_evo.placement.space import SearchSpace
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import cost_meter
 
-OPERATORS, COSTS_SHARE = "early: operators in lower precisions", 1 / 3
-"""The stage, and the share of the time for costs that it takes at most. Chosen: it took 3 to 5 s."""
+COSTS_SHARE = 1 / 3
+"""Share of the time for costs that the stage takes at most. Chosen: it took 3 to 5 s."""
 KINDS, LEAST_SHARE = 2, 0.1
 """Kinds of operators that are timed of each engine, those that take the most of the model's expected time, and the
 least share of it that one takes. Chosen."""
@@ -37,7 +38,7 @@ def likely_families(
         families: of which some engine ran the whole model, not always the one in their usual precision.
         baseline_ms: ms of the whole model on engines that ran it.
     """
-    with run.stage(OPERATORS), Builders(run.pool) as builders:
+    with run.stage(Stage.FAMILIES), Builders(run.pool) as builders:
         meter = cost_meter(run, space.graph, builders, COSTS_SHARE * run.config.costs.seconds)
         return by_operators(space, families, baseline_ms, meter)
 

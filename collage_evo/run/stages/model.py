@@ -18,6 +18,7 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.measure.jobs import WorkFiles
 from collage_evo.measure.references import RECORDED, nonfinite_references, read_recorded, write_references
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
@@ -34,7 +35,7 @@ NOTHING_FINITE = (
 
 def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
     """Read the model and compute reference outputs; write them and all samples for worker processes."""
-    with place.stage("model"):
+    with place.stage(Stage.MODEL):
         config = place.config
         samples = own_samples(place, file)
         feeds = [sample.feeds for sample in samples.search[: config.verify.inputs]] if samples else ()
@@ -123,7 +124,7 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
     recorded = run.store.get(NORMALISED, Normalised)
     if recorded is not None and recorded.of == model.digest:
         return recorded.searchable(run.files)
-    with run.stage("normalising the model"):
+    with run.stage(Stage.NORMALISE):
         normalised = searchable(model, threads=len(usable_cores()))
         save_linked(normalised.graph.model, run.files.normalised)
         save_values(run.files.recorded, {RECORDED: normalised.recorded})

@@ -16,6 +16,7 @@ from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
+from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import Precision
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
@@ -43,7 +44,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Sequenc
     if not path.exists():
         if not _quantises(run, model.graph, backends):
             return None
-        with run.stage("calibrating"):
+        with run.stage(Stage.CALIBRATE):
             threads = len(usable_cores())
             write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
     return read_ranges(path)
@@ -88,7 +89,7 @@ def predict_losses(
         return FLOAT32
 
     def lost() -> Sensitivities:
-        with run.stage("what each operator loses in a lower precision"):
+        with run.stage(Stage.SENSITIVITIES):
             feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
             return error_sensitivities(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
 

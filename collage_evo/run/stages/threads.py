@@ -19,6 +19,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.config import Config
 from collage_evo.policy import Policy
+from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
 from collage_evo.run.context import RunContext
 from collage_evo.run.store import Store
@@ -66,7 +67,7 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], on_all: Seque
         of_all = OnThreads(allowed, ((allowed, best_ms),))
         if best_ms > policy.threads_short_ms:
             return of_all
-        with run.stage("fewer threads"):
+        with run.stage(Stage.THREADS):
             return fewest(of_all, partial(_measured_ms, run, backends), policy)
 
     decided = run.store.once(THREADS, OnThreads, decide)
