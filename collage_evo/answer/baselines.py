@@ -25,7 +25,7 @@ from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from collage_evo.target.target import CPU, Target
 
 USUAL = "onnxruntime"
@@ -225,7 +225,7 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
 
 
 def why_needless(
-    measured: Sequence[Baseline], backend: Backend, variant: Variant, safe_error: float, machine: Machine
+    measured: Sequence[Baseline], backend: Backend, variant: Variant, safe_error: float, machine: Processor
 ) -> Failure | None:
     """Why ``variant`` is not tried on ``machine``'s processor: the library is faster in another precision than it can
     be in this one.

@@ -33,12 +33,12 @@ from collage_evo.runtime.package import (
     select_variant,
 )
 from collage_evo.runtime.program import Shapes
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 from collage_evo.target.target import CPU
 
 FLOAT32 = "float32"
 """Name of the fall-back in a package."""
-_ANY = Machine("", "any processor", frozenset())
+_ANY = Processor("", "any processor", frozenset())
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 from collage_evo.target.target import Target
 
 SCHEMA = 4
@@ -141,7 +141,7 @@ class Manifest:
 
     schema: int
     target: Where
-    machine: Machine
+    machine: Processor
     model: Signature | None
     profiles: tuple[WrittenProgram, ...]
     fallback: WrittenProgram | None

@@ -41,7 +41,7 @@ _DECIDING = _VECTORS.union(_VNNI, {"amx_int8", "asimddp", "i8mm"}, *_INSTRUCTION
 
 
 @dataclass(frozen=True)
-class Machine:
+class Processor:
     """Architecture as ``uname -m`` gives it, the CPU's model name, its features as Linux names them.
 
     Features are those that compilers and kernel libraries use: vector, matrix and bit instructions. ``libc`` is the C
@@ -73,7 +73,7 @@ class Machine:
         """
         return 2.0 if arithmetic == "float16" and "amx_fp16" not in self.features else math.inf
 
-    def held_to(self, level: str) -> Machine:
+    def held_to(self, level: str) -> Processor:
         """This machine without features beyond a level. Its name contains the level, so that stored data differ.
 
         Raises:
@@ -86,7 +86,7 @@ class Machine:
         features = frozenset(one for one in self.features - _ONE_MAKERS if not goes_beyond(one, level))
         return replace(self, cpu=f"{self.cpu}, held to {level}", features=features)
 
-    def other_than(self, made_on: Machine) -> str:
+    def other_than(self, made_on: Processor) -> str:
         """Instructions that differ from those of the machine ``made_on``; empty where none does.
 
         They determine how libraries round and how fast they are: for the same file they choose other kernels.
@@ -94,7 +94,7 @@ class Machine:
         text = self.differences(made_on)
         return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {text}" if text else ""
 
-    def differences(self, made_on: Machine) -> str:
+    def differences(self, made_on: Processor) -> str:
         """The differing instructions of :meth:`other_than`, as the end of a sentence; empty where none does."""
         lacking = self.lacks(made_on.features & _DECIDING)
         more = made_on.lacks(self.features & _DECIDING)
@@ -120,11 +120,11 @@ def level() -> str:
 
 
 @cache
-def this_machine() -> Machine:
+def this_machine() -> Processor:
     """The machine this process runs on, held to :func:`level`; without features where the system lists none.
 
     Raises:
-        InputError: as :meth:`Machine.held_to` does.
+        InputError: as :meth:`Processor.held_to` does.
     """
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -137,7 +137,7 @@ def this_machine() -> Machine:
     return held if hold() else replace(held, cpu=f"{held.cpu} but for ONNX Runtime and ncnn")
 
 
-def machine_of(cpuinfo: str) -> Machine:
+def machine_of(cpuinfo: str) -> Processor:
     """This machine, whose first processor is described as Linux does in ``/proc/cpuinfo``."""
     text: dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -146,4 +146,4 @@ def machine_of(cpuinfo: str) -> Machine:
     features = text.get("flags") or text.get("Features") or ""
     name = text.get("model name") or platform.processor() or platform.machine()
     used = frozenset(feature for feature in features.split() if feature.startswith(_FAMILIES))
-    return Machine(platform.machine(), name, used, " ".join(filter(None, platform.libc_ver())))
+    return Processor(platform.machine(), name, used, " ".join(filter(None, platform.libc_ver())))

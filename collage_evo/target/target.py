@@ -10,7 +10,7 @@ from functools import cached_property
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError
 from collage_evo.target.gpu import describe_gpu
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 
 CPU = "cpu"
 """The device that needs no copies: its memory is the host's."""
@@ -33,7 +33,7 @@ class Target:
     device: str = CPU
     threads: int = 1
     cores: tuple[int, ...] = ()
-    machine: Machine = field(default_factory=this_machine)
+    machine: Processor = field(default_factory=this_machine)
     accelerator: str = ""
     records: str = field(default="", compare=False)
 

@@ -20,7 +20,7 @@ from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8
 from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
 from tests.precision import nets
@@ -137,7 +137,7 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
 def test_int8_takes_part_on_every_processor(
     backend: Backend, features: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "this_machine", lambda: Machine("x86_64", "some", frozenset(features)))
+    monkeypatch.setattr(checks, "this_machine", lambda: Processor("x86_64", "some", frozenset(features)))
     assert not backend.declines(backend.variant("int8"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from collage_evo.backends import checks
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 
 AVX512 = {"avx2", "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
 PROCESSORS = {
@@ -45,7 +45,7 @@ def on_the_cpu(backend: Backend) -> list[str]:
 def test_a_variant_is_declined_for_what_the_processor_lacks(
     processor: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine("", processor, frozenset(PROCESSORS[processor]))
+    machine = Processor("", processor, frozenset(PROCESSORS[processor]))
     monkeypatch.setattr(checks, "this_machine", lambda: machine)
     backend = get_backend(name)
     reasons = {variant: backend.declines(backend.variant(variant)) for variant in on_the_cpu(backend)}
@@ -55,7 +55,7 @@ def test_a_variant_is_declined_for_what_the_processor_lacks(
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_with_all_instructions_nothing_is_declined(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine("", "", frozenset().union(*PROCESSORS.values()))
+    machine = Processor("", "", frozenset().union(*PROCESSORS.values()))
     monkeypatch.setattr(checks, "this_machine", lambda: machine)
     backend = get_backend(name)
     assert not any(backend.declines(backend.variant(variant)) for variant in on_the_cpu(backend))

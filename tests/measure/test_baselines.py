@@ -36,7 +36,7 @@ from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 from collage_evo.target.target import Target
 from tests.measure.helpers import make_setting
 
@@ -315,7 +315,7 @@ def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives
 def test_float16_is_not_tried_where_bfloat16_is_faster_than_it_can_be(
     bfloat16_ms: float | None, error: float | None, features: set[str], tried: bool
 ) -> None:
-    openvino, machine = get_backend("openvino"), Machine("x86_64", "some", frozenset(features))
+    openvino, machine = get_backend("openvino"), Processor("x86_64", "some", frozenset(features))
     known = [
         Baseline("openvino", "openvino", "default", Path("a"), Outcome(10.0, error=0.0)),
         Baseline("openvino/bf16", "openvino", "bf16", Path("b"), Outcome(bfloat16_ms, error=error), exact=False),

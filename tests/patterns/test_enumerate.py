@@ -13,7 +13,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.common import SINGLE, general_patterns
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 from collage_evo.testing.cases import CASES
 from tests.support.models import chain, random_dag
 
@@ -103,7 +103,7 @@ def test_a_node_that_nobody_takes_is_an_error() -> None:
 def test_a_lower_precision_takes_part_when_the_tolerance_is_no_smaller_than_its_roundoff(
     tolerance: float, variants: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    able = Machine("", "", frozenset({"avx512_bf16", "avx512_fp16"}))
+    able = Processor("", "", frozenset({"avx512_bf16", "avx512_fp16"}))
     monkeypatch.setattr(checks, "this_machine", lambda: able)
     graph = build_graph(CASES["conv_relu"]())
     found = enumerate_matches(graph, [OpenVinoBackend()], tolerance).matches

@@ -29,7 +29,7 @@ from collage_evo.precision.quantise.scales import largest_pairs, largest_two, we
 from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
 from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from collage_evo.target.target import Target
 
 Net = Callable[[Builder], str]
@@ -162,7 +162,7 @@ def graph_of(make: Net) -> Graph:
 
 def saturating(monkeypatch: pytest.MonkeyPatch, does: bool) -> None:
     features = frozenset({"avx2"} if does else {"avx2", "avx_vnni"})
-    here = Machine("x86_64", "some", features)
+    here = Processor("x86_64", "some", features)
     monkeypatch.setattr("collage_evo.precision.quantise.rounded.this_machine", lambda: here)
 
 
@@ -195,7 +195,7 @@ def test_pairs_of_unlike_sign_need_no_room() -> None:
 
 def test_only_x86_without_vnni_saturates() -> None:
     def saturates(architecture: str, *features: str) -> bool:
-        return Machine(architecture, "some", frozenset(features)).saturates_int8
+        return Processor(architecture, "some", frozenset(features)).saturates_int8
 
     assert saturates("x86_64", "avx2")
     assert saturates("x86_64", "avx2", "avx512f", "avx512bw")

@@ -21,7 +21,7 @@ from collage_evo.precision.quantise.marks import heavy_in_int8
 from collage_evo.precision.quantise.rounded import usual_scales
 from collage_evo.precision.quantise.rules import Range, Ranges, quantisable, weight_axis
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region, structure_key
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from tests.precision import nets
 from tests.precision.nets import net, random_inputs, ranges_of, rounded, rounded_weights
 from tests.support.models import chain
@@ -177,7 +177,7 @@ def test_products_of_two_activations_stay_in_float32_where_sums_of_pairs_saturat
 ) -> None:
     graph = net(nets.attention)
     for features, count in ((frozenset({"avx2"}), 0), (frozenset({"avx2", "avx_vnni"}), 1)):
-        machine = Machine("x86_64", "some", features)
+        machine = Processor("x86_64", "some", features)
         monkeypatch.setattr("collage_evo.backends.openvino.int8.this_machine", lambda machine=machine: machine)
         assert quantisable(graph, graph.all_nodes, INPUTS).bit_count() == count
         assert quantisable(graph, graph.all_nodes, BOTH).bit_count() == 1, "ONNX Runtime's read uint8 on both sides"

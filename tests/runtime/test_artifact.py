@@ -18,7 +18,7 @@ from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write
 from collage_evo.runtime.manifest import BORDER
 from collage_evo.target import slots
 from collage_evo.target.cgroup import Limit
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from tests.runtime.helpers import TARGET, alternating
 from tests.support.models import chain
 
@@ -235,7 +235,7 @@ def test_another_version_or_kind_of_machine_is_refused(artifact: Path, monkeypat
     change(artifact, lambda m: m["machine"].update(features=["avx9000"]))
     with pytest.raises(UnavailableError, match="a CPU with avx9000, which this one lacks"):
         collage_evo.load(artifact)
-    monkeypatch.setattr("collage_evo.runtime.fit.this_machine", lambda: Machine("vax", "", frozenset()))
+    monkeypatch.setattr("collage_evo.runtime.fit.this_machine", lambda: Processor("vax", "", frozenset()))
     with pytest.raises(UnavailableError, match="this machine is vax"):
         collage_evo.load(artifact)
 

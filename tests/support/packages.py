@@ -13,7 +13,7 @@ from collage_evo.report.result import RESULT, write_result
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Processor, this_machine
 from tests.report.test_summary import mixed
 
 HERE = this_machine()
@@ -23,7 +23,7 @@ GREATER = replace(HERE, cpu="a greater one", features=HERE.features | {"avx9000"
 
 
 def ended(
-    directory: Path, machine: Machine, program: Program, baseline: Program | None = None, **info: Any
+    directory: Path, machine: Processor, program: Program, baseline: Program | None = None, **info: Any
 ) -> Path:
     """A run that ended on ``machine`` with the answer ``program``; ``baseline``: ONNX Runtime's there."""
     info = {MODEL: {"name": "m", "sha256": "a"}, **info}

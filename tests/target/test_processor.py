@@ -8,11 +8,11 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import Machine, machine_of, this_machine
+from collage_evo.target.processor import Processor, machine_of, this_machine
 from collage_evo.target.target import Target
 
 WIDEST = frozenset().union(*LEVELS.values(), {"sse4_2", "fma", "avx", "avx512_fp16", "avx_vnni", "amx_bf16"})
-XEON = Machine("x86_64", "Xeon", WIDEST)
+XEON = Processor("x86_64", "Xeon", WIDEST)
 
 
 def test_an_x86_processor_tells_its_name_and_flags() -> None:
@@ -39,7 +39,7 @@ def test_a_processor_held_to_a_level_has_nothing_beyond_it_and_is_another_target
     assert held.features == LEVELS[level] | {"sse4_2", "fma", "avx"}
     assert level in held.cpu
     assert Target(machine=held).digest != Target(machine=XEON).digest
-    reached = Machine("x86_64", "Xeon", held.features)
+    reached = Processor("x86_64", "Xeon", held.features)
     assert Target(machine=reached.held_to(level)).digest != Target(machine=reached).digest, "compiled as another"
 
 
@@ -59,13 +59,13 @@ def test_the_environment_holds_this_processor_to_a_level() -> None:
 
 
 def test_only_instructions_that_kernels_are_chosen_by_make_another_processor() -> None:
-    lesser = Machine("x86_64", "lesser", XEON.features - {"avx512_bf16"})
+    lesser = Processor("x86_64", "lesser", XEON.features - {"avx512_bf16"})
     assert "lacks avx512_bf16" in lesser.other_than(XEON)
     assert "has avx512_bf16 besides" in XEON.other_than(lesser)
-    assert Machine("x86_64", "renamed", XEON.features - {"sse4_2"}).other_than(XEON) == ""
+    assert Processor("x86_64", "renamed", XEON.features - {"sse4_2"}).other_than(XEON) == ""
 
 
 def test_an_artifact_made_without_vnni_has_coarser_weights_than_a_processor_with_it_needs() -> None:
-    plain, vnni = (Machine("x86_64", "some", frozenset({"avx2", *more})) for more in ((), ("avx_vnni",)))
+    plain, vnni = (Processor("x86_64", "some", frozenset({"avx2", *more})) for more in ((), ("avx_vnni",)))
     assert "computes int8 with finer weights" in vnni.other_than(plain)
     assert "finer weights" not in plain.other_than(vnni), "it is refused there: the processor lacks avx_vnni"

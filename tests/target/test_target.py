@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from collage_evo.codec import from_json, to_json
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Processor
 from collage_evo.target.target import Target
 
-XEON = Machine("x86_64", "Xeon", frozenset({"avx2", "avx512f"}), "glibc 2.39")
+XEON = Processor("x86_64", "Xeon", frozenset({"avx2", "avx512f"}), "glibc 2.39")
 TARGET = Target("cpu", 1, (0,), XEON)
 
 
