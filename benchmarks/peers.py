@@ -63,8 +63,6 @@ from collage_evo.backends.select import usable_backends
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.files import write_whole
-from collage_evo.measure.jobs import OpenJob
-from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.space import SearchSpace
@@ -73,7 +71,6 @@ from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.search import Searched
-from collage_evo.run.stages.compile import write_placements
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
@@ -218,12 +215,11 @@ def best_greedy(space: SearchSpace, libraries: Mapping[str, Baseline]) -> Placem
 def compiled(run: RunContext, placements: Mapping[str, Placement]) -> dict[str, Path]:
     """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
     artifacts: dict[str, Path] = {}
-    for name, written in write_placements(run, placements).items():
+    for name, written in run.machine.write(placements, run.work).items():
         if isinstance(written, Failure):
             print(f"{name} is left out: {written}", flush=True)
             continue
-        with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
-            opened = sandbox.call(OpenJob(str(written)), run.pool.timeout_s)
+        opened, _ = run.machine.check(written)
         if isinstance(opened, Failure):
             print(f"{name} is left out: {opened}", flush=True)
         else:
@@ -243,7 +239,7 @@ def contest(
     }  # fmt: skip
     sides |= {**torch, OURS: ["session", str(answer)], RELOADED: ["execute", str(answer)]}
     # On a GPU each side has one busy thread of Python, and all cores while it loads and compiles.
-    cores = run.pool.slots[0] if options.device == CPU else usable_cores()
+    cores = run.machine.first_cores if options.device == CPU else usable_cores()
     return take_turns(sides, cores, options.rounds, options.turn, device=options.device, may_die=list(torch))
 
 

@@ -46,7 +46,7 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
                 "runtime": ["session", str(baseline.artifact)],
                 "native": ["native", baseline.backend, path, str(threads), str(baseline.artifact)],
             }
-            turns_of = take_turns(sides, context.pool.slots[0], rounds, seconds)
+            turns_of = take_turns(sides, context.machine.first_cores, rounds, seconds)
             share = ratio(turns_of, "runtime", "native")
             print(
                 f"{source} {threads}T {baseline.name}: runtime {median_ms(turns_of, 'runtime'):.3f} ms, "

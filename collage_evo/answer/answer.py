@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import USUAL, Baseline
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Machine
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
@@ -187,7 +187,7 @@ class Standing:
 def decide(
     candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
-    pool: WorkerPool,
+    machine: Machine,
     settings: FinalSettings,
     on_step: Callable[[str], None],
     incumbent: str = "",
@@ -222,7 +222,7 @@ def decide(
         return stays
 
     contestants = {**rivals, **shown, **candidates}
-    return standing(race(contestants, pool, stopping.rounds, still, {*rivals, *shown})).verdict()
+    return standing(race(contestants, machine, stopping.rounds, still, {*rivals, *shown})).verdict()
 
 
 def racing_baselines(

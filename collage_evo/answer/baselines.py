@@ -20,8 +20,7 @@ from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.measure.evaluate import outcome_of
 from collage_evo.measure.jobs import FallbackJob, Setting, WholeJob
-from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.machine import Machine, Process
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
@@ -76,7 +75,7 @@ def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
 def measure_baselines(
     backends: Sequence[Backend],
     directory: Path,
-    pool: WorkerPool,
+    machine: Machine,
     timing: TimingSettings,
     on_done: Callable[[Sequence[Baseline]], None],
     seconds: float = math.inf,
@@ -94,10 +93,10 @@ def measure_baselines(
     tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if none
     before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
     """
-    setting = pool.setting
+    setting = machine.setting
     measured: list[Baseline] = []
-    on, end = pool.setting.target.digest, time.monotonic() + seconds
-    with pool.uncontended() as cores:
+    on, end = setting.target.digest, time.monotonic() + seconds
+    with machine.alone(machine.sessions) as fresh_process:
         for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
@@ -117,8 +116,8 @@ def measure_baselines(
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:
-                outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms, left_s)
-                if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
+                outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms, left_s)
+                if left_s < machine.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OVER)
             if outcome.latency_ms is None:  # as large as the model, and never the answer
                 shutil.rmtree(artifact, ignore_errors=True)
@@ -128,7 +127,7 @@ def measure_baselines(
 
 
 def measure_as_it_comes(
-    backends: Sequence[Backend], directory: Path, pool: WorkerPool, timing: TimingSettings
+    backends: Sequence[Backend], directory: Path, machine: Machine, timing: TimingSettings
 ) -> tuple[Baseline, ...]:
     """Measure each library on the user's model with its own settings except for the number of threads.
 
@@ -137,39 +136,39 @@ def measure_as_it_comes(
     """
     measured: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
-    with pool.uncontended() as cores:
+    with machine.alone(machine.sessions) as fresh_process:
         for backend in sorted(libraries, key=lambda library: not library.runs_any_model(library.as_it_comes)):
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
             best_ms = min((b.outcome.latency_ms or math.inf for b in measured), default=math.inf)
-            outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
-            on = pool.setting.target.digest
+            outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms)
+            on = machine.setting.target.digest
             measured.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
     return tuple(measured)
 
 
-def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: WorkerPool) -> Outcome:
+def measure_one(backend: Backend, variant: Variant, artifact: Path, machine: Machine) -> Outcome:
     """Measure one backend in one variant with a few runs, and write ``artifact``."""
-    with pool.uncontended() as cores:
-        return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
+    with machine.alone(machine.sessions) as fresh_process:
+        return _in_own_process(backend, variant, artifact, machine, fresh_process, FEW_RUNS, math.inf)
 
 
 def _in_own_process(
     backend: Backend,
     variant: Variant,
     artifact: Path,
-    pool: WorkerPool,
-    cores: tuple[int, ...],
+    machine: Machine,
+    fresh_process: Callable[[], Process],
     timing: TimingSettings,
     best_ms: float,
     seconds: float = math.inf,
 ) -> Outcome:
     """Measure one backend in a process of its own, where the best before it takes ``best_ms``; also returns why it
     was given up, if it was. The process is ended after ``seconds`` without an answer."""
-    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-        give_up_ms = pool.setting.policy.single_give_up * best_ms
+    give_up_ms = machine.setting.policy.single_give_up * best_ms
+    with fresh_process() as process:
         job = WholeJob(backend.name, variant.name, str(artifact), timing, give_up_ms)
-        outcome = outcome_of(sandbox.call(job, min(seconds, pool.timeout_s)))
+        outcome = outcome_of(process.call(job, min(seconds, machine.timeout_s)))
     if outcome.latency_ms is None or outcome.latency_ms <= give_up_ms or outcome.n >= timing.min_runs:
         return outcome
     runs, behind = "run" if outcome.n == 1 else "runs", outcome.latency_ms / best_ms
@@ -243,27 +242,26 @@ def why_needless(
     return Failure(Fault.NEEDLESS, why)
 
 
-def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: WorkerPool) -> tuple[Baseline, ...]:
+def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Machine) -> tuple[Baseline, ...]:
     """Measure backends that run the user's model with open shapes; the latency is that of first runs.
 
     If none of ``backends`` does, any other that is usable here may, and then a variant that is a last resort.
     """
     names = {backend.name for backend in backends}
-    target = pool.setting.target
+    target = machine.setting.target
     others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
     measured: list[Baseline] = []
-    with pool.uncontended() as cores:
+    with machine.alone() as fresh_process:
         for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
             for backend in filter(takes_open_inputs, group):
                 resorts = [variant.name for variant in backend.variants if variant.last_resort]
                 for variant in resorts if last_resort else (DEFAULT.name,):
                     name = engine_name(backend.name, variant)
                     artifact = directory / f"{name.replace('/', '-')}.collage"
-                    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                    with fresh_process() as process:
                         job = FallbackJob(backend.name, variant, str(artifact))
-                        outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                    on = pool.setting.target.digest
-                    measured.append(Baseline(name, backend.name, variant, artifact, outcome, on))
+                        outcome = outcome_of(process.call(job, machine.timeout_s))
+                    measured.append(Baseline(name, backend.name, variant, artifact, outcome, target.digest))
             if any(fallback.outcome.ok for fallback in measured):
                 break
     return tuple(measured)

@@ -15,8 +15,7 @@ import numpy as np
 
 from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.measure.jobs import OpenJob, ReloadJob, SampleBatchesJob
-from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.machine import Machine, Process
 from collage_evo.measure.timing import SampleBatch, log_ratio, log_ratios
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
@@ -114,12 +113,16 @@ class RaceRunner:
     """
 
     def __init__(
-        self, artifacts: Mapping[str, Path], pool: WorkerPool, cores: tuple[int, ...], order: random.Random
+        self,
+        artifacts: Mapping[str, Path],
+        machine: Machine,
+        fresh_process: Callable[[], Process],
+        order: random.Random,
     ) -> None:
-        self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
-        self._sandboxes: dict[str, Sandbox] = {}
+        self._artifacts, self._machine, self._fresh_process, self._order = artifacts, machine, fresh_process, order
+        self._processes: dict[str, Process] = {}
         # On several threads the pools of two libraries in one process slow each other down.
-        self._apart = pool.setting.target.threads > 1
+        self._apart = machine.setting.target.threads > 1
         self._loaded_once = False
         self._warm: dict[str, list[SampleBatch]] = {}
         self.failed: dict[str, Failure] = {}
@@ -128,32 +131,32 @@ class RaceRunner:
     def check(self, checked: Collection[str] = ()) -> None:
         """Load each in a process of its own, and check its outputs; those that were ``checked`` before on fewer
         inputs."""
-        self._sandboxes = {name: self._sandbox() for name in self._artifacts}
-        for sandbox in self._sandboxes.values():
-            sandbox.start()  # they get ready in parallel
+        self._processes = {name: self._fresh_process() for name in self._artifacts}
+        for process in self._processes.values():
+            process.start()  # they get ready in parallel
         for name in self._artifacts:
             job = OpenJob(str(self._artifacts[name]), edges=name not in checked)
-            opened = self._sandboxes[name].call(job, self._pool.timeout_s)
+            opened = self._processes[name].call(job, self._machine.timeout_s)
             if isinstance(opened, Failure):
                 self._fail(name, opened)
                 continue
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             if not (self._apart or self._all_fit):
-                self._sandboxes[name].close()
-        on_cpu = self._pool.setting.target.device == CPU  # processes that share a device were not tried
+                self._processes[name].close()
+        on_cpu = self._machine.setting.target.device == CPU  # processes that share a device were not tried
         load_ms = sum(one.load_ms for one in self.serving.values())
         self._loaded_once = on_cpu and self._all_fit and load_ms > LOADED_ONCE_S * 1e3
         if self._loaded_once:
             self._apart = True
         elif not self._apart:
-            for sandbox in self._sandboxes.values():
-                sandbox.close()
-            self.start_sandboxes(self._sandboxes)
+            for process in self._processes.values():
+                process.close()
+            self.start_processes(self._processes)
 
     @property
     def _all_fit(self) -> bool:
         """Whether all contestants that were opened so far may be loaded at once, each in its own process."""
-        return sum(one.peak_bytes for one in self.serving.values()) <= self._pool.memory_bytes
+        return sum(one.peak_bytes for one in self.serving.values()) <= self._machine.memory_bytes
 
     @property
     def shared(self) -> float:
@@ -161,10 +164,10 @@ class RaceRunner:
         widens the intervals a little."""
         return 2 * LAYOUT**2 if self._loaded_once else 0.0
 
-    def start_sandboxes(self, names: Collection[str]) -> None:
+    def start_processes(self, names: Collection[str]) -> None:
         """Start processes for ``names`` that have loaded nothing yet."""
-        one = self._sandbox()
-        self._sandboxes = {name: self._sandbox() if self._apart else one for name in names}
+        one = self._fresh_process()
+        self._processes = {name: self._fresh_process() if self._apart else one for name in names}
 
     def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
         """Load ``names`` anew, in random order and elsewhere in memory, unless they stay loaded, and run all repeats;
@@ -188,15 +191,15 @@ class RaceRunner:
     def leave(self, names: Collection[str]) -> None:
         """``names`` run no more rounds."""
         for name in names:
-            sandbox = self._sandboxes.pop(name, None)
-            if sandbox is not None and sandbox not in self._sandboxes.values():
-                sandbox.close()
+            process = self._processes.pop(name, None)
+            if process is not None and process not in self._processes.values():
+                process.close()
 
     def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
         """The order of all repeats of a round."""
         # A third of each batch was dropped.
         repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
-        repeats = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
+        repeats = max(self._machine.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
         pairs = int(max(1.0, min(MAX_REPEATS, repeats) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
         # Each random order is followed by its reverse (A B B A), so that a drift affects all contestants alike.
@@ -206,13 +209,13 @@ class RaceRunner:
         """Run a sample batch of each of ``names`` in turn, by name; consecutive ones in one process make one
         request."""
         batches_of: dict[str, list[SampleBatch]] = {}
-        for sandbox, group in itertools.groupby(names, key=self._sandboxes.get):
+        for process, group in itertools.groupby(names, key=self._processes.get):
             together = [name for name in group if name not in self.failed]
-            if sandbox is None or not together:
+            if process is None or not together:
                 continue
             paths = tuple(str(self._artifacts[name]) for name in together)
             job = ReloadJob(paths, self._order.randrange(2**31)) if reload else SampleBatchesJob(paths)
-            answer = sandbox.call(job, self._pool.timeout_s)
+            answer = process.call(job, self._machine.timeout_s)
             if not isinstance(answer, Failure):
                 for name, batch in zip(together, answer.batches, strict=True):
                     batches_of.setdefault(name, []).append(batch)
@@ -226,17 +229,14 @@ class RaceRunner:
 
     def _part(self) -> None:
         """Give each contestant a process of its own from now on."""
-        for sandbox in {id(sandbox): sandbox for sandbox in self._sandboxes.values()}.values():
-            sandbox.close()
+        for process in {id(process): process for process in self._processes.values()}.values():
+            process.close()
         self._apart = True
-        self.start_sandboxes(self._sandboxes)
+        self.start_processes(self._processes)
 
     def _fail(self, name: str, failure: Failure) -> None:
         self.failed[name] = failure
         self.leave([name])
-
-    def _sandbox(self) -> Sandbox:
-        return Sandbox(self._pool.setting, self._cores, self._pool.memory_bytes)
 
     def _shuffled(self, names: Collection[str]) -> list[str]:
         return self._order.sample(list(names), len(names))
@@ -247,12 +247,12 @@ class RaceRunner:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave(list(self._sandboxes))
+        self.leave(list(self._processes))
 
 
 def race(
     artifacts: Mapping[str, Path],
-    pool: WorkerPool,
+    machine: Machine,
     rounds: int,
     still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
     checked: Collection[str] = (),
@@ -261,14 +261,17 @@ def race(
 
     Args:
         artifacts: by contestant.
-        pool: its setting and first cores are used.
+        machine: runs them on its first cores, in as many sessions at once as it times whole models in.
         rounds: the most rounds.
         still: called with the race so far after each round, returns the contestants of the next; the race ends
             when it returns none. By default all go on.
         checked: contestants whose outputs were checked before, when they were measured.
     """
     batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
-    with pool.uncontended() as cores, RaceRunner(artifacts, pool, cores, random.Random(0)) as runner:
+    with (
+        machine.alone(machine.sessions) as fresh_process,
+        RaceRunner(artifacts, machine, fresh_process, random.Random(0)) as runner,
+    ):
         runner.check(checked)
         began = time.monotonic()
         names: Collection[str] = [name for name in artifacts if name not in runner.failed]

@@ -35,8 +35,6 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
-from collage_evo.run.stages.answer import check_and_profile
-from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out, run_once
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_of_choices, require_finite
 from collage_evo.runtime.artifact import read_artifact
@@ -94,11 +92,11 @@ def compare(
         with run.stage(Stage.COMPARE_ERRORS):
             raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
-            errors = {name: judged(run, path, samples) for name, path in {**raced, **ran}.items()}
-        sessions, call_ms = run.whole.setting.sessions, None
+            errors = {name: run.machine.judge(path, samples) for name, path in {**raced, **ran}.items()}
+        sessions, call_ms = run.machine.sessions, None
         if ARTIFACT in turns.rounds and sessions == 1:
             with run.stage(Stage.VERIFY):
-                _, profile = check_and_profile(run, compared.artifact)
+                _, profile = run.machine.check(compared.artifact)
             call_ms = profile.call_ms if isinstance(profile, Profiled) else None
     sides = [*sides, *map(_library, baselines)]
     comparison = _comparison(compared, model, turns, sides, errors, budget or compared.asked)
@@ -121,7 +119,7 @@ def _opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[Ru
             try:
                 yield run, model, samples
             finally:
-                run.pool.close()
+                run.machine.close()
 
 
 def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedModel, Path]:
@@ -143,7 +141,7 @@ def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...
     with run.stage(Stage.COMPARE_BASELINES):
         names = tuple(libraries) or tuple(run.config.backends.use)
         backends = select_backends(names, target.device, target.threads)
-        return measure_as_it_comes(backends, run.work, run.whole, run.config.fitness.timing.settings())
+        return measure_as_it_comes(backends, run.work, run.machine, run.config.fitness.timing.settings())
 
 
 def _race(
@@ -169,7 +167,7 @@ def _race(
         )
         return () if decided and so_far.length in stopping.looks else list(so_far.rounds)
 
-    return race({**near, **artifacts}, run.whole, stopping.rounds, still)
+    return race({**near, **artifacts}, run.machine, stopping.rounds, still)
 
 
 def _is_known(ratio: Ratio, at_least: float) -> bool:

@@ -16,7 +16,6 @@ from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Side, failed
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
-from collage_evo.run.stages.compile import write_placements
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.processor import this_machine
 
@@ -43,7 +42,7 @@ def compile_front(run: RunContext, recorded: RecordedRun, artifact: Path) -> tup
     placements = {name: recorded.placement(point.key) for name, point in missing.items() if point.key}
     written: dict[str, Path | Failure] = {ARTIFACT: artifact}
     if placements:
-        written |= write_placements(run, placements)
+        written |= run.machine.write(placements, run.work)
     written |= {n: _single(run, n, p.single) for n, p in missing.items() if p.single and not p.key}
     sides = {name: Side(name, before=points.get(name)) for name in written}
     failures = {name: outcome for name, outcome in written.items() if isinstance(outcome, Failure)}
@@ -55,7 +54,7 @@ def _single(run: RunContext, name: str, engine: str) -> Path | Failure:
     """The artifact of a single backend on the user's own file."""
     backend, _, variant = engine.partition("/")
     library, artifact = get_backend(backend), run.work / f"{name}.collage"
-    outcome = measure_one(library, library.variant(variant or "default"), artifact, run.pool)
+    outcome = measure_one(library, library.variant(variant or "default"), artifact, run.machine)
     return outcome.failure if outcome.failure is not None and outcome.latency_ms is None else artifact
 
 

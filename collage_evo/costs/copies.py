@@ -15,7 +15,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import CopyJob, Measured
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Regions
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
@@ -33,7 +33,7 @@ def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
     return frozenset(engine for engine in engines if device_of(*engine) != CPU)
 
 
-def measure_copies(pool: WorkerPool, of_run: CostDatabase, shared: CostDatabase) -> Copies:
+def measure_copies(regions: Regions, target: Target, of_run: CostDatabase, shared: CostDatabase) -> Copies:
     """Cost of copies to the target's device and back, through the run's own database and the one that all runs share.
 
     Raises:
@@ -41,13 +41,13 @@ def measure_copies(pool: WorkerPool, of_run: CostDatabase, shared: CostDatabase)
     """
     measured: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
-        key = copy_key(pool.setting.target, job)
+        key = copy_key(target, job)
         answer = of_run.get(key) or shared.get(key)
         if not isinstance(answer, Measured):
-            (reply,) = pool.map([job])
+            (reply,) = regions.map([job])
             answer = reply.answer
         if isinstance(answer, Failure):
-            raise UnavailableError(f"target {pool.setting.target.device}: copies cannot be timed: {answer}")
+            raise UnavailableError(f"target {target.device}: copies cannot be timed: {answer}")
         for database in (of_run, shared):
             database.put(key, answer)
         measured[job] = answer

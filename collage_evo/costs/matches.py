@@ -12,10 +12,10 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.costs.database import CostDatabase
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.measure.builders import Builders, build_job
+from collage_evo.measure.builders import build_job
 from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob, Measured, bare
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Regions
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.precision.transforms.piece import structure_text
@@ -96,20 +96,19 @@ class CostMeter:
     def __init__(
         self,
         graph: Graph,
-        pool: WorkerPool,
-        builders: Builders,
+        regions: Regions,
+        target: Target,
         own: CostDatabase,
         shared: CostDatabase,
         settings: CostSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.graph = graph
-        self._pool = pool
-        self._builders = builders
+        self._regions = regions
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._keys = CostKeys(graph, pool.setting.target, settings)
+        self._keys = CostKeys(graph, target, settings)
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -201,7 +200,7 @@ class CostMeter:
         One of each node set is timed before the others: its latency is the threshold at which these are given up.
         """
         builds = {key: build_job(match) for key, match in matches.items()}
-        failed = self._builders.build(builds.values(), self._left_s(share))
+        failed = self._regions.build(builds.values(), self._left_s(share))
         failures = {build: failure for build, failure in failed.items() if failure.fault is not Fault.CLOSED}
         yield from ((key, failures[build]) for key, build in builds.items() if build in failures)
         able = {key: match for key, match in matches.items() if builds[key] not in failed}
@@ -210,7 +209,7 @@ class CostMeter:
         for wave in (leaders, able.keys() - leaders):
             keys = [key for key in able if key in wave]
             jobs = [self._job(able[key], give_up_ms) for key in keys]
-            for key, reply in zip(keys, self._pool.map(jobs, lambda: self.over(share)), strict=True):
+            for key, reply in zip(keys, self._regions.map(jobs, lambda: self.over(share)), strict=True):
                 if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
                     yield key, reply.answer
 

@@ -17,9 +17,9 @@ from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.variants import plain_name
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
-from collage_evo.measure.builders import Builders, build_job
+from collage_evo.measure.builders import build_job
 from collage_evo.measure.jobs import KernelsJob, KernelTimes, bare
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Regions
 from collage_evo.patterns.match import Match, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure
@@ -159,8 +159,7 @@ def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
 
 
 def profile_regions(
-    pool: WorkerPool,
-    builders: Builders,
+    regions: Regions,
     timing: TimingSettings,
     requests: Sequence[ProfileRequest],
     needed: int,
@@ -174,9 +173,9 @@ def profile_regions(
     while first < len(requests) and not (first and over()):
         batch = requests[first:then]
         first, then = then, then + PROFILED_TOGETHER
-        failed = builders.build(build_job(request.region) for request in batch)
+        failed = regions.build(build_job(request.region) for request in batch)
         able = [request for request in batch if build_job(request.region) not in failed]
         yield from ((request, failed[build_job(request.region)]) for request in batch if request not in able)
         jobs = [KernelsJob(bare(request.region), timing, PROFILE_S) for request in able]
-        for request, reply in zip(able, pool.map(jobs), strict=True):
+        for request, reply in zip(able, regions.map(jobs), strict=True):
             yield request, reply.answer

@@ -15,14 +15,14 @@ import statistics
 import threading
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.measure.jobs import Job, LeftOut, Measured, PlacementJob, Reply
-from collage_evo.measure.worker_slot import LATE, Answered, Call, Over, PoolConfig, WorkerSlot
+from collage_evo.measure.worker_slot import LATE, Answered, Call, Expected, Over, PoolConfig, WorkerSlot
 from collage_evo.placement.failure import Failure, Fault
 
 CONNECT_S = "10s"
@@ -32,19 +32,6 @@ SLOT_TIMEOUT_S = 5.0
 """Seconds that a worker waits for cores that other workers of its machine hold."""
 SET_BY_DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
 """Set by Dask's nanny for its workers; a placement's threads must not depend on them."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Values that every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
-
-    job: PlacementJob
-    latency_ms: float
-    margin: float
-
-    def agrees(self, latency_ms: float) -> bool:
-        """Whether a worker with this latency (ms) may measure."""
-        return abs(latency_ms / self.latency_ms - 1) <= self.margin
 
 
 @dataclass(frozen=True)
@@ -79,8 +66,10 @@ class DaskWorkers:
         with self._client() as client:
             yield partial(self._ask, client, config, over), 2 * _count(client)
 
+    def expecting(self, expected: Expected) -> DaskWorkers:
+        return replace(self, expected=expected)
+
     def count(self) -> int:
-        """Workers of the cluster. Raises as :meth:`connected`."""
         with self._client() as client:
             return _count(client)
 

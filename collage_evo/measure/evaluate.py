@@ -6,13 +6,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from collage_evo.measure.builders import Builders, CompileAhead
-from collage_evo.measure.jobs import Measured, PlacementJob, regions_of
+from collage_evo.measure.jobs import ArtifactJob, Measured, PlacementJob, Written, regions_of
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
@@ -46,7 +46,6 @@ class MeasuredEvaluator:
     best_ms: float = math.inf
     """The latency of the fastest placement so far that may be the answer, against which all others race."""
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
-    """Called with each placement that was measured, in the thread that measured it."""
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
@@ -104,6 +103,14 @@ class MeasuredEvaluator:
         if (run := self.reference_run) is None:
             return job
         return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)
+
+    def write(self, placement: Placement, artifact: Path) -> Future[Written | Failure]:
+        """Start writing a placement that was measured as an artifact; a cluster's workers do not."""
+        return self.builders.write(ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key}))
+
+    def listen(self, on_measured: Callable[[Placement, Outcome], None]) -> None:
+        """Call ``on_measured`` with each placement that is measured from now on, in the thread that measures it."""
+        self.on_measured = on_measured
 
     def race_against(self, outcome: Outcome) -> None:
         """Let all others race against ``outcome`` if it is the fastest that may be the answer."""

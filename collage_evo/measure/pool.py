@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -13,9 +14,9 @@ from typing import Any, cast
 import joblib
 
 from collage_evo.errors import ConfigError, UnavailableError, one_line
-from collage_evo.measure.cluster import DaskWorkers, Expected
+from collage_evo.measure.cluster import DaskWorkers
 from collage_evo.measure.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
-from collage_evo.measure.worker_slot import LocalWorkers, Over, PoolConfig, Workers
+from collage_evo.measure.worker_slot import Expected, LocalWorkers, Over, PoolConfig, Workers
 from collage_evo.target.slots import acquire_slot
 
 MOST_IDLE = 10
@@ -93,29 +94,25 @@ class WorkerPool:
             if waiting and idle == MOST_IDLE:
                 raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
 
-    def agreed(self, job: PlacementJob, margin: float) -> tuple[WorkerPool, Mapping[str, float]]:
-        """A pool restricted to workers that agree on ``job``, and each worker's latency in ms.
+    def agreed(self, job: PlacementJob, margin: float) -> tuple[WorkerPool, Sequence[tuple[str, float, bool]]]:
+        """A pool restricted to workers that agree on ``job``; and of each worker its name, its latency in ms and
+        whether it agrees.
 
         On one machine no agreement is needed: returns the pool itself.
 
         Raises:
             UnavailableError: no worker could do ``job``.
         """
-        workers = self.workers
-        if not isinstance(workers, DaskWorkers):
-            return self, {}
-        asking = replace(self, workers=replace(workers, expected=Expected(job, 1.0, float("inf"))))
-        replies = list(asking.map([job] * (CALLS_A_WORKER * workers.count())))
+        if self.workers.local:
+            return self, ()
+        asking = replace(self, workers=self.workers.expecting(Expected(job, 1.0, math.inf)))
+        replies = list(asking.map([job] * (CALLS_A_WORKER * self.workers.count())))
         took = {reply.worker: reply.reference_ms for reply in replies if reply.reference_ms is not None}
         if not took:
             raise UnavailableError(f"no worker survived the reference placement; {replies[0].answer}")
         expected = Expected(job, statistics.median_low(took.values()), margin)
-        return replace(self, workers=replace(workers, expected=expected)), took
-
-    def excludes(self, latency_ms: float) -> bool:
-        """Whether workers with this latency of the reference job may not measure."""
-        expected = self.workers.expected if isinstance(self.workers, DaskWorkers) else None
-        return expected is not None and not expected.agrees(latency_ms)
+        asked = [(worker, latency_ms, expected.agrees(latency_ms)) for worker, latency_ms in took.items()]
+        return replace(self, workers=self.workers.expecting(expected)), asked
 
     def _report(self, left: LeftOut) -> str:
         """Log why a worker is excluded, once."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from collage_evo.measure.jobs import Job, LeftOut, Reply, Setting
+from collage_evo.measure.jobs import Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots
@@ -44,6 +44,19 @@ class PoolConfig:
         return slots if self.setting.target.device == CPU else slots[:1]
 
 
+@dataclass(frozen=True)
+class Expected:
+    """Values that every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
+
+    job: PlacementJob
+    latency_ms: float
+    margin: float
+
+    def agrees(self, latency_ms: float) -> bool:
+        """Whether a worker with this latency (ms) may measure."""
+        return abs(latency_ms / self.latency_ms - 1) <= self.margin
+
+
 Answered = tuple[int, Reply[Any] | LeftOut]
 """A job's number, and its reply, or why the job is left to another worker."""
 Call = Callable[[int, Job], Answered]
@@ -66,6 +79,12 @@ class Workers(Protocol):
 
         Jobs that would begin when time is ``over`` are answered with :data:`LATE`.
         """
+
+    def expecting(self, expected: Expected) -> Workers:
+        """The same, without those that do not agree on ``expected``; those of one machine need not."""
+
+    def count(self) -> int:
+        """How many there are. Raises as :meth:`connected`."""
 
     def close(self) -> None:
         """End the processes of this machine, and free their cores."""
@@ -145,6 +164,12 @@ class LocalWorkers:
         self._idle: list[WorkerSlot] = []
         self._closing = threading.Event()
         """Of the slots that are open now: who was connected to them opens no others."""
+
+    def expecting(self, expected: Expected) -> LocalWorkers:
+        return self
+
+    def count(self) -> int:
+        return 1
 
     @contextlib.contextmanager
     def connected(self, config: PoolConfig, over: Over) -> Iterator[tuple[Call, int]]:

@@ -17,8 +17,8 @@ from collage_evo.answer.candidates import EXACT, arithmetics
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
 from collage_evo.errors import CollageError
-from collage_evo.measure.builders import Builders
-from collage_evo.measure.jobs import ArtifactJob, Written, regions_of
+from collage_evo.measure.jobs import Written
+from collage_evo.measure.machine import PlacementEvaluator
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
@@ -93,10 +93,10 @@ class BestSoFar:
         if first is not None and first.outcome.latency_ms is not None:
             self._library, self._library_ms = title(first.backend), first.outcome.latency_ms
 
-    def offers(self, builders: Builders, space: SearchSpace) -> Callable[[Placement, Outcome], None]:
+    def offers(self, evaluator: PlacementEvaluator, space: SearchSpace) -> Callable[[Placement, Outcome], None]:
         """A function that publishes a measured placement of ``space`` if it is faster than the answer so far.
 
-        One of ``builders``' processes writes it, meanwhile the search goes on.
+        A process of the ``evaluator`` writes it, meanwhile the search goes on.
         """
         aimed, further = [float("inf")], further_bounds(self._run)
 
@@ -111,17 +111,17 @@ class BestSoFar:
                     return
                 aimed[0] = ms
             artifact = self._run.work / f"so-far-{next(self._numbers)}.collage"
-            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
             so_far = self._so_far(ms, outcome.error, Evidence.SEARCH)
             published = threading.Event()
             self._pending.append(published)
             placed = Placed(space.graph, placement)
-            builders.write(job).add_done_callback(partial(self._written, artifact, so_far, placed, published))
+            written = partial(self._written, artifact, so_far, placed, published)
+            evaluator.write(placement, artifact).add_done_callback(written)
 
         return offer
 
     def finish(self) -> None:
-        """Wait until what is being written is published: builders that end would leave it out."""
+        """Wait until what is being written is published: an evaluator that ends would leave it out."""
         while self._pending:
             self._pending.pop().wait()
 

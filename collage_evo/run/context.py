@@ -1,4 +1,4 @@
-"""Context of a run's stages: configuration and directory, worker pool and databases."""
+"""Context of a run's stages: configuration and directory, machine and databases."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from collage_evo.errors import (
     one_line,
 )
 from collage_evo.measure.jobs import Setting, WorkFiles
+from collage_evo.measure.machine import Machine, PooledMachine
 from collage_evo.measure.pool import WorkerPool, workers_of
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.progress import Reporter
@@ -36,7 +37,7 @@ from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
 from collage_evo.target.memory import usable_memory
 from collage_evo.target.private import own_directory
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 T = TypeVar("T")
 GIB = 2**30
@@ -160,9 +161,9 @@ class Workplace:
 
 @dataclass(frozen=True)
 class RunContext(Workplace):
-    """Context of stages that measure; :func:`collage_evo.run.open.open_run` makes one and closes its pool."""
+    """Context of stages that measure; :func:`collage_evo.run.open.open_run` makes one and closes its machine."""
 
-    pool: WorkerPool
+    machine: Machine
     cache: Path
     """Cache directory that runs share."""
     databases: tuple[CostDatabase, CostDatabase]
@@ -207,7 +208,7 @@ class RunContext(Workplace):
             place.config,
             place.directory,
             place.reporter,
-            pool,
+            PooledMachine(pool, config.search.objective == "throughput"),
             cache,
             databases,
             seconds=place.seconds,
@@ -217,7 +218,7 @@ class RunContext(Workplace):
     @property
     def setting(self) -> Setting:
         """Settings that all jobs of the run share."""
-        return self.pool.setting
+        return self.machine.setting
 
     @property
     def limits(self) -> Limits:
@@ -225,35 +226,15 @@ class RunContext(Workplace):
         return self.setting.limits
 
     def within(self, limits: Limits) -> RunContext:
-        """The same run, on the same worker slots, with other limits."""
-        return replace(self, pool=replace(self.pool, setting=replace(self.setting, limits=limits)))
+        """The same run, on the same machine, with other limits."""
+        return replace(self, machine=self.machine.within(limits))
 
     def on_threads(self, threads: int) -> RunContext:
         """The same run, measuring on so many threads."""
         config = self.config.replacing("target", threads=threads)
-        setting = replace(self.setting, target=replace(self.setting.target, threads=threads))
-        return replace(self, config=config, pool=replace(self.pool, setting=setting))
+        return replace(self, config=config, machine=self.machine.on_threads(threads))
 
     @property
     def target(self) -> Target:
         """The target of the placements."""
-        return replace(self.setting.target, cores=self.pool.slots[0])
-
-    @property
-    def sessions(self) -> int:
-        """Number of sessions that fill the machine."""
-        on_device = self.config.target.device != CPU
-        return 1 if on_device else max(1, len(self.pool.cores) // self.config.target.threads)
-
-    @property
-    def full(self) -> WorkerPool:
-        """The pool that times whole models in as many concurrent sessions as fill the machine.
-
-        It shares its worker slots with :attr:`pool`: call :meth:`WorkerPool.close` between the use of the two.
-        """
-        return replace(self.pool, setting=replace(self.setting, sessions=self.sessions))
-
-    @property
-    def whole(self) -> WorkerPool:
-        """The pool that times whole models by the objective of the search."""
-        return self.full if self.config.search.objective == "throughput" else self.pool
+        return replace(self.setting.target, cores=self.machine.first_cores)

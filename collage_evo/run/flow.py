@@ -108,7 +108,7 @@ class Flow:
         """Each single backend. The best so far is published at once."""
         run = self.run
         if run.config.search.objective == "throughput":
-            run.reporter.log(f"times are the machine's for a run, with {run.sessions} session(s) at once")
+            run.reporter.log(f"times are the machine's for a run, with {run.machine.sessions} session(s) at once")
 
         best = self.best_so_far
         measured = measure_baselines(run, self.backends, best.offer_baselines, self._not_measured)
@@ -135,7 +135,7 @@ class Flow:
         )
         if isinstance(decided, Failure) or decided.used == target.threads:
             return self
-        run.pool.close()
+        run.machine.close()
         run = run.on_threads(decided.used)
         return Flow(run, self.model, chosen_backends(run.config), self.earlier)
 
@@ -234,7 +234,7 @@ class Flow:
         run, precision, matches = self.run, self.precision, self.tuning.matches
         graph = self.searchable.graph
         added = terms(run, graph, precision, matches.matches)
-        sessions = run.whole.setting.sessions  # with several, baselines have a share of the machine's time
+        sessions = run.machine.sessions  # with several, baselines have a share of the machine's time
         baseline_ms = {engine: ms * sessions for engine, ms in known_ms(self.normalised).items()}
         known = self.transferred.costs(run, matches, added) if self.transferred else None
         best_ms = min(known_ms(self.normalised).values(), default=0.0)

@@ -33,8 +33,7 @@ from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.measure.jobs import TuneJob
-from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.sandbox import Sandbox
+from collage_evo.measure.machine import Machine, Process
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
@@ -106,7 +105,7 @@ class KernelTuning:
         cache: directory that runs share; records of one backend version and target lie in one folder.
     """
 
-    pool: WorkerPool
+    machine: Machine
     cache: Path
 
     def tune(
@@ -133,7 +132,7 @@ class KernelTuning:
         seconds = time.monotonic() - begin if spent.new else 0.0
         names = frozenset(name for result in spent.known.values() for name in result.kernels)
         kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
-        variant = tuner.freeze(records, names, Path(self.pool.setting.target.records) / backend.name)
+        variant = tuner.freeze(records, names, Path(self.machine.setting.target.records) / backend.name)
         better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
         tuned = tuple(
             TunedStructure(s.nodes, len(s.places), s.untuned_ms, s.other_ms, s.bound_ms, spent.known[s.key].kernels)
@@ -145,7 +144,7 @@ class KernelTuning:
 
     def place(self, backend: Backend) -> str:
         """Scope of records: a version of the backend on a target."""
-        return self.pool.setting.target.key(backend.name, backend.probe().version)
+        return self.machine.setting.target.key(backend.name, backend.probe().version)
 
 
 def read_known(records: Path, tunable: Sequence[Structure]) -> dict[str, Known]:
@@ -182,14 +181,13 @@ class _Rounds:
         self._on_done = on_done
 
     @cached_property
-    def _sandbox(self) -> Sandbox:
-        pool = self._tuning.pool
-        cores = self._stack.enter_context(pool.uncontended())
-        return self._stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes))
+    def _process(self) -> Process:
+        fresh_process = self._stack.enter_context(self._tuning.machine.alone())
+        return self._stack.enter_context(fresh_process())
 
     def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:
         """One round; None if it failed."""
         job = TuneJob(structure.nodes, self._backend.name, str(self._records), trials)
-        answer = self._sandbox.call(job, self._tuning.pool.timeout_s)
+        answer = self._process.call(job, self._tuning.machine.timeout_s)
         self._on_done(trials)
         return None if isinstance(answer, Failure) else answer.kernels

@@ -1,4 +1,4 @@
-"""Opening of a run: its backends, its prepared model, its error limits, and its worker pool, as a context."""
+"""Opening of a run: its backends, its prepared model, its error limits, and its machine, as a context."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def open_run(
             expect_workers()
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
-        for note in filter(None, (describe_quota(), run.pool.workers.warning, _describe_hold(), *model.notes)):
+        for note in filter(None, (describe_quota(), run.machine.warning, _describe_hold(), *model.notes)):
             reporter.log(note)
         try:
             yield run, model
         finally:
-            run.pool.close()
+            run.machine.close()
 
 
 def _known_seconds(search: SearchConfig) -> dict[Stage, float]:

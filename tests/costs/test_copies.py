@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,8 +13,7 @@ from collage_evo.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.costs.database import CostDatabase
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.jobs import CopyJob, Job, Measured, Reply
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.jobs import CopyJob, Job, Measured
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.measure.timing import time_copies
 from collage_evo.placement.cost_model import Border, Copies
@@ -25,48 +22,45 @@ from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.target import Target
 from tests.measure.helpers import make_setting
 from tests.support.cuda import FakeCuda, read_trace
+from tests.support.machine import FakeMachine, setting_of
 
 THERE, BACK = Border(0.01, 0.04), Border(0.03, 0.05)
 
 
-class Pool:
-    """A measuring pool whose device copies at known rates, or not at all."""
+def machine(failure: Failure | None = None) -> FakeMachine:
+    """A machine whose device copies at known rates, or not at all."""
 
-    def __init__(self, failure: Failure | None = None) -> None:
-        self.setting = SimpleNamespace(target=Target("cuda", accelerator="one"))
-        self.asked: list[CopyJob] = []
-        self._failure = failure
+    def answer(job: CopyJob) -> Measured | Failure:
+        ms = (THERE if job.to_device else BACK).ms(job.nbytes)
+        return failure or Measured((ms, ms, 5 * ms), 0.0, 0.0)
 
-    def map(self, jobs: Sequence[CopyJob]) -> Iterator[Reply[Measured]]:
-        self.asked += jobs
-        for job in jobs:
-            ms = (THERE if job.to_device else BACK).ms(job.nbytes)
-            yield Reply(self._failure or Measured((ms, ms, 5 * ms), 0.0, 0.0))
+    return FakeMachine(answer, setting_of(target=Target("cuda", accelerator="one")))
 
 
-def measured(pool: Pool, *databases: CostDatabase) -> Copies:
-    return measure_copies(cast(WorkerPool, pool), *databases)
+def measured(machine: FakeMachine, *databases: CostDatabase) -> Copies:
+    with machine.regions() as regions:
+        return measure_copies(regions, machine.setting.target, *databases)
 
 
 def test_what_is_linear_is_found_again_and_measured_once_on_one_target(tmp_path: Path) -> None:
     own, other, shared = (CostDatabase(tmp_path / name) for name in ("own", "other", "shared"))
-    first, again = Pool(), Pool()
+    first, again = machine(), machine()
     found = measured(first, own, shared)
     for border, true in ((found.to_device, THERE), (found.to_host, BACK)):
         assert border.fixed_ms == pytest.approx(true.fixed_ms)
         assert border.ms_per_mb == pytest.approx(true.ms_per_mb)
-    assert {(job.nbytes, job.to_device) for job in first.asked} == {(size, way) for size in SIZES for way in (0, 1)}
+    assert {(job.nbytes, job.to_device) for job in first.jobs} == {(size, way) for size in SIZES for way in (0, 1)}
     assert measured(again, other, shared) == found
-    assert not again.asked
-    again.setting.target = replace(again.setting.target, accelerator="another")
+    assert not again.jobs
+    again.setting = setting_of(target=replace(again.setting.target, accelerator="another"))
     assert measured(again, other, shared) == found
-    assert again.asked == first.asked
+    assert again.jobs == first.jobs
 
 
 def test_a_device_that_does_not_copy_is_not_there(tmp_path: Path) -> None:
     database = CostDatabase(tmp_path / "costs")
     with pytest.raises(UnavailableError, match="target cuda: copies cannot be timed: crash: killed"):
-        measured(Pool(Failure(Fault.CRASH, "killed")), database, database)
+        measured(machine(Failure(Fault.CRASH, "killed")), database, database)
 
 
 def test_no_part_of_a_copys_cost_is_below_zero() -> None:

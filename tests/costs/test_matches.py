@@ -1,10 +1,9 @@
 """Equal structures cost one measurement, a resumed run knows the same, and time for costs is bounded."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,12 @@ from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, C
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.measure import cold_caches
-from collage_evo.measure.jobs import BuildJob, CostJob, Measured, Reply
+from collage_evo.measure.jobs import BuildJob, Compiled, CostJob, Measured
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from tests.measure.helpers import make_setting
+from tests.support.machine import FakeMachine, FakeRegions
 from tests.support.models import chain
 
 GRAPH = build_graph(chain(3))
@@ -26,44 +26,32 @@ SETTINGS = CostSettings(TimingSettings(1, 3, 0.001, 5.0), flush=False)
 CONV, RELU, LATER_CONV = (Match(1 << node, "onnxruntime") for node in (0, 1, 4))
 
 
-class Pool:
-    """Each job takes 5 ms, and a second of the clock."""
+def machine(folder: Path, late: NodeSet = 0) -> FakeMachine:
+    """Each job takes 5 ms, and a second of the clock; everything compiles but ``late``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.setting = make_setting(folder)
-        self.jobs: list[CostJob] = []
+    def answer(job: BuildJob | CostJob) -> Measured | Compiled | Failure:
+        if isinstance(job, CostJob):
+            return Measured((5.0,) * 3, 1e-6, 1e-6)
+        return Failure(Fault.CLOSED, "late") if job.region.nodes == late else Compiled()
 
-    def map(self, jobs: Sequence[CostJob], over: Callable[[], bool]) -> Iterator[Reply[Measured | Failure]]:
-        for job in jobs:
-            if over():
-                yield Reply(Failure(Fault.CLOSED, "no time was left"))
-                continue
-            self.jobs.append(job)
-            yield Reply(Measured((5.0,) * 3, 1e-6, 1e-6))
+    return FakeMachine(answer, make_setting(folder))
 
 
-class Builders:
-    """Everything compiles but ``late``; keeps how many were asked for together, and for how long each was waited."""
-
-    def __init__(self, late: NodeSet = 0) -> None:
-        self.batches: list[int] = []
-        self.waits_s: list[float] = []
-        self._late = late
-
-    def build(self, jobs: Iterable[BuildJob], seconds: float) -> dict[BuildJob, Failure]:
-        asked = list(jobs)
-        self.batches.append(len(asked))
-        self.waits_s.append(seconds)
-        return {job: Failure(Fault.CLOSED, "late") for job in asked if job.region.nodes == self._late}
+def timed(machine: FakeMachine) -> list[CostJob]:
+    return [job for job in machine.jobs if isinstance(job, CostJob)]
 
 
 def meter(
-    pool: Any, folder: Path, run: str = "run", seconds: float = math.inf, builders: Any = None
+    machine: FakeMachine,
+    folder: Path,
+    run: str = "run",
+    seconds: float = math.inf,
+    regions: FakeRegions | None = None,
 ) -> CostMeter:
-    builders = builders or Builders()
     own, shared = (CostDatabase(folder / name / "costs.sqlite") for name in (run, "shared"))
     settings = replace(SETTINGS, seconds=seconds)
-    return CostMeter(GRAPH, pool, builders, own, shared, settings, clock=lambda: float(len(pool.jobs)))
+    regions, target = regions or FakeRegions(machine), machine.setting.target
+    return CostMeter(GRAPH, regions, target, own, shared, settings, clock=lambda: float(len(timed(machine))))
 
 
 def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
@@ -72,17 +60,17 @@ def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
 
 def test_what_there_is_no_time_for_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH", 1)
-    pool = Pool(tmp_path)
-    costs = known(meter(pool, tmp_path, seconds=0.5), [CONV, RELU])
+    here = machine(tmp_path)
+    costs = known(meter(here, tmp_path, seconds=0.5), [CONV, RELU])
     costs.measure([1, 0], lambda _: None)
     assert set(costs.ms) == {1}
     assert not costs.known(0)
 
 
 def test_no_match_is_begun_once_time_is_over_though_its_batch_was(tmp_path: Path) -> None:
-    pool = Pool(tmp_path)
+    here = machine(tmp_path)
     both = Match(3, "onnxruntime")
-    costs = known(meter(pool, tmp_path, seconds=1.5), [CONV, RELU, both])
+    costs = known(meter(here, tmp_path, seconds=1.5), [CONV, RELU, both])
     costs.measure([0, 1, 2], lambda _: None)
     assert set(costs.ms) == {0, 1}
     assert not costs.known(2)
@@ -90,37 +78,39 @@ def test_no_match_is_begun_once_time_is_over_though_its_batch_was(tmp_path: Path
 
 
 def test_no_more_are_compiled_than_there_is_time_to_measure(tmp_path: Path) -> None:
-    pool, builders = Pool(tmp_path), Builders()
+    here = machine(tmp_path)
+    regions = FakeRegions(here)
     matches = [Match(nodes, "onnxruntime") for nodes in (1, 2, 3, 6, 7, 12, 14, 15)]
-    measuring = meter(pool, tmp_path, seconds=FIRST_BATCH + 2.0, builders=builders)
+    measuring = meter(here, tmp_path, seconds=FIRST_BATCH + 2.0, regions=regions)
     known(measuring, matches).measure(range(len(matches)), lambda _: None)
-    assert builders.batches == [FIRST_BATCH, 2]
+    assert regions.batches == [FIRST_BATCH, 2]
 
 
 def test_what_is_not_compiled_when_time_is_over_stays_unknown(tmp_path: Path) -> None:
-    pool, builders = Pool(tmp_path), Builders(late=CONV.nodes)
-    costs = known(meter(pool, tmp_path, seconds=5.0, builders=builders), [CONV, RELU])
+    here = machine(tmp_path, late=CONV.nodes)
+    regions = FakeRegions(here)
+    costs = known(meter(here, tmp_path, seconds=5.0, regions=regions), [CONV, RELU])
     costs.measure([0, 1], lambda _: None, share=0.8)
-    assert builders.waits_s == [4.0]
+    assert regions.waits_s == [4.0]
     assert set(costs.ms) == {1}
     assert not costs.known(0)
 
 
 def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:
-    pool = Pool(tmp_path)
-    costs = known(meter(pool, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
+    here = machine(tmp_path)
+    costs = known(meter(here, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
     costs.measure([0, 1, 2], lambda _: None)
-    asked = [(job.region.nodes, job.region.variant, job.give_up_ms) for job in pool.jobs]
+    asked = [(job.region.nodes, job.region.variant, job.give_up_ms) for job in timed(here)]
     assert asked == [(1, "default", math.inf), (2, "default", math.inf), (1, "nchw", 4 * 5.0)]
 
 
 def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
-    pool = Pool(tmp_path)
-    costs = known(meter(pool, tmp_path), [CONV, RELU, LATER_CONV])
+    here = machine(tmp_path)
+    costs = known(meter(here, tmp_path), [CONV, RELU, LATER_CONV])
     costs.measure([2], lambda _: None)
     assert costs.ms[0] == costs.ms[2]
     assert not costs.known(1)
-    assert len(pool.jobs) == 1
+    assert len(timed(here)) == 1
 
 
 @pytest.mark.parametrize(("variant", "keys"), [("default", 1), ("cuda", 2)])
@@ -135,27 +125,27 @@ def test_costs_share_a_key_only_where_as_much_is_flushed(
 
 
 def test_a_part_on_the_device_and_the_same_on_the_host_have_keys_of_their_own_flush(tmp_path: Path) -> None:
-    pool, settings = Pool(tmp_path), replace(SETTINGS, flush=True)
+    here, settings = machine(tmp_path), replace(SETTINGS, flush=True)
     database = CostDatabase(tmp_path / "costs.sqlite")
-    measuring = CostMeter(GRAPH, pool, Builders(), database, database, settings)  # type: ignore[arg-type]
+    measuring = CostMeter(GRAPH, FakeRegions(here), here.setting.target, database, database, settings)
     for match in (CONV, replace(CONV, variant="cuda")):
-        assert measuring.key(match) == CostKeys(GRAPH, pool.setting.target, settings).of(match)
+        assert measuring.key(match) == CostKeys(GRAPH, here.setting.target, settings).of(match)
 
 
 def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:
-    pool = Pool(tmp_path)
-    known(meter(pool, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
-    second = known(meter(pool, tmp_path, "second"), [CONV, RELU])
+    here = machine(tmp_path)
+    known(meter(here, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
+    second = known(meter(here, tmp_path, "second"), [CONV, RELU])
     second.recall()
     assert set(second.ms) == {0}
-    known(meter(pool, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
-    fresh = known(meter(pool, tmp_path, "fourth"), [CONV, RELU])
+    known(meter(here, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
+    fresh = known(meter(here, tmp_path, "fourth"), [CONV, RELU])
     fresh.recall()
     assert set(fresh.ms) == {0, 1}
 
 
 def test_what_is_far_behind_is_bounded_by_the_best_way_known(tmp_path: Path) -> None:
-    costs = known(meter(Pool(tmp_path), tmp_path), [CONV])
+    costs = known(meter(machine(tmp_path), tmp_path), [CONV])
     assert costs.give_up_ms(CONV) == math.inf
     costs.measure([0], lambda _: None)
     assert costs.give_up_ms(CONV) == pytest.approx(4 * 5.0)

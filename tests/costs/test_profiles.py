@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.cases.case import weight
 from tests.measure.helpers import answer_here, make_setting
 from tests.precision.nets import net, ranges_of
+from tests.support.machine import FakeMachine, FakeRegions
 from tests.support.models import chain
 from tests.support.numerics import INPUTS, in_int8
 from tests.support.spaces import make_graph, products
@@ -138,10 +138,9 @@ def test_a_rewritten_sites_product_is_in_the_kernel_that_it_was_fused_into(
 
 def test_the_needed_regions_are_profiled_however_little_time_there_is() -> None:
     asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(PROFILED_TOGETHER + 3)]
-    builders: Any = SimpleNamespace(build=lambda jobs: {})
-    pool: Any = SimpleNamespace(map=lambda jobs: [SimpleNamespace(answer=job) for job in jobs])
+    regions = FakeRegions(FakeMachine(lambda job: job))
     for over, count in ((True, 2), (False, PROFILED_TOGETHER + 3)):
-        found = profile_regions(pool, builders, QUICK, asked, 2, lambda over=over: over)
+        found = profile_regions(regions, QUICK, asked, 2, lambda over=over: over)
         assert [one for one, _ in found] == asked[:count]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +11,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from collage_evo.accuracy.limits import Limits
 from collage_evo.answer import baselines as module
 from collage_evo.answer.baselines import (
     Baseline,
@@ -29,7 +26,6 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import Measured, WholeJob
-from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
@@ -39,6 +35,7 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.processor import Processor
 from collage_evo.target.target import Target
 from tests.measure.helpers import make_setting
+from tests.support.machine import FakeMachine, setting_of
 
 MANY = 50_000
 """Runs of a tiny model that take much longer than it takes to see that it is too slow."""
@@ -53,39 +50,21 @@ def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None
     assert not read_baselines(saved, tmp_path, replace(here, threads=2))
 
 
-@contextlib.contextmanager
-def uncontended() -> Iterator[tuple[int, ...]]:
-    yield (0,)
+def machine(error: float = 1e-6, target: Target = Target(), **times_ms: float) -> FakeMachine:  # noqa: B008
+    """A machine on which each backend takes its time (ms), once if that is too long, or is never done (not a number);
+    the rest cannot run."""
 
-
-SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
-POOL = cast(WorkerPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, uncontended=uncontended))
-
-
-@dataclass
-class Processes:
-    """Stands in for ``Sandbox``: each backend takes its time (ms), once if that is too long, or is never done (not
-    a number); the rest cannot run."""
-
-    times_ms: dict[str, float]
-    jobs: list[WholeJob] = field(default_factory=list)
-    timeouts_s: list[float] = field(default_factory=list)
-    error: float = 1e-6
-
-    def __call__(self, *_: Any) -> Any:
-        return contextlib.nullcontext(self)
-
-    def call(self, job: WholeJob, timeout_s: float) -> Measured | Failure:
-        self.jobs.append(job)
-        self.timeouts_s.append(timeout_s)
-        if job.backend not in self.times_ms:
+    def answer(job: WholeJob) -> Measured | Failure:
+        if job.backend not in times_ms:
             return Failure(Fault.BUILD, "no such operator")
-        ms = self.times_ms[job.backend]
+        ms = times_ms[job.backend]
         if math.isnan(ms):
             return Failure(Fault.HANG, "no answer")
         if math.isinf(ms):
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
-        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), error, 1e-6)
+
+    return FakeMachine(answer, setting_of(target=target))
 
 
 def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: Variant = DEFAULT) -> Backend:
@@ -100,17 +79,14 @@ def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: 
     return cast(Backend, fake)
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, **times_ms: float) -> tuple[list[WholeJob], tuple[Baseline, ...]]:
-    processes = Processes(times_ms)
-    monkeypatch.setattr(module, "Sandbox", processes)
+def measured(**times_ms: float) -> tuple[list[WholeJob], tuple[Baseline, ...]]:
+    here = machine(**times_ms)
     backends = [backend("a"), backend("b"), backend("general", runs_any_model=True), backend("none")]
-    return processes.jobs, measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    return here.jobs, measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
 
 
-def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    jobs, found = measured(monkeypatch, general=10.0, a=5.0, b=20.0)
+def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best() -> None:
+    jobs, found = measured(general=10.0, a=5.0, b=20.0)
     assert [job.backend for job in jobs] == ["general", "a", "b", "none"]
     assert [job.give_up_ms for job in jobs] == [math.inf, 30.0, 15.0, 15.0]
     latencies = {one.name: one.outcome.latency_ms for one in found}
@@ -122,22 +98,21 @@ def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_
     assert best_single(found).name == "a"
 
 
-def test_who_has_no_time_has_no_artifact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_who_has_no_time_has_no_artifact(tmp_path: Path) -> None:
     names = ("general.collage", "none.collage")
     for name in names:  # written before it is checked
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(module, "Sandbox", Processes({"general": 1.0}))
-    measure_baselines([backend("none"), backend("general", True)], tmp_path, POOL, TIMING, lambda baseline: None)
+    here = machine(general=1.0)
+    measure_baselines([backend("none"), backend("general", True)], tmp_path, here, TIMING, lambda baseline: None)
     assert [(tmp_path / name).exists() for name in names] == [True, False]
 
 
-def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_a_backend_far_behind_is_not_tried_in_another_variant() -> None:
+    here = machine(quick=1.0, slow=9.0, hopeless=11.0, endless=math.inf)
     both = (DEFAULT, Variant("other"))
-    backends = [backend(name, name == "quick", *both) for name in processes.times_ms]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
-    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    backends = [backend(name, name == "quick", *both) for name in ("quick", "slow", "hopeless", "endless")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
     assert tried == [
         *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
     ]
@@ -148,107 +123,92 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("error", [1e-6, None])
-def test_a_last_resort_runs_where_nothing_else_is_right(monkeypatch: pytest.MonkeyPatch, error: float | None) -> None:
-    processes = Processes({"right": 1.0} if error else {})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_a_last_resort_runs_where_nothing_else_is_right(error: float | None) -> None:
+    here = machine(**({"right": 1.0} if error else {}))
     backends = [backend("resort", True, DEFAULT, Variant("slow", last_resort=True)), backend("right")]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
     assert [one.name for one in found] == ["resort", "right", *([] if error else ["resort/slow"])]
 
 
-def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"quick": 1.0})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others() -> None:
+    here = machine(quick=1.0)
     backends, far = [backend("quick", True, DEFAULT, Variant("other"))], {("quick", "default"): "it took 1.9 times"}
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, far=far)
-    assert [job.variant for job in processes.jobs] == ["other"]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, far=far)
+    assert [job.variant for job in here.jobs] == ["other"]
     assert "it took 1.9 times" in found[0].outcome.reason
 
 
-def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"first": 1.0, "general": 2.0, "slow": 1.0})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried() -> None:
+    here = machine(first=1.0, general=2.0, slow=1.0)
     backends = [backend("slow"), backend("first", True), backend("general", True)]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
-    assert [job.backend for job in processes.jobs] == ["first", "general"]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
+    assert [job.backend for job in here.jobs] == ["first", "general"]
     assert [one.name for one in found if one.out_of_time] == ["slow"]
     assert "backends.seconds" in found[-1].outcome.reason
 
 
 @pytest.mark.parametrize(("ms", "begun"), [(10.0, True), (1e3, False)])
-def test_a_library_that_may_compile_for_long_is_not_begun_with_time_for_a_few_runs(
-    monkeypatch: pytest.MonkeyPatch, ms: float, begun: bool
+def test_a_library_that_may_compile_for_long_is_not_begun_with_time_for_a_few_runs(ms: float, begun: bool
 ) -> None:
-    processes = Processes({"first": ms, "slow": ms})
-    monkeypatch.setattr(module, "Sandbox", processes)
+    here = machine(first=ms, slow=ms)
     backends = [backend("slow"), backend("first", True)]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=10.0)
-    assert ([job.backend for job in processes.jobs] == ["first", "slow"]) is begun
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=10.0)
+    assert ([job.backend for job in here.jobs] == ["first", "slow"]) is begun
     assert found[-1].out_of_time is not begun
 
 
-def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "Sandbox", Processes({"exact": 3.0, "tf32": 2.0, "half": 1.0, "compiler": 1.0}))
+def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others() -> None:
+    here = machine(exact=3.0, tf32=2.0, half=1.0, compiler=1.0)
     halves = {"tf32": Arithmetic.TF32, "half": Arithmetic.FLOAT16, "other": Arithmetic.BFLOAT16}
     variants = tuple(Variant(name, arithmetic) for name, arithmetic in halves.items())
     eager = [backend(variant.name, True, variant) for variant in variants[:2]]
     backends = [backend("compiler", False, DEFAULT, *variants), *eager, backend("exact", True)]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
     order = [one.variant for one in found if one.backend == "compiler"]
     assert order == ["half", "tf32", "default", "other"]
 
 
-def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"first": 1.0, "endless": math.nan})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
+    here = machine(first=1.0, endless=math.nan)
     backends = [backend("endless"), backend("first", True)]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=5.0)
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=5.0)
     assert [one.name for one in found if one.out_of_time] == ["endless"]
-    first, endless = processes.timeouts_s
-    assert first == POOL.timeout_s
+    first, endless = here.timeouts_s
+    assert first == here.timeout_s
     assert 4.0 < endless <= 5.0
 
 
-def test_where_nothing_ran_yet_time_is_never_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"slow": 1.0})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_where_nothing_ran_yet_time_is_never_over() -> None:
+    here = machine(slow=1.0)
     backends = [backend("slow"), backend("cannot", True)]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
     assert best_single(found).name == "slow"
 
 
-def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    processes = Processes({"usual": 1.0, "both": math.inf})
-    monkeypatch.setattr(module, "Sandbox", processes)
-    pool = cast(WorkerPool, SimpleNamespace(**{**vars(POOL), "setting": SimpleNamespace(**vars(SETTING))}))
-    pool.setting.target = Target("cuda")
+def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other() -> None:
+    here = machine(target=Target("cuda"), usual=1.0, both=math.inf)
     on_host, on_device = Variant("host"), Variant("device", device="cuda")
-    backends = [backend(name, name == "usual", on_host, on_device) for name in processes.times_ms]
-    found = measure_baselines(backends, Path("baselines"), pool, TIMING, lambda found: None)
-    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    backends = [backend(name, name == "usual", on_host, on_device) for name in ("usual", "both")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
+    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
     assert tried == ["usual device", "usual host", "both device", "both host"]
     assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
 
 
 def test_only_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = Processes({"first": 1.0, "second": 1.0, "third": 1.0})
-    monkeypatch.setattr(module, "Sandbox", processes)
+    here = machine(first=1.0, second=1.0, third=1.0)
     half = Variant("half", Arithmetic.BFLOAT16)
     monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
     second = backend("second", True, DEFAULT, half, usual=half)
     backends = [backend("first", True, half, DEFAULT, usual=half), second, backend("third", True)]
-    measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda found: None)
-    assert [f"{job.backend} {job.variant}" for job in processes.jobs] == [
+    measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
+    assert [f"{job.backend} {job.variant}" for job in here.jobs] == [
         *("first default", "third default", "first half", "second half", "second default")
     ]
 
 
-def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, found = measured(monkeypatch)
+def test_where_none_runs_the_model_each_says_why() -> None:
+    _, found = measured()
     with pytest.raises(UnavailableError, match="general: build: no such operator"):
         best_single(found)
 
@@ -272,30 +232,26 @@ def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> N
     assert times[0] == MANY > times[1]
 
 
-def test_each_result_is_known_before_the_next_begins_those_that_run_most_models_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    processes = Processes({"usual": 2.0, "odd": 1.0})
-    monkeypatch.setattr(module, "Sandbox", processes)
+def test_each_result_is_known_before_the_next_begins_those_that_run_most_models_first() -> None:
+    here = machine(usual=2.0, odd=1.0)
     done: list[tuple[int, list[str]]] = []
     measure_baselines(
         [backend("odd"), backend("usual", runs_any_model=True)],
         Path("baselines"),
-        POOL,
+        here,
         TIMING,
-        lambda found: done.append((len(processes.jobs), [baseline.name for baseline in found])),
+        lambda found: done.append((len(here.jobs), [baseline.name for baseline in found])),
     )
     assert done == [(1, ["usual"]), (2, ["usual", "odd"])]
 
 
 @pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
 def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
-    monkeypatch: pytest.MonkeyPatch, error: float, best: str
+    error: float, best: str
 ) -> None:
-    processes = Processes({"low": 1.0, "slow": 10.0}, error=error)
-    monkeypatch.setattr(module, "Sandbox", processes)
+    here = machine(error, low=1.0, slow=10.0)
     backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
-    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
     assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
     assert best_single(found, budget=0.02).name == best
     assert best_single(found).name == "slow", "by default of those in float32"
@@ -327,6 +283,6 @@ def test_float16_is_not_tried_where_bfloat16_is_faster_than_it_can_be(
     if why is not None:
         needless = Baseline("openvino/f16", "openvino", "f16", Path("d"), Outcome.unfit(why), exact=False)
         config = SimpleNamespace(policy=DEFAULT_POLICY)
-        run = SimpleNamespace(limits=SETTING.limits, config=config, reporter=MagicMock())
+        run = SimpleNamespace(limits=setting_of().limits, config=config, reporter=MagicMock())
         excluded = excluded_engines(cast(Any, run), [*known, needless], [openvino])
         assert excluded["openvino", "f16"] == why.message

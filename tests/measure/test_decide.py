@@ -16,15 +16,15 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Machine
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 
-POOL = cast(WorkerPool, None)
+MACHINE = cast(Machine, None)
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
 
 
-class Machine:
+class Contest:
     """Stands in for ``race``: everybody takes its time, in ms, from lap to lap as noisy as ``noise``.
 
     Who has no time fails its check; a round takes ``round_s``.
@@ -39,7 +39,7 @@ class Machine:
     def race(
         self,
         artifacts: Mapping[str, Path],
-        pool: WorkerPool,
+        machine: Machine,
         rounds: int,
         still: Callable[[Race], Collection[str]],
         checked: Collection[str],
@@ -70,7 +70,7 @@ class Machine:
         defaults: Sequence[Baseline] = (),
     ) -> Verdict:
         named = {name: Path(name) for name in candidates}
-        return decide(named, baselines, POOL, settings, lambda note: None, incumbent, defaults)
+        return decide(named, baselines, MACHINE, settings, lambda note: None, incumbent, defaults)
 
 
 def baseline(name: str, latency_ms: float = 2.5) -> Baseline:
@@ -85,14 +85,14 @@ BASELINES = (baseline("fast"), baseline("near", 2.6), baseline("far", 4.0))
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Contest:
     times = {"first": 2.3, "second": 2.2, "third": 2.8, "fast": 2.5, "near": 2.6}
-    stand_in = Machine(times)
+    stand_in = Contest(times)
     monkeypatch.setattr(module, "race", stand_in.race)
     return stand_in
 
 
-def test_the_fastest_candidate_wins_once_it_is_told_and_those_behind_leave_before(machine: Machine) -> None:
+def test_the_fastest_candidate_wins_once_it_is_told_and_those_behind_leave_before(machine: Contest) -> None:
     verdict = machine.decide(["first", "second", "third"], BASELINES)
     assert (verdict.answer, verdict.best_single, verdict.is_single) == ("second", "fast", False)
     assert verdict.speedup.low <= 2.5 / 2.2 <= verdict.speedup.high
@@ -100,14 +100,14 @@ def test_the_fastest_candidate_wins_once_it_is_told_and_those_behind_leave_befor
     assert lengths(verdict) == stayed | left
 
 
-def test_a_candidate_that_is_not_faster_is_no_answer_and_is_told(machine: Machine) -> None:
+def test_a_candidate_that_is_not_faster_is_no_answer_and_is_told(machine: Contest) -> None:
     verdict = machine.decide(["third"], BASELINES)
     assert (verdict.answer, verdict.is_single, verdict.speedup.estimate) == ("fast", True, 1.0)
     assert (verdict.candidate, verdict.candidate_speedup.estimate) == ("third", pytest.approx(2.5 / 2.8, rel=0.01))
     assert verdict.final.length == FEWEST, "there is nothing left to find out"
 
 
-def test_a_gain_of_3_percent_is_decided_well_before_the_last_round(machine: Machine) -> None:
+def test_a_gain_of_3_percent_is_decided_well_before_the_last_round(machine: Contest) -> None:
     machine.times_ms["first"] = 2.5 / 1.03
     machine.noise = dict.fromkeys(("first", "fast"), 0.01)
     verdict = machine.decide(["first"], BASELINES)
@@ -115,7 +115,7 @@ def test_a_gain_of_3_percent_is_decided_well_before_the_last_round(machine: Mach
     assert verdict.final.length <= LOOKS[2]
 
 
-def test_the_candidate_has_to_beat_each_baseline_that_is_left(machine: Machine) -> None:
+def test_the_candidate_has_to_beat_each_baseline_that_is_left(machine: Contest) -> None:
     machine.times_ms |= {"first": 2.45, "near": 2.5}
     machine.noise = {"near": 0.3}
     verdict = machine.decide(["first"], BASELINES)
@@ -123,13 +123,13 @@ def test_the_candidate_has_to_beat_each_baseline_that_is_left(machine: Machine) 
     assert verdict.is_single
 
 
-def test_a_candidate_that_leads_but_is_not_proved_faster_leaves_the_answer_to_one_that_is(machine: Machine) -> None:
+def test_a_candidate_that_leads_but_is_not_proved_faster_leaves_the_answer_to_one_that_is(machine: Contest) -> None:
     machine.times_ms["second"] = 2.0
     machine.noise = {"second": 1.5}
     assert machine.decide(["first", "second"], BASELINES).answer == "first"
 
 
-def test_without_candidates_baselines_that_are_close_race_until_one_is_told(machine: Machine) -> None:
+def test_without_candidates_baselines_that_are_close_race_until_one_is_told(machine: Contest) -> None:
     machine.times_ms["near"] = 2.45
     machine.noise = dict.fromkeys(("fast", "near"), 0.03)
     verdict = machine.decide([], BASELINES)
@@ -138,7 +138,7 @@ def test_without_candidates_baselines_that_are_close_race_until_one_is_told(mach
     assert "far" not in verdict.final.rounds
 
 
-def test_the_best_single_backend_is_told_after_all_candidates_have_left(machine: Machine) -> None:
+def test_the_best_single_backend_is_told_after_all_candidates_have_left(machine: Contest) -> None:
     machine.times_ms["near"] = 2.45
     machine.noise = dict.fromkeys(("fast", "near"), 0.03)
     verdict = machine.decide(["third"], BASELINES)
@@ -146,7 +146,7 @@ def test_the_best_single_backend_is_told_after_all_candidates_have_left(machine:
     assert lengths(verdict)["third"] < verdict.final.length
 
 
-def test_the_answer_before_stays_unless_it_is_beaten(machine: Machine) -> None:
+def test_the_answer_before_stays_unless_it_is_beaten(machine: Contest) -> None:
     machine.times_ms |= {"first": 2.2, "second": 2.25}
     kept = machine.decide(["first", "second"], BASELINES, incumbent="first")
     assert (kept.answer, kept.is_single) == ("first", False)
@@ -154,7 +154,7 @@ def test_the_answer_before_stays_unless_it_is_beaten(machine: Machine) -> None:
     assert machine.decide(["first", "second"], BASELINES, incumbent="first").answer == "second"
 
 
-def test_the_answer_before_stays_in_an_hour_in_which_nothing_can_be_proved(machine: Machine) -> None:
+def test_the_answer_before_stays_in_an_hour_in_which_nothing_can_be_proved(machine: Contest) -> None:
     machine.noise = dict.fromkeys(("first", "second", "fast", "near"), 1.0)
     assert machine.decide(["first", "second"], BASELINES).is_single
     restless = machine.decide(["first", "second"], BASELINES, incumbent="first")
@@ -162,13 +162,13 @@ def test_the_answer_before_stays_in_an_hour_in_which_nothing_can_be_proved(machi
     assert restless.speedup.low < 1.0, "what this race says of it is said"
 
 
-def test_an_answer_before_that_a_backend_alone_beats_is_replaced_by_it(machine: Machine) -> None:
+def test_an_answer_before_that_a_backend_alone_beats_is_replaced_by_it(machine: Contest) -> None:
     machine.times_ms["first"] = 2.8
     machine.noise["first"] = 0.01
     assert machine.decide(["first", "third"], BASELINES, incumbent="first").answer == "fast"
 
 
-def test_a_backend_alone_that_was_the_answer_stays_unless_another_is_proved_faster(machine: Machine) -> None:
+def test_a_backend_alone_that_was_the_answer_stays_unless_another_is_proved_faster(machine: Contest) -> None:
     machine.noise = dict.fromkeys(("fast", "near"), 0.2)
     assert machine.decide([], BASELINES, incumbent="near").answer == "near"
     machine.noise = {}
@@ -178,7 +178,7 @@ def test_a_backend_alone_that_was_the_answer_stays_unless_another_is_proved_fast
 
 @pytest.mark.parametrize(("usual_ms", "answer"), [(2.5, "onnxruntime"), (2.45, "onnxruntime"), (2.7, "fast")])
 def test_what_the_user_has_is_the_answer_unless_a_backend_is_proved_faster(
-    machine: Machine, usual_ms: float, answer: str
+    machine: Contest, usual_ms: float, answer: str
 ) -> None:
     machine.times_ms["onnxruntime"] = usual_ms
     machine.noise = dict.fromkeys(("fast", "onnxruntime"), 0.01)
@@ -189,7 +189,7 @@ def test_what_the_user_has_is_the_answer_unless_a_backend_is_proved_faster(
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.05, 0.1, 0.3])
-def test_the_interval_that_a_result_shows_agrees_with_the_answer(machine: Machine, noise: float) -> None:
+def test_the_interval_that_a_result_shows_agrees_with_the_answer(machine: Contest, noise: float) -> None:
     machine.times_ms["onnxruntime"] = 2.7
     machine.noise = dict.fromkeys(("fast", "onnxruntime"), noise)
     both = (BASELINES[0], baseline("onnxruntime"))
@@ -200,12 +200,12 @@ def test_the_interval_that_a_result_shows_agrees_with_the_answer(machine: Machin
         assert (verdict.answer == "fast") == (shown.low > 1.0)
 
 
-def test_an_answer_before_stays_where_it_is_level_with_what_the_user_has(machine: Machine) -> None:
+def test_an_answer_before_stays_where_it_is_level_with_what_the_user_has(machine: Contest) -> None:
     machine.times_ms["onnxruntime"] = 2.5
     assert machine.decide([], (BASELINES[0], baseline("onnxruntime")), incumbent="fast").answer == "fast"
 
 
-def test_the_usual_backend_races_until_another_is_proved_faster_or_as_good_as_level(machine: Machine) -> None:
+def test_the_usual_backend_races_until_another_is_proved_faster_or_as_good_as_level(machine: Contest) -> None:
     machine.times_ms["onnxruntime"] = 2.55
     machine.noise = dict.fromkeys(("fast", "onnxruntime"), 0.02)
     verdict = machine.decide([], (BASELINES[0], baseline("onnxruntime")))
@@ -214,7 +214,7 @@ def test_the_usual_backend_races_until_another_is_proved_faster_or_as_good_as_le
 
 
 def test_a_candidate_that_beats_the_best_baseline_only_is_told_with_the_one_that_it_does_not_beat(
-    machine: Machine,
+    machine: Contest,
 ) -> None:
     machine.times_ms |= {"first": 2.3, "near": 2.5}
     machine.noise = {"near": 0.3}
@@ -224,7 +224,7 @@ def test_a_candidate_that_beats_the_best_baseline_only_is_told_with_the_one_that
     assert verdict.candidate_speedup.low <= 1.0
 
 
-def test_time_bounds_the_race_by_what_rounds_take_but_for_the_first_few(machine: Machine) -> None:
+def test_time_bounds_the_race_by_what_rounds_take_but_for_the_first_few(machine: Contest) -> None:
     machine.noise = dict.fromkeys(("first", "fast"), 0.2)
     machine.round_s = 3.0
     for seconds, rounds in ((1.0, FEWEST), (30.0, 10), (75.0, 25)):
@@ -234,7 +234,7 @@ def test_time_bounds_the_race_by_what_rounds_take_but_for_the_first_few(machine:
 
 
 def test_a_slow_first_round_does_not_fix_how_many_follow(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Contest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look was at 23 of 30 s once, undecided, because the first round was the slowest."""
     machine.noise = dict.fromkeys(("first", "fast"), 0.2)
@@ -254,20 +254,20 @@ def test_a_slow_first_round_does_not_fix_how_many_follow(
     assert verdict.final.length >= 20
 
 
-def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
+def test_a_candidate_that_fails_its_check_is_passed_over(machine: Contest) -> None:
     del machine.times_ms["second"]
     verdict = machine.decide(["first", "second"], BASELINES)
     assert (verdict.answer, verdict.final.failed) == ("first", {"second": WRONG})
 
 
-def test_without_a_candidate_left_the_best_baseline_is_the_answer(machine: Machine) -> None:
+def test_without_a_candidate_left_the_best_baseline_is_the_answer(machine: Contest) -> None:
     machine.times_ms = {"fast": 2.5}
     verdict = machine.decide(["first", "second"], BASELINES)
     assert (verdict.answer, verdict.is_single, verdict.candidate_speedup.rounds) == ("fast", True, ())
     assert {"first", "second"} <= verdict.final.failed.keys()
 
 
-def test_no_baseline_left_is_told_with_reasons(machine: Machine) -> None:
+def test_no_baseline_left_is_told_with_reasons(machine: Contest) -> None:
     machine.times_ms = {"first": 2.5}
     with pytest.raises(InputError, match=r"no baseline .*fast: wrong numbers"):
         machine.decide(["first"], BASELINES)
@@ -276,14 +276,14 @@ def test_no_baseline_left_is_told_with_reasons(machine: Machine) -> None:
         machine.decide(["first"], BASELINES)
 
 
-def test_with_several_candidates_each_has_a_stricter_test(machine: Machine) -> None:
+def test_with_several_candidates_each_has_a_stricter_test(machine: Contest) -> None:
     alone = machine.decide(["second"], BASELINES)
     beside = machine.decide(["second", "third"], BASELINES)
     assert beside.speedup == beside.final.ratio("fast", "second", Stopping(candidates=2).significance)
     assert alone.speedup == alone.final.ratio("fast", "second", Stopping().significance)
 
 
-def test_what_is_obvious_is_decided_in_the_fewest_rounds_also_beside_a_noisy_library(machine: Machine) -> None:
+def test_what_is_obvious_is_decided_in_the_fewest_rounds_also_beside_a_noisy_library(machine: Contest) -> None:
     """A network of 80 ms had three rounds of 1.62, 1.73 and 1.82, and the library was given out."""
     machine.times_ms |= {"first": 1.4, "near": 3.4}
     machine.noise = dict.fromkeys(("first", "fast"), 0.03) | {"near": 0.12}
@@ -292,7 +292,7 @@ def test_what_is_obvious_is_decided_in_the_fewest_rounds_also_beside_a_noisy_lib
     assert verdict.speedup.low > 1.2
 
 
-def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answer(machine: Machine) -> None:
+def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answer(machine: Contest) -> None:
     machine.times_ms |= {"far": 4.0, "wrong": 1.0}
     verdict = machine.decide(["second"], BASELINES, defaults=[BASELINES[2], baseline("wrong", 1.0)])
     assert (verdict.answer, verdict.best_single) == ("second", "fast")
@@ -301,7 +301,7 @@ def test_libraries_with_their_defaults_race_also_where_they_may_not_be_the_answe
     assert "second" not in machine.checked
 
 
-def test_a_slow_model_races_for_so_many_of_its_runs(machine: Machine) -> None:
+def test_a_slow_model_races_for_so_many_of_its_runs(machine: Contest) -> None:
     machine.times_ms = {name: 1e3 * ms for name, ms in machine.times_ms.items()}
     machine.noise, machine.round_s = dict.fromkeys(("first", "fast"), 0.2), 10.0
     verdict = machine.decide(["first"], BASELINES[:1], settings=FinalSettings(seconds=20.0))

@@ -13,6 +13,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.measure.jobs import FallbackJob, Measured, Setting
+from collage_evo.measure.machine import PooledMachine
 from collage_evo.measure.pool import WorkerPool
 from collage_evo.measure.references import write_references
 from collage_evo.measure.sandbox import Sandbox
@@ -57,11 +58,11 @@ def test_a_fallback_runs_without_optimisations_where_these_fail(tmp_path: Path) 
     model = fails_when_fused()
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "n"
-    pool = WorkerPool(open_setting(tmp_path, model, (2, 4, 1)), (0,), 2**33, 60.0)
+    machine = PooledMachine(WorkerPool(open_setting(tmp_path, model, (2, 4, 1)), (0,), 2**33, 60.0))
     try:
-        found = measure_fallbacks([get_backend("onnxruntime")], tmp_path / "fallbacks", pool)
+        found = measure_fallbacks([get_backend("onnxruntime")], tmp_path / "fallbacks", machine)
     finally:
-        pool.close()
+        machine.close()
     assert [one.name for one in found] == ["onnxruntime", "onnxruntime/unoptimised"]
     assert [one.outcome.ok for one in found] == [False, True]
     best = best_fallback([found])

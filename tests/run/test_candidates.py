@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +15,14 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
-from collage_evo.patterns.match import Placement
+from collage_evo.measure.jobs import Written
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
-from collage_evo.run.stages import compile as stage
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.search.evolution.state import SearchState
+from tests.support.machine import FakeMachine
 from tests.support.measured import LIMIT, two_nodes
 
 
@@ -83,20 +83,19 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     assert safer(0.018, low=0.04) == ["exact"], "where nothing is predicted to err, the next one is no safer"
 
 
-class Compiling:
-    """Placements are compiled into files of their names, but for those that ``fail``."""
+def compiling(*fail: str) -> FakeMachine:
+    """A machine that compiles placements, but for those that ``fail``."""
+    failure = Failure(Fault.BUILD, "on purpose")
+    return FakeMachine(lambda job: failure if Path(job.artifact).stem in fail else Written())
 
-    def __init__(self, patch: pytest.MonkeyPatch, fail: tuple[str, ...] = ()) -> None:
-        self.fail, self.asked = fail, list[str]()
-        patch.setattr(stage, "write_placements", self._write)
 
-    def _write(self, run: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path | Failure]:
-        self.asked += placements
-        failure = Failure(Fault.BUILD, "on purpose")
-        return {name: failure if name in self.fail else Path(name) for name in placements}
+def asked(machine: FakeMachine) -> list[str]:
+    """The names of placements that it was asked to compile."""
+    return [Path(job.artifact).stem for job in machine.jobs]
 
 
 def candidates(
+    machine: FakeMachine,
     limits: Limits,
     count: int,
     levels: Callable[[Searched, float], Searched] = lambda found, budget: found,
@@ -109,60 +108,56 @@ def candidates(
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
     config = SimpleNamespace(final=SimpleNamespace(candidates=count), policy=DEFAULT_POLICY)
     ignore = {"stage": lambda name: nullcontext(), "tell": lambda *words: None}
-    run: Any = SimpleNamespace(limits=limits, config=config, **ignore)
+    run: Any = SimpleNamespace(limits=limits, config=config, machine=machine, work=Path(), **ignore)
     told = {placement.key: name for name, placement in placements.items()}
     compiled = CompiledCandidates(run, searched, levels)
     compiled.compile(Outcome(best_ms))
     return compiled, told
 
 
-def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiling = Compiling(monkeypatch)
-    racing, told = candidates(Limits(1e-3, 0.022), 1)
+def test_safer_ones_are_compiled_beside_those_that_raced() -> None:
+    machine = compiling()
+    racing, told = candidates(machine, Limits(1e-3, 0.022), 1)
     assert list(racing.artifacts) == ["placement-0"]
     more = racing.safer({"placement-0": 0.05, "openvino/bf16": 0.9})
     names = {name: told[key] for name, key in racing.searched.keys.items()}
     assert names == {"placement-0": "low", "placement-1": "last", "placement-2": "exact"}
     assert list(more) == ["placement-1", "placement-2"]
-    assert list(racing.artifacts) == compiling.asked == ["placement-0", "placement-1", "placement-2"]
+    assert list(racing.artifacts) == asked(machine) == ["placement-0", "placement-1", "placement-2"]
 
 
-def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_larger(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    Compiling(monkeypatch)
+def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_larger() -> None:
     _, placements = two_nodes()
-    asked = list[float]()
+    budgets = list[float]()
 
     def levels(found: Searched, budget: float) -> Searched:
-        asked.append(budget)
+        budgets.append(budget)
         return found.ranking([placements["low"], placements["exact"]])
 
-    racing, told = candidates(Limits(1e-3, 0.022), 1, levels)
+    racing, told = candidates(compiling(), Limits(1e-3, 0.022), 1, levels)
     before = racing.searched.tried
     assert before is not None
     searched_error = before.evaluated[placements["low"].key].outcome.error
     racing.safer({"placement-0": 0.05})
-    assert asked == [pytest.approx(0.95 * 0.022 * searched_error / 0.05)]
+    assert budgets == [pytest.approx(0.95 * 0.022 * searched_error / 0.05)]
     assert sorted(told[key] for key in racing.searched.keys.values()) == ["exact", "low"], "of what it gives"
 
 
-def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    Compiling(monkeypatch, fail=("placement-0",))
+def test_there_are_none_without_a_search_or_without_one_that_compiles() -> None:
     whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
     whole.compile(Outcome(1.0))
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
-        candidates(LIMIT, 1)
+        candidates(compiling("placement-0"), LIMIT, 1)
 
 
-def test_only_placements_near_the_best_single_backend_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiling = Compiling(monkeypatch)
+def test_only_placements_near_the_best_single_backend_race() -> None:
+    machine = compiling()
     tried, placements = two_nodes()
     outcome = tried.evaluated[placements["first"].key].outcome
-    for best_ms, asked in ((outcome.latency_ms, True), (cast(float, outcome.latency_ms) / 1.2, False)):
-        assert may_win(outcome, replace(outcome, latency_ms=best_ms), DEFAULT_POLICY) == asked
-    none, _ = candidates(Limits(1e-3, 0.022), 2, best_ms=1e-9)
+    for best_ms, races in ((outcome.latency_ms, True), (cast(float, outcome.latency_ms) / 1.2, False)):
+        assert may_win(outcome, replace(outcome, latency_ms=best_ms), DEFAULT_POLICY) == races
+    none, _ = candidates(machine, Limits(1e-3, 0.022), 2, best_ms=1e-9)
     assert none.artifacts == {} == dict(cast(Searched, none.searched).keys)
-    assert compiling.asked == []
+    assert not machine.jobs
     assert none.safer({"openvino/bf16": 0.9}), "the best single backend is out, and with it the bound"

@@ -199,9 +199,12 @@ class Judge:
     """An evaluator whose placements err by ``off`` times what is predicted, and take ``ms``."""
 
     def __init__(self, budget: float, off: float = 3.0, ms: float = 5.0) -> None:
-        self.bounds, self.builders, self.off, self.ms = {Objective.ERROR: budget}, None, off, ms
+        self.bounds, self.off, self.ms = {Objective.ERROR: budget}, off, ms
         self.measured: list[int] = []
         self.batches: list[list[tuple[int, Engine]]] = []
+
+    def listen(self, on_measured: object) -> None:
+        """Nothing is published."""
 
     def evaluate(self, placements: Mapping[Placement, Engine], until: float) -> list[Outcome | None]:
         counts = [in_int8(placement) for placement in placements]

@@ -19,7 +19,6 @@ from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import AnswerStays, ConfigError, DamagedFile, InputError, NotSearchable, SystemRefuses
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.measure.builders import Builders
 from collage_evo.models.builder import Builder
 from collage_evo.placement.outcome import Outcome
 from collage_evo.placement.space import SearchSpace
@@ -31,7 +30,7 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import read_run
 from collage_evo.run.search import NotSearched, SearchRecord
 from collage_evo.run.stages.baselines import measure_baselines
-from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.evolve import evolve, measuring
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from tests.runtime.helpers import sums
@@ -262,8 +261,8 @@ def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
 
     def announces(run: RunContext, space: SearchSpace, *args: Any) -> SearchRecord:
         record, best = evolve(run, space, *args), args[3]
-        with Builders(run.pool) as builders:
-            best.offers(builders, space)(record.ranked[0], Outcome(1e-6, error=0.0))
+        with measuring(run, record.ranked[0], args[2]) as evaluator:
+            best.offers(evaluator, space)(record.ranked[0], Outcome(1e-6, error=0.0))
             best.finish()
         if not searched:
             raise ValueError("on purpose")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,13 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.normalise.normalise import normalise
+from collage_evo.measure.jobs import Measured, PlacementJob
 from collage_evo.models.builder import Builder
-from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.run.stages import baselines as stage
 from collage_evo.run.store import Store
+from tests.support.machine import FakeMachine
 
 
 def signal(height: int, width: int) -> Graph:
@@ -36,50 +38,35 @@ ALONE = (
 )
 
 
-class Evaluator:
-    """Takes a tenth of what the file takes; ``default`` does not run the graph whole."""
-
-    asked: list[tuple[str, str]]
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def evaluate(self, placements: Any) -> list[Outcome | None]:
-        wholes: list[Placement] = list(placements)
-        Evaluator.asked = [placement.regions[0].engine for placement in wholes]
-        assert all(placement.regions[0].nodes == COLUMN.all_nodes for placement in wholes)
-        return [None if engine[1] == "default" else Outcome(9.0, error=0.01) for engine in Evaluator.asked]
+def answer(job: PlacementJob) -> Measured | Failure:
+    """A tenth of what the file takes; the default does not run the graph whole."""
+    (region,) = job.regions
+    assert region.nodes == COLUMN.all_nodes
+    return FAR if region.variant == "default" else Measured((9.0,) * 3, 0.01, 0.01)
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    class Nothing:
-        def __init__(self, *_: Any) -> None:
-            pass
+def machine() -> FakeMachine:
+    return FakeMachine(answer)
 
-        def __enter__(self) -> Nothing:
-            return self
 
-        def __exit__(self, *_: Any) -> None:
-            pass
-
-    monkeypatch.setattr(stage, "Builders", Nothing)
-    monkeypatch.setattr(stage, "MeasuredEvaluator", Evaluator)
-    return SimpleNamespace(store=Store(tmp_path), stage=Nothing, pool=None, whole=None)
+@pytest.fixture
+def run(machine: FakeMachine, tmp_path: Path) -> Any:
+    return SimpleNamespace(store=Store(tmp_path), stage=lambda *_: nullcontext(), machine=machine)
 
 
 def test_columns_that_became_rows_are_timed_again_and_the_times_are_kept(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Any, machine: FakeMachine
 ) -> None:
     found = stage.on_normalised(run, COLUMN, ALONE)
-    assert Evaluator.asked == [("openvino", "default"), ("openvino", "bf16")], "TVM would compile for long"
+    asked = [job.regions[0].engine for job in machine.jobs]
+    assert asked == [("openvino", "default"), ("openvino", "bf16")], "TVM would compile for long"
     assert [one.outcome.latency_ms for one in found] == [8.0, 9.0, 70.0]
     assert [one.outcome.failure for one in found] == [None] * 3
-    monkeypatch.setattr(stage, "MeasuredEvaluator", None)
     assert stage.on_normalised(run, COLUMN, ALONE) == found
+    assert len(machine.jobs) == 2, "the times are kept"
 
 
-def test_the_file_tells_where_its_signals_lie_as_in_the_normalised_model(run: Any) -> None:
-    Evaluator.asked = []
+def test_the_file_tells_where_its_signals_lie_as_in_the_normalised_model(run: Any, machine: FakeMachine) -> None:
     assert stage.on_normalised(run, ROW, ALONE) == ALONE
-    assert Evaluator.asked == []
+    assert not machine.jobs

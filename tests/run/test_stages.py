@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,7 +35,6 @@ from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.baselines import fall_back, measure_baselines
-from collage_evo.run.stages.compile import write_placements
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
@@ -47,6 +45,7 @@ from collage_evo.search.evolution.settings import Budget
 from collage_evo.target.target import Target
 from tests.support import misoptimised
 from tests.support.faults import install_faulty
+from tests.support.machine import FakeMachine
 from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
 
@@ -73,7 +72,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
             "refused": placed("faulty", "unbuildable"),
             "good": placed("onnxruntime", "default"),
         }
-        written = write_placements(run, named)
+        written = run.machine.write(named, run.work)
     assert written["crashing"] == Failure(Fault.CRASH, "killed by SIGSEGV")
     assert written["refused"] == Failure(Fault.BUILD, "faulty: cannot be built, on purpose")
     assert isinstance(written["good"], Path)
@@ -144,12 +143,13 @@ def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
 ) -> None:
     config = parse_config(nested({"model.source": "builtin:squeezenet", "backends.tvm.trials": 8}), (), "test")
     place = Workplace(config, tmp_path, LineReporter())
-    for name, value in {"Builders": nullcontext, "cost_meter": None, "measure_costs": None}.items():
-        monkeypatch.setattr(stages_costs, name, value or (lambda *_: None))
+    for name in ("cost_meter", "measure_costs"):
+        monkeypatch.setattr(stages_costs, name, lambda *_: None)
     tuned = Tuned("tvm", "", 0, 0, 0.0, 0, {}, ())
     monkeypatch.setattr(stages_costs, "KernelTuning", lambda *_: SimpleNamespace(tune=lambda *_: tuned))
+    machine = FakeMachine(lambda job: None)
     run: Any = SimpleNamespace(
-        config=config, store=place.store, stage=place.stage, reporter=place.reporter, pool=None, cache=None
+        config=config, store=place.store, stage=place.stage, reporter=place.reporter, machine=machine, cache=None
     )
     tune_backends(run, cast(Any, None), Matches((), (), {}), [cast(Any, SimpleNamespace(name="tvm"))])
     assert len(place.seconds) == 2

@@ -27,7 +27,7 @@ from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.measure.jobs import PlacementJob
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import Machine
 from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
@@ -47,7 +47,9 @@ from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
+from collage_evo.target.target import Target
 from tests.measure.helpers import answer_here, make_setting
+from tests.support.machine import FakeMachine
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
@@ -89,8 +91,8 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
 ) -> None:
     asked: list[int] = []
 
-    def race(artifacts: Mapping[str, Path], pool: WorkerPool, rounds: int, still: object) -> Race:
-        asked.append(pool.setting.sessions)
+    def race(artifacts: Mapping[str, Path], machine: Machine, rounds: int, still: object) -> Race:
+        asked.append(machine.sessions)
         return Race({}, {})
 
     monkeypatch.setattr("collage_evo.commands.compare.race", race)
@@ -105,13 +107,13 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
 ) -> None:
     asked: list[int] = []
 
-    def heard(artifacts: Mapping[str, Path], pool: WorkerPool, *more: Any) -> Race:
-        asked.append(pool.setting.sessions)
-        return race(artifacts, pool, *more)
+    def heard(artifacts: Mapping[str, Path], machine: Machine, *more: Any) -> Race:
+        asked.append(machine.sessions)
+        return race(artifacts, machine, *more)
 
-    def alone(libraries: Sequence[Backend], work: Path, pool: WorkerPool, *more: Any) -> tuple[Baseline, ...]:
-        asked.append(pool.setting.sessions)
-        return measure_as_it_comes(libraries, work, pool, *more)
+    def alone(libraries: Sequence[Backend], work: Path, machine: Machine, *more: Any) -> tuple[Baseline, ...]:
+        asked.append(machine.sessions)
+        return measure_as_it_comes(libraries, work, machine, *more)
 
     monkeypatch.setattr("collage_evo.commands.compare.race", heard)
     monkeypatch.setattr("collage_evo.commands.compare.measure_as_it_comes", alone)
@@ -137,7 +139,8 @@ def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
     final: Mapping[str, str], ms: float, reason: str
 ) -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": final}, (), "here")
-    run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
+    machine = FakeMachine(lambda job: None, most_sessions=2)
+    run: Any = SimpleNamespace(config=config, machine=machine, target=Target())
     race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
     assert told == Speeds(2, ms, None, None, reason)
@@ -149,7 +152,7 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
 
     def answer(flow: Flow, run: RunContext, searched: Searched, delivery: Delivery) -> None:
         assert searched.measured > 0
-        assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
+        assert searched.costs.space.cost.sessions == run.machine.sessions == len(usable_cores())
 
     monkeypatch.setattr(Flow, "answer", answer)
     pick_answer(folder / "run", "exact", LineReporter())
@@ -237,8 +240,8 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
         monkeypatch.setattr(f"{module}.{name}", lambda *_, stub=stub, **__: stub)
     monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
     limits, model = Limits(0.0), SimpleNamespace(digest="")
-    whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
-    run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64, store=Store(tmp_path))
+    machine = FakeMachine(lambda job: None, sessions=sessions, most_sessions=64)
+    run: Any = SimpleNamespace(limits=limits, machine=machine, store=Store(tmp_path))
     baseline = Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0))
     flow = Flow(run, cast(PreparedModel, model), ())
     vars(flow).update(baselines=(baseline,), early=())

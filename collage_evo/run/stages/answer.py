@@ -13,15 +13,13 @@ from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import Opened, OpenJob, Profiled, ProfileJob, ReloadJob, TimeJob
-from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import Speeds
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.timing import ATTEMPTS, LONG_S, Timing
+from collage_evo.runtime.timing import LONG_S, Timing
 from collage_evo.target.target import CPU
 
 
@@ -59,7 +57,7 @@ def decide(
     with run.stage(Stage.FINAL):
         note = run.reporter.advance
         verdict = final_answer.decide(
-            placements, feasible, run.whole, settings, lambda done: note(1, done), incumbent, defaults
+            placements, feasible, run.machine, settings, lambda done: note(1, done), incumbent, defaults
         )
     for failure in (verdict.final.failed[name] for name in placements if name in verdict.final.failed):
         run.tell("one of the best placements failed its check and is left out", str(failure))
@@ -74,31 +72,22 @@ def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds |
     other_ms: float | None = raced_ms
     searched = run.config.search.objective == "throughput"
     asked = run.config.final.speeds
-    if run.sessions > 1 and asked == "searched":
+    if run.machine.most_sessions > 1 and asked == "searched":
         other_ms, reason = None, "final.speeds leaves it out"
-    elif run.sessions > 1 and asked is None and raced_ms >= LONG_S * 1e3:
+    elif run.machine.most_sessions > 1 and asked is None and raced_ms >= LONG_S * 1e3:
         other_ms, reason = None, "a run takes long: final.speeds=both times it"
-    elif run.sessions > 1:
+    elif run.machine.most_sessions > 1:
         other = other_time(run, answer.artifact)
         other_ms, reason = (None, str(other)) if isinstance(other, Failure) else (other.median_ms, "")
     machine_ms, latency_ms = (raced_ms, other_ms) if searched else (other_ms, raced_ms)
-    return Speeds(run.sessions, latency_ms, machine_ms, 1e3 / machine_ms if machine_ms else None, reason)
+    return Speeds(run.machine.most_sessions, latency_ms, machine_ms, 1e3 / machine_ms if machine_ms else None, reason)
 
 
 def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
     """The time of the answer by the objective that was not searched for, measured once: see :class:`Speeds`."""
-    pool = run.pool if run.config.search.objective == "throughput" else run.full
-    timing = run.config.fitness.timing.settings()
-    with (
-        run.stage(Stage.OTHER_SPEED),
-        pool.uncontended() as cores,
-        Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox,
-    ):
-        opened = sandbox.call(ReloadJob((str(artifact),), 0), pool.timeout_s)  # it was checked before
-        if isinstance(opened, Failure):
-            return opened
-        timed = sandbox.call(TimeJob(timing, attempts=ATTEMPTS), pool.timeout_s)
-    return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
+    sessions = 1 if run.machine.sessions > 1 else run.machine.most_sessions
+    with run.stage(Stage.OTHER_SPEED):
+        return run.machine.time(artifact, run.config.fitness.timing.settings(), sessions)
 
 
 def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info: Mapping[str, Any]) -> Answer:
@@ -112,7 +101,7 @@ def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info
     answers: list[Answer] = []
 
     def check(written: Path) -> None:
-        opened, profile = check_and_profile(run, written)
+        opened, profile = run.machine.check(written)
         if isinstance(opened, Failure):
             raise InputError(f"the answer failed its check ({opened})")
         region_ms, call_ms = ((), None) if isinstance(profile, Failure) else (profile.region_ms, profile.call_ms)
@@ -123,10 +112,3 @@ def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info
         key = read_artifact(artifact).profiles[0].info.get("key", name)
         delivery.put(artifact, info={**info, ANSWER: key}, check=check)
     return answers[0]
-
-
-def check_and_profile(run: RunContext, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
-    """The errors of ``artifact``, its regions' times, and what a call adds, in a fresh process."""
-    with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
-        checked = sandbox.call(OpenJob(str(artifact)), run.pool.timeout_s)
-        return checked, sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)

@@ -23,8 +23,6 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import MeasuredEvaluator
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
@@ -69,7 +67,7 @@ def measure_baselines(
             _report_baseline(run, measured[-1])
             on_measured(measured)
 
-        measured = baselines.measure_baselines(backends, directory, run.whole, timing, on_done, seconds, far)
+        measured = baselines.measure_baselines(backends, directory, run.machine, timing, on_done, seconds, far)
     write_baselines(saved, measured)
     return measured
 
@@ -80,7 +78,7 @@ def _mend(run: RunContext, recorded: Sequence[Baseline]) -> None:
         if one.outcome.latency_ms is not None and not is_sound(one.artifact):
             run.reporter.log(f"{one.artifact} was changed or removed, so it is written again")
             backend = get_backend(one.backend)
-            baselines.measure_one(backend, backend.variant(one.variant), one.artifact, run.whole)
+            baselines.measure_one(backend, backend.variant(one.variant), one.artifact, run.machine)
 
 
 def _report_baseline(run: RunContext, baseline: Baseline) -> None:
@@ -110,7 +108,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     fallbacks = read_baselines(saved, directory, run.setting.target)
     if not fallbacks or not all(is_sound(one.artifact) for one in fallbacks if one.outcome.ok):
         with run.stage(Stage.OTHER_SHAPES):
-            fallbacks = measure_fallbacks(backends, directory, run.pool)
+            fallbacks = measure_fallbacks(backends, directory, run.machine)
         write_baselines(saved, fallbacks)
     best = best_fallback([fallbacks])
     run.reporter.log(describe_fallback(fallbacks, best))
@@ -151,7 +149,7 @@ def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -
         for baseline in baselines
         if (backend := get_backend(baseline.backend)).runs_any_model(backend.variant(baseline.variant))
     }
-    with run.stage(Stage.NORMALISED, len(placements)), Builders(run.pool) as builders:
-        outcomes = MeasuredEvaluator(run.whole, builders, CUT_TIMING, math.inf).evaluate(placements.values())
+    with run.stage(Stage.NORMALISED, len(placements)), run.machine.regions() as regions:
+        outcomes = regions.placements(tuple(placements.values()), CUT_TIMING)
     by_name = zip(placements, outcomes, strict=True)
     return {name: o.latency_ms for name, o in by_name if o is not None and o.latency_ms is not None}

@@ -10,10 +10,7 @@ from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.files import link_or_copy
-from collage_evo.measure.jobs import ArtifactJob, regions_of
-from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
@@ -96,7 +93,7 @@ class CompiledCandidates:
             return {}
         compiled: dict[str, Path] = {}
         with self._run.stage(Stage.COMPILE):
-            for name, artifact in write_placements(self._run, missing).items():
+            for name, artifact in self._run.machine.write(missing, self._run.work).items():
                 if isinstance(artifact, Path):
                     compiled[name] = artifact
                     continue
@@ -109,18 +106,3 @@ class CompiledCandidates:
         """Remove the artifacts: each is as large as the model, and quickly compiled again."""
         for artifact in self.artifacts.values():
             shutil.rmtree(artifact)
-
-
-def write_placements(run: RunContext, placements: Mapping[str, Placement]) -> Mapping[str, Path | Failure]:
-    """Compile each of ``placements`` into an artifact of its name in the work directory.
-
-    The cache may have lost pieces since the search. If a backend dies over them, only its placement fails.
-    """
-    written: dict[str, Path | Failure] = {}
-    with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
-        for name, placement in placements.items():
-            artifact = run.work / f"{name}.collage"
-            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
-            answer = sandbox.call(job, run.pool.timeout_s)
-            written[name] = answer if isinstance(answer, Failure) else artifact
-    return written

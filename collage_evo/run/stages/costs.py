@@ -18,11 +18,9 @@ from collage_evo.costs.measure_costs import measure_borders, profile_engines, ti
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.measure.builders import Builders, build_job
-from collage_evo.measure.evaluate import MeasuredEvaluator
-from collage_evo.patterns.match import Placement
+from collage_evo.measure.machine import Regions
 from collage_evo.placement.cost_model import FREE, Engine
-from collage_evo.placement.outcome import Outcome, Terms
+from collage_evo.placement.outcome import Terms
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
@@ -48,10 +46,10 @@ def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Seq
     if (recorded := run.store.get(TUNING, Tuneds)) is not None:
         return Tuning.of(untuned, recorded)
     stage = run.stage(Stage.COSTS_BEFORE_TUNING, len(untuned.matches))
-    with Builders(run.pool) as builders, stage:
-        meter = cost_meter(run, graph, builders, math.inf)
+    with run.machine.regions() as regions, stage:
+        meter = cost_meter(run, graph, regions, math.inf)
         table = measure_costs(meter, untuned.matches, run.config.costs.far_behind, run.reporter.advance)
-    tuning = KernelTuning(run.pool, run.cache)
+    tuning = KernelTuning(run.machine, run.cache)
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
@@ -87,22 +85,23 @@ def gather_costs(
     by_name = {backend.name: backend for backend in backends}
     there = engines_on_device({match.engine for match in offered.matches})
     copies = FREE
-    if there:
-        with run.stage(Stage.COPIES):
-            copies = measure_copies(run.pool, *run.databases)
-    with Builders(run.pool) as builders:
-        meter = cost_meter(run, graph, builders, run.config.costs.seconds)
+    with run.machine.regions() as regions:
+        if there:
+            with run.stage(Stage.COPIES):
+                copies = measure_copies(regions, target, *run.databases)
+        meter = cost_meter(run, graph, regions, run.config.costs.seconds)
         scope = CostScope(
             graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy, measured
         )
         costs = Costs(meter, offered.matches, far_behind)
         with run.stage(Stage.PROFILES):
-            profiler = partial(profile_regions, run.pool, builders, CUT_TIMING)
+            profiler = partial(profile_regions, regions, CUT_TIMING)
             engine_costs = profile_engines(scope, meter, profiler, advance)
         with run.stage(Stage.UNPROFILED):
             engine_costs = time_kernels(engine_costs, costs, advance)
         with run.stage(Stage.BORDERS):
-            engine_costs = measure_borders(engine_costs, meter, partial(_measure_probes, run, builders), advance)
+            probe = partial(regions.placements, timing=CUT_TIMING)
+            engine_costs = measure_borders(engine_costs, meter, probe, advance)
         if meter.contended:
             run.reporter.log(
                 f"{meter.contended} of {meter.measured} parts were timed while something else used the same "
@@ -124,18 +123,11 @@ def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
     return costs
 
 
-def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
-    return CostMeter(graph, run.pool, builders, *run.databases, cost_settings(run.config, seconds))
+def cost_meter(run: RunContext, graph: Graph, regions: Regions, seconds: float) -> CostMeter:
+    return CostMeter(graph, regions, run.setting.target, *run.databases, cost_settings(run.config, seconds))
 
 
 def cost_settings(config: Config, seconds: float = math.inf) -> CostSettings:
     """Settings of standalone timing of matches, for ``seconds`` in all."""
     costs = config.costs
     return CostSettings(costs.timing.settings(), costs.flush, seconds, config.verify.keeps_nonfinite)
-
-
-def _measure_probes(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:
-    """Measure ``placements`` with exclusive use of the machine, without a time limit; all of them are compiled
-    before."""
-    builders.build([build_job(region) for placement in placements for region in placement.regions])
-    return MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf).evaluate(placements)

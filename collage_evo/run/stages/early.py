@@ -122,7 +122,7 @@ def measure_early(
         families = likely_families(run, space, families, baseline_ms)
     likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
     with run.stage(Stage.EARLY, len(likely)), measuring(run, next(iter(likely)), baselines) as evaluator:
-        evaluator.on_measured = best.offers(evaluator.builders, space)
+        evaluator.listen(best.offers(evaluator, space))
         for _ in range(BATCHES):
             if not likely:
                 break

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,10 +12,7 @@ from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
-from collage_evo.measure.jobs import PlacementJob, regions_of
-from collage_evo.measure.pool import WorkerPool
+from collage_evo.measure.machine import PlacementEvaluator, ReferenceArtifact
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
@@ -27,7 +23,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
 from collage_evo.run.search import SearchRecord, run_search
-from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
@@ -35,7 +30,6 @@ from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
-from collage_evo.target.target import CPU
 
 
 def evolve(
@@ -66,7 +60,7 @@ def evolve(
     ):
         for earlier in evaluated.values():
             evaluator.race_against(earlier.outcome)
-        evaluator.on_measured = best.offers(evaluator.builders, space)
+        evaluator.listen(best.offers(evaluator, space))
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         record = run_search(
@@ -109,16 +103,27 @@ def _start(
     return replace(state, evaluated=evaluated, population=keys, hall=keys)
 
 
-@contextmanager
-def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baseline]) -> Iterator[MeasuredEvaluator]:
-    """An evaluator of placements, on all workers that agree on ``reference``, relative to the best of
+def measuring(
+    run: RunContext, agreed_on: Placement, baselines: Sequence[Baseline]
+) -> AbstractContextManager[PlacementEvaluator]:
+    """An evaluator of placements, on all workers that agree on ``agreed_on``, relative to the best of
     ``baselines``."""
-    timing = run.config.fitness.timing.settings()
-    pool = _agreed(run, reference, timing)
-    with Builders(pool) as builders:
-        reference_run = _reference_run(run, best_single(baselines, run.limits.budget))
-        give_up_ms = _give_up_ms(run, baselines)
-        yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run, search_bounds(run))
+    single = best_single(baselines, run.limits.budget)
+    assert single.outcome.latency_ms is not None
+
+    def on_worker(worker: str, latency_ms: float, agrees: bool) -> None:
+        left = "" if agrees else ", so it is left out"
+        run.reporter.log(f"{worker} takes {format_ms(latency_ms)} ms for the same model{left}")
+
+    return run.machine.placements(
+        agreed_on,
+        run.config.fitness.timing.settings(),
+        _give_up_ms(run, baselines),
+        ReferenceArtifact(single.artifact.absolute(), single.outcome.latency_ms),
+        search_bounds(run),
+        run.config.fitness.margin,
+        on_worker,
+    )
 
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
@@ -130,26 +135,6 @@ def _best_ms(baselines: Sequence[Baseline]) -> float:
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     return latency
-
-
-def _reference_run(run: RunContext, single: Baseline) -> ReferenceArtifact | None:
-    """The reference run of placements: the best single backend, on the processor and one session at a time."""
-    setting, latency = run.whole.setting, single.outcome.latency_ms
-    alike = setting.target.device == CPU and setting.sessions == 1
-    return ReferenceArtifact(single.artifact.absolute(), latency) if alike and latency is not None else None
-
-
-def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> WorkerPool:
-    """The pool without workers that disagree on ``reference``."""
-    if run.whole.slots != run.pool.slots:
-        # worker slots that timed parts hold cores of which a session that fills the machine needs all
-        run.pool.close()
-    job = PlacementJob(regions_of(reference), timing, math.inf)
-    pool, took = run.whole.agreed(job, run.config.fitness.margin)
-    for worker, latency in took.items():
-        left = ", so it is left out" if pool.excludes(latency) else ""
-        run.reporter.log(f"{worker} takes {format_ms(latency)} ms for the same model{left}")
-    return pool
 
 
 def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState, budget: Budget) -> GaSettings:

@@ -16,9 +16,8 @@ from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.jobs import JudgeJob, Setting
+from collage_evo.measure.jobs import Setting
 from collage_evo.measure.judging import computes_exactly
-from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
 from collage_evo.report.stage import Stage
@@ -34,9 +33,6 @@ safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
-JUDGE_TIMEOUT_S = 600.0
-"""Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
-interval."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ def hold_out(
         return verdict, HeldOut(None, sampled)
     while True:
         artifact = artifact_of(verdict, candidates, baselines)
-        judgement = judged(run, artifact, samples)
+        judgement = run.machine.judge(artifact, samples)
         # A winner in float32 throughout stays: nothing is more exact.
         exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
         if exclusion is None:
@@ -152,10 +148,3 @@ def _held_out(
 
     notes = sampling_notes(judgement, run.limits.budget, sampled.shared, advice)
     return HeldOut(judgement, sampled, reasons, notes, bounds)
-
-
-def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
-    """Judge in a fresh process, which a user's metric may end."""
-    with run.pool.uncontended() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
-        job = JudgeJob(str(artifact), str(samples))
-        return sandbox.call(job, max(run.pool.timeout_s, JUDGE_TIMEOUT_S))

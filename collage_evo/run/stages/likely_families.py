@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from collage_evo.costs.matches import CostMeter, cost_ms
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.graph.ir.graph import members
-from collage_evo.measure.builders import Builders
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Engine, family_ms
 from collage_evo.placement.space import SearchSpace
@@ -38,8 +37,8 @@ def likely_families(
         families: of which some engine ran the whole model, not always the one in their usual precision.
         baseline_ms: ms of the whole model on engines that ran it.
     """
-    with run.stage(Stage.FAMILIES), Builders(run.pool) as builders:
-        meter = cost_meter(run, space.graph, builders, COSTS_SHARE * run.config.costs.seconds)
+    with run.stage(Stage.FAMILIES), run.machine.regions() as regions:
+        meter = cost_meter(run, space.graph, regions, COSTS_SHARE * run.config.costs.seconds)
         return by_operators(space, families, baseline_ms, meter)
 
 
