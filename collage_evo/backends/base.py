@@ -65,12 +65,14 @@ class BuildFailure:
     """One line with the reason why a piece could not be compiled.
 
     ``needless``: the variant would run this model as another variant does, so that nothing is lost. ``declined``: the
-    library might compile it, and this package does not take what it would compute.
+    library might compile it, and this package does not take what it would compute. ``raw``: the reason is the
+    library's own message, for its programmers.
     """
 
     reason: str
     needless: bool = False
     declined: bool = False
+    raw: bool = False
 
 
 class Executable(Protocol):

@@ -15,7 +15,7 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import OF_THE_MACHINE, InputError, UnavailableError, one_line
+from collage_evo.errors import OF_THE_MACHINE, CollageError, InputError, UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.precision.quantise.rules import Ranges
@@ -207,7 +207,7 @@ def returns_failures(describe: Callable[[Exception], str] = one_line) -> Callabl
                 if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
                     raise  # the next piece could not be built either
                 # Every failure of the library is one kind of outcome here: this piece cannot be built.
-                return BuildFailure(f"{backend.name}: {describe(error)}")
+                return BuildFailure(f"{backend.name}: {describe(error)}", raw=not isinstance(error, CollageError))
 
         return cast(_Build, guarded)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ class Judge:
             # In these samples rounding decides nothing, so it excuses no more than moved the outputs there.
             error, bound = self._apart(outputs, expected, exact, {}), ROOM * DECIDED
             if failure := self.fault(session, feeds, error, max(self.whole_bound(exact), bound)):
-                return replace(failure, message=f"{failure.message}, for ties, large or tiny numbers as inputs")
+                return failure.noting("for ties, large or tiny numbers as inputs")
         return None
 
     def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:

@@ -115,7 +115,7 @@ class Sandbox:
                         failure = message
                         break
             except ChildProcessError as error:
-                return Failure(Fault.CRASH, str(error))
+                return Failure(Fault.CRASH, detail=str(error))
             except _Died:
                 failure = _CLOSED if running is None else self._died(running)
             if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
@@ -215,7 +215,7 @@ class Sandbox:
             return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
-        return Failure(Fault.CRASH, describe_end(code, self._stderr))
+        return Failure(Fault.CRASH, detail=describe_end(code, self._stderr))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -136,7 +135,7 @@ class WholeModels:
                     if isinstance(checked, Failure):
                         return checked
                     if isinstance(other, Failure):
-                        return replace(other, message=f"{other.message}, for inputs of other shapes")
+                        return other.noting("for inputs of other shapes")
                     error = checked
         return Measured(tuple(times), error.relative, error.max_abs)
 

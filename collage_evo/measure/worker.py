@@ -165,7 +165,7 @@ def failure_of(error: Exception) -> Failure:
     detail = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
     # Libraries that allocate memory of a device raise errors of their own, which share these words.
     memory = isinstance(cause, MemoryError) or "out of memory" in detail.lower()
-    return Failure(Fault.MEMORY if memory else Fault.RAISED, detail)
+    return Failure(Fault.MEMORY if memory else Fault.RAISED, detail=detail)
 
 
 def _processor_s() -> float:

@@ -92,4 +92,5 @@ class WorkerContext:
 def unbuilt(failure: BuildFailure) -> Failure:
     """The answer for a model that could not be compiled."""
     declined = Fault.DECLINED if failure.declined else Fault.BUILD
-    return Failure(Fault.NEEDLESS if failure.needless else declined, failure.reason)
+    fault = Fault.NEEDLESS if failure.needless else declined
+    return Failure(fault, detail=failure.reason) if failure.raw else Failure(fault, failure.reason)

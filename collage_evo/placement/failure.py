@@ -1,4 +1,4 @@
-"""Failures of measurements: a kind that programs compare, and a message that people read."""
+"""Failures of measurements: a kind that programs compare, a message that people read, and a library's own."""
 
 from __future__ import annotations
 
@@ -51,15 +51,31 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no time; ``relative_error`` of the outputs where they were compared (2-norm)."""
+    """Why there is no time.
+
+    Attributes:
+        message: for the user; empty if ``fault`` says all that is known.
+        relative_error: of the outputs (2-norm), where they were compared.
+        detail: a library's or the system's own message, for its programmers.
+    """
 
     fault: Fault
-    message: str
+    message: str = ""
     relative_error: float | None = None
+    detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.fault}: {self.message}"
+        return f"{self.fault}: {'; '.join(filter(None, (self.message, self.detail)))}"
+
+    @property
+    def raw_text(self) -> str:
+        """All that is known, for programmers; empty if users read all of it."""
+        return str(self) if self.detail else ""
+
+    def noting(self, text: str) -> Failure:
+        """The same failure, with ``text`` about when it occurs."""
+        return replace(self, message=", ".join(filter(None, (self.message, text))))
 
     def after(self, runs: int) -> Failure:
         """The same failure, observed only after so many runs."""
-        return replace(self, message=f"{self.message} (after {runs} runs)")
+        return self.noting(f"after {runs} runs")

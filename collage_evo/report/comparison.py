@@ -11,7 +11,7 @@ from collage_evo.answer.sequential import Ratio
 from collage_evo.placement.failure import Failure
 from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
-from collage_evo.report.words import call_counts, describe_failure, format_ms, format_shapes, raw_words
+from collage_evo.report.words import call_counts, describe_failure, format_ms, format_shapes
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -57,7 +57,7 @@ def failed(side: Side, failure: Failure) -> Side:
     if side.name == ARTIFACT:
         return replace(side, reason=str(failure))
     library = side.name if side.before is None else ""
-    return replace(side, reason=describe_failure(failure, library), detail=raw_words(failure, library))
+    return replace(side, reason=describe_failure(failure, library), detail=failure.raw_text)
 
 
 @dataclass(frozen=True)

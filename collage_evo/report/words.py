@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -213,12 +212,6 @@ def in_words(kind: str, what: str = "") -> str:
     return f"{start.rstrip(',')}: {what}" if what else start + (f" {rest}" if colon else "")
 
 
-_RAW = re.compile(
-    r"Check failed|Exception|Error\b|Traceback|ended with -?\d|exit code|::|#{3,}|0x[0-9a-f]{4,}|killed by"
-    r"|\.(?:cc|cpp|cxx|hpp|h|cu|py)\b|\bptr\b|nullptr|\(\)|[{}\[\]<>|=]{2,}"
-)
-"""Patterns of messages that a compiler or converter writes for its own programmers."""
-_MOST = 160
 _WHAT = {
     Fault.BUILD: "cannot compile it",
     Fault.DECLINED: "takes no part, as this program declines it",
@@ -241,28 +234,14 @@ _WHAT = {
 
 
 def describe_failure(failure: Failure, backend: str = "", variant: str = "") -> str:
-    """Why there is no time for a whole model in ``backend``, in ``variant`` if it has others, without messages that
-    only its programmers understand."""
-    what = _WHAT[failure.fault]
-    detail = _own_words(failure, backend)
-    if detail and failure.fault is Fault.FAR_BEHIND:
-        return detail
+    """Why there is no time for a whole model in ``backend``, in ``variant`` if it has others; without the library's
+    own message."""
+    what, message = _WHAT[failure.fault], failure.message.removeprefix(f"{backend}: ")
+    if message and failure.fault is Fault.FAR_BEHIND:
+        return message
     who = format_engine(backend, variant) if variant else title(backend)
     reason = f"{who} {what}" if backend else what
-    return f"{reason}: {detail}" if detail else reason
-
-
-def raw_words(failure: Failure | None, backend: str = "") -> str:
-    """The message that :func:`describe_failure` omits; empty if it omits none."""
-    return str(failure) if failure is not None and not _own_words(failure, backend) else ""
-
-
-def _own_words(failure: Failure, backend: str) -> str:
-    """The message if it is meant for users, without the library's name in front; else empty."""
-    message = " ".join(failure.message.split()).removeprefix(f"{backend}: ")
-    if not message or len(message) > _MOST or _RAW.search(message):
-        return ""
-    return message
+    return f"{reason}: {message}" if message else reason
 
 
 def describe_unfit(failures: Iterable[Failure]) -> dict[str, int]:

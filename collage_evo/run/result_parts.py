@@ -33,7 +33,7 @@ from collage_evo.report.result import (
     TuningResult,
     finite,
 )
-from collage_evo.report.words import arithmetic, describe_failure, describe_parts, describe_unfit, raw_words
+from collage_evo.report.words import arithmetic, describe_failure, describe_parts, describe_unfit
 from collage_evo.run.front import UNRACED, parts_of
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Placed, Searched
@@ -73,7 +73,7 @@ def latency_of(name: str, outcome: Outcome) -> Latency:
     """Latency in a search, or in a baseline's measurement, of the contestant with this ``name``."""
     failure, (backend, _, variant) = outcome.failure, ("" if ":" in name else name).partition("/")
     reason = "" if failure is None else describe_failure(failure, backend, variant or "default")
-    detail = raw_words(failure, backend)
+    detail = failure.raw_text if failure is not None else ""
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 
 

@@ -151,9 +151,9 @@ def test_another_processor_another_file_and_converted_models_are_told() -> None:
 
 def test_what_a_library_says_for_itself_is_a_sentence_and_kept_apart() -> None:
     raw = "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false"
-    side = failed(Side("tvm"), Failure(Fault.BUILD, raw))
+    side = failed(Side("tvm"), Failure(Fault.BUILD, detail=raw))
     assert side.reason == "TVM cannot compile it"
     assert side.detail == f"build: {raw}"
     assert failed(Side(ARTIFACT), Failure(Fault.REFUSED, "it needs avx512")).reason == "refused: it needs avx512"
-    side = failed(point("a mixture", 1.8, over(0.8, 0.9)), Failure(Fault.BUILD, raw))
+    side = failed(point("a mixture", 1.8, over(0.8, 0.9)), Failure(Fault.BUILD, detail=raw))
     assert (side.reason, side.detail) == ("cannot compile it", f"build: {raw}")

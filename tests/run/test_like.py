@@ -149,7 +149,8 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     first: Path, tmp_path: Path
 ) -> None:
     (alone, *_) = read_run(first).baselines
-    failures = (Failure(Fault.KNOWN, "it took 3.0 times as long"), Failure(Fault.BUILD, "Check failed: (a != b)"))
+    broken = Failure(Fault.BUILD, detail="Check failed: (a != b)")
+    failures = (Failure(Fault.KNOWN, "it took 3.0 times as long"), broken)
     names = ("known", "broken")
     others = tuple(
         replace(alone, name=name, variant=name, exact=False, outcome=Outcome.unfit(failure))

@@ -16,7 +16,7 @@ from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, 
 from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.ncnn.plain import NcnnPlain
 from collage_evo.backends.ncnn.plain.piece import Network, bound
-from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
+from collage_evo.backends.ncnn.plan import Plan, make_plan
 from collage_evo.backends.ncnn.rules import MAX_RANK, judge, known_wrong
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
@@ -176,10 +176,10 @@ def _convert(workdir: Path) -> None:
     """Run the converter on the model in ``workdir``.
 
     Raises:
-        ConversionError: the converter failed; the message is its last line.
+        RuntimeError: the converter failed; the message is its last line.
     """
     command = [str(_converter()), f"{_STEM}.onnx", "fp16=0"]
     done = subprocess.run(command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False)
     if done.returncode or not (workdir / _PARAM).exists():
         lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
-        raise ConversionError(f"pnnx ended with {done.returncode}: {lines[-1] if lines else 'no output'}")
+        raise RuntimeError(f"pnnx ended with {done.returncode}: {lines[-1] if lines else 'no output'}")

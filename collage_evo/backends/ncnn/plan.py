@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.ncnn.rules import MAX_RANK
+from collage_evo.errors import CollageError
 
 _NO_BATCH = 233
 """The converter's batch axis for a tensor without one."""
@@ -18,8 +19,8 @@ _READ_ONLY = {
 _CALL = re.compile(r"(?:ex\.input\(\"in\d+\"|out\.append)\(?.*batch_index=(\d+)\)")
 
 
-class ConversionError(Exception):
-    """The converter failed, or made a network that differs from the model."""
+class ConversionError(CollageError):
+    """The converter made a network that differs from the model, or that ncnn cannot run."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Fault
 from collage_evo.report.stage import Stage
-from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number, raw_words
+from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING
 from collage_evo.runtime.manifest import is_sound
@@ -89,7 +89,7 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     elif latency is None:
         engine = (baseline.backend, baseline.variant)
         why = f"{name} has no time" if failure is None else describe_failure(failure, *engine)
-        run.tell(why, raw_words(failure, baseline.backend))
+        run.tell(why, failure.raw_text if failure is not None else "")
     else:
         parts = [f"{format_ms(latency)} ms", *([describe_failure(failure)] if failure is not None else [])]
         if not baseline.exact:
