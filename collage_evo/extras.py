@@ -9,17 +9,17 @@ _EXTRA = re.compile(r"""^(?P<what>[^;]+);.*\bextra\s*==\s*["'](?P<extra>[^"']+)[
 _OWN = re.compile(r"^collage-evo\[(.+)\]")
 
 
-def install(extra: str) -> str:
-    """The command that installs the requirements of the optional dependency ``extra`` of this package."""
-    requirements = list(dict.fromkeys(_requirements(extra)))
+def install(extra: str, package: str = "collage-evo") -> str:
+    """The command that installs the requirements of the optional dependency ``extra`` of ``package``."""
+    requirements = list(dict.fromkeys(_requirements(extra, package)))
     if not requirements:
-        return f'pip install "collage-evo[{extra}]"'
+        return f'pip install "{package}[{extra}]"'
     return f"pip install {' '.join(map(_quoted, requirements))}"
 
 
-def _requirements(extra: str) -> list[str]:
+def _requirements(extra: str, package: str = "collage-evo") -> list[str]:
     try:
-        lines = importlib.metadata.requires("collage-evo") or []
+        lines = importlib.metadata.requires(package) or []
     except importlib.metadata.PackageNotFoundError:
         return []
     requirements: list[str] = []

@@ -306,25 +306,26 @@ def require_borders(
 
 
 @functools.cache
-def probe_distribution(distribution: str, extra: str) -> Probe:
+def probe_distribution(distribution: str, extra: str, package: str = "collage-evo") -> Probe:
     """Whether a Python distribution is installed with all its native libraries.
 
     Nothing is imported: that would take up to a second and start the library's threads. The result is cached.
 
     Args:
         distribution: its name on PyPI.
-        extra: this package's extra that installs it; empty where it is one of several.
+        extra: the extra of ``package`` that installs it; empty where it is one of several.
+        package: the distribution that has the backend.
     """
     try:
         installed = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return Probe(False, reason=f"{distribution} is not installed: {install(extra)}")
+        return Probe(False, reason=f"{distribution} is not installed: {install(extra, package)}")
     # Not by its 'files': making thousands of them took a twentieth of a measuring process's start.
     listed = (row[0] for row in csv.reader((installed.read_text("RECORD") or "").splitlines()) if row)
     natives = [Path(name) for name in listed if _NATIVE.search(name)]
     missing = [path.name for path in natives if not Path(str(installed.locate_file(path))).exists()]
     if missing:
-        reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {install(extra)}"
+        reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {install(extra, package)}"
         return Probe(False, installed.version, reason=reason)
     return Probe(True, installed.version)
 

@@ -17,6 +17,8 @@ from collage_evo.errors import ConfigError, UnavailableError
 
 GROUP = "collage_evo.backends"
 """The entry-point group: ``name = "package.module:Class"``."""
+EXTENSIONS = "collage_evo.extended_backends"
+"""The group of classes that derive from a backend of another package, take its name, and add variants to it."""
 
 _registered: dict[str, type[Backend]] = {}
 
@@ -192,4 +194,5 @@ def _probe(name: str) -> Probe:
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    found = entry_points()
+    return {entry.name: entry for group in (GROUP, EXTENSIONS) for entry in found.select(group=group)}

@@ -51,6 +51,15 @@ def test_a_backend_is_one_object():
     assert registry.get_backend("onnxruntime") is registry.get_backend("onnxruntime")
 
 
+def test_an_extension_takes_the_name_of_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = tmp_path / "extension-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: extension\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text(f"[{registry.EXTENSIONS}]\nncnn = {__name__}:Fake\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert isinstance(registry.get_backend("ncnn"), Fake)
+
+
 def test_a_misspelt_name_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean openvino"):
         registry.get_backend("openvno")
