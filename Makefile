@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint clean
+.PHONY: run gpu test lint clean
 run: $(READY)
 	$(BIN)/python -m collage_evo run configs/quickstart.yaml --overwrite
+
+# The libraries that the plug-in for NVIDIA GPUs uses, some gigabytes of them.
+gpu: $(READY)
+	$(BIN)/python -m pip install --editable 'plugins/cuda[tvm,torch,cudnn,tensorrt]'
 
 # Two at a time, whole files: more would disturb each other's measurements until they are taken again and again.
 # The tests start hundreds of processes: where Python may not keep what it has compiled, each would compile anew.
@@ -24,12 +28,13 @@ LOG := $(VENV)/pip.log
 OR_SAY_WHY := > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
 
 # pnnx asks for PyTorch, but its converter of ONNX files does not use it: installed without dependencies.
-$(READY): pyproject.toml plugins/lanes/pyproject.toml requirements/pnnx.txt
+$(READY): pyproject.toml plugins/lanes/pyproject.toml plugins/cuda/pyproject.toml requirements/pnnx.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV), which takes minutes the first time"
 	@$(BIN)/python -m pip install --upgrade pip $(OR_SAY_WHY)
 	@$(BIN)/python -m pip install --editable '.[cpu,dev]' $(OR_SAY_WHY)
 	@$(BIN)/python -m pip install --editable plugins/lanes $(OR_SAY_WHY)
+	@$(BIN)/python -m pip install --editable plugins/cuda $(OR_SAY_WHY)
 	@$(BIN)/python -m pip install --no-deps --requirement requirements/pnnx.txt $(OR_SAY_WHY)
 	touch $(READY)
 

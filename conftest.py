@@ -19,8 +19,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from tests.support.cuda import FakeCuda, compile_fake
-
 # The same examples each time, however long each takes: whether a test passes depends on the code alone.
 hypothesis.settings.load_profile("ci")
 
@@ -73,12 +71,6 @@ def cores_stay() -> Iterator[None]:
     allowed = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, allowed)
-
-
-@pytest.fixture(scope="session")
-def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> FakeCuda:
-    """A CUDA driver without a GPU, for those who say where it is used: ``with fake_cuda.used(): ...``"""
-    return compile_fake(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture

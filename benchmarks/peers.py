@@ -57,7 +57,6 @@ from turns import Rounds, median_ms, ratio, take_turns
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import Baseline, feasible_baselines, read_baselines
 from collage_evo.answer.candidates import feasible_placements
-from collage_evo.backends.cuda.torch.requirements import unusable
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.variants import Arithmetic, engine_name
@@ -75,6 +74,7 @@ from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU
+from collage_evo_cuda.torch_cuda.requirements import unusable
 
 MODELS = (
     "builtin:bert", "network:dcgan", "network:nasnet_a", "network:resnet3d_50", "network:resnext50_32x4d",

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.cuda.torch.switches import computing_in
-from collage_evo.backends.torch.export import as_module
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
@@ -23,6 +21,8 @@ from collage_evo.graph.load.files import read_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.measure.references import read_references
 from collage_evo.target.target import CPU, Target
+from collage_evo_cuda.torch.export import as_module
+from collage_evo_cuda.torch_cuda.switches import computing_in
 
 _always = ExitStack()
 """What holds until the process ends: entering it for each call would take time."""

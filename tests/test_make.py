@@ -39,10 +39,12 @@ def test_pip_is_silent_where_all_goes_well(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     assert (tmp_path / ".venv" / ".ready").exists()
-    assert len((tmp_path / "pip-calls").read_text().splitlines()) == 4
+    assert len((tmp_path / "pip-calls").read_text().splitlines()) == 5
 
 
-@pytest.mark.parametrize(("failing", "calls"), [("--upgrade", 1), ("cpu,dev", 2), ("plugins", 3), ("pnnx", 4)])
+@pytest.mark.parametrize(
+    ("failing", "calls"), [("--upgrade", 1), ("cpu,dev", 2), ("lanes", 3), ("cuda", 4), ("pnnx", 5)]
+)
 def test_a_failure_of_pip_is_shown_and_stops(tmp_path: Path, failing: str, calls: int) -> None:
     done = set_up(tmp_path, failing)
     assert done.returncode != 0

@@ -15,7 +15,6 @@ import pytest
 
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Target
-from collage_evo.backends.torch.export import as_module
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
@@ -27,6 +26,7 @@ from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
+from collage_evo_cuda.torch.export import as_module
 from tests.support.models import tiny_convnet
 from tests.support.spaces import make_space, resnet_like
 

@@ -7,10 +7,9 @@ import pytest
 
 from collage_evo.backends import select as module
 from collage_evo.backends.base import Probe
-from collage_evo.backends.select import require_device, select_backends, whole_variants
+from collage_evo.backends.select import select_backends, whole_variants
 from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
-from tests.support.cuda import FakeCuda
 
 
 class Fake:
@@ -93,19 +92,6 @@ def test_backends_that_are_not_installed_are_among_the_reasons(know: Known) -> N
     know(Fake("a", ("cpu",)), Fake("b", ("cuda",), missing="not installed: pip install b"))
     with pytest.raises(UnavailableError, match=r"\(a: no variant for cuda; b: not installed: pip install b\)"):
         select_backends((), "cuda")
-
-
-def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:
-    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
-        require_device("cuda")
-
-
-def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda: FakeCuda) -> None:
-    exclusive = 3
-    with fake_cuda.used(cuda_compute_mode=exclusive), pytest.raises(UnavailableError, match="--compute-mode=DEFAULT"):
-        require_device("cuda")
-    with fake_cuda.used():
-        require_device("cuda")
 
 
 def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Known) -> None:

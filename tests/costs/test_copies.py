@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from collage_evo.codec import from_json, to_json
 from collage_evo.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.costs.database import CostDatabase
-from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.jobs import CopyJob, Job, Measured
-from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.timing import time_copies
+from collage_evo.measure.jobs import CopyJob, Measured
 from collage_evo.placement.cost_model import Border, Copies
 from collage_evo.placement.failure import Failure, Fault
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.target import Target
-from tests.measure.helpers import make_setting
-from tests.support.cuda import FakeCuda, read_trace
 from tests.support.machine import FakeMachine, setting_of
 
 THERE, BACK = Border(0.01, 0.04), Border(0.03, 0.05)
@@ -67,34 +59,3 @@ def test_no_part_of_a_copys_cost_is_below_zero() -> None:
     falling = fit_copies({1 << 10: 0.5, 1 << 20: 0.4, 1 << 24: 0.3})
     assert falling.ms_per_mb == 0.0
     assert falling.fixed_ms > 0.0
-
-
-@pytest.mark.parametrize("to_device", [True, False])
-def test_a_measuring_process_times_copies_and_waits_for_those_that_come_back(
-    fake_cuda: FakeCuda, tmp_path: Path, to_device: bool
-) -> None:
-    trace = tmp_path / "trace"
-    job = CopyJob(1 << 12, to_device, 5)
-    assert from_json(to_json(job, Job), Job) == job
-    with fake_cuda.used(cuda_lazy=1, cuda_trace=trace):
-        setting = replace(make_setting(tmp_path), target=Target.here("cuda", 1))
-        with Sandbox(setting, (), 2**30) as sandbox:
-            answer: Any = sandbox.call(job, 60.0)
-    assert len(answer.times_ms) == job.runs
-    assert all(ms >= 0 for ms in answer.times_ms)
-    calls = [call.name for call in read_trace(trace.read_text()) if call.nbytes == job.nbytes or "Sync" in call.name]
-    name = "cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync"
-    copies = [index for index, call in enumerate(calls) if call == name]
-    waits = {"cuEventSynchronize" if to_device else "cuStreamSynchronize"}
-    assert len(copies) >= job.runs
-    assert {calls[index + 1] for index in copies} == waits
-
-
-@pytest.mark.parametrize("to_device", [True, False])
-def test_copies_count_once_the_device_has_had_time_to_rise(fake_cuda: FakeCuda, to_device: bool) -> None:
-    ticks = (tick / 100 for tick in range(1000))
-    with fake_cuda.used():
-        times = time_copies(open_device("cuda"), 64, to_device, 5, clock=lambda: next(ticks))
-        copies = fake_cuda.counts()["cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync"]
-    assert len(times) == 5
-    assert copies - 5 >= DEVICE_WARM_UP_S * 100 - 1

@@ -21,7 +21,6 @@ from collage_evo.answer.baselines import (
     write_baselines,
 )
 from collage_evo.backends.base import Backend
-from collage_evo.backends.libraries.torch import Torch
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
@@ -34,6 +33,7 @@ from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.processor import Processor
 from collage_evo.target.target import Target
+from collage_evo_cuda.libraries.torch import Torch
 from tests.measure.helpers import make_setting
 from tests.support.machine import FakeMachine, setting_of
 

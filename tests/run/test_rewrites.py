@@ -16,8 +16,8 @@ import pytest
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
 from tests.support.clock import install_clock
-from tests.support.cuda.halves import HostHalf
 from tests.support.faults import install_backend
+from tests.support.halves import HostHalf
 from tests.support.quick import QUICK, options
 
 pytestmark = pytest.mark.slow

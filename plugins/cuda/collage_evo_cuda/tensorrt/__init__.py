@@ -1,0 +1,5 @@
+"""The TensorRT backend."""
+
+from collage_evo_cuda.tensorrt.backend import TensorRtBackend
+
+__all__ = ["TensorRtBackend"]

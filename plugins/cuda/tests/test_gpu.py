@@ -1,0 +1,40 @@
+"""What the driver says of the GPU, and why there is none."""
+
+import pytest
+
+from collage_evo.backends.select import require_device
+from collage_evo.errors import UnavailableError
+from collage_evo.target import driver
+from collage_evo.target.gpu import describe_gpu, gpu_capability
+from stand_in import FakeCuda, forget_driver
+
+
+def test_a_gpu_is_described_by_its_driver(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_capability="7.0"):
+        assert describe_gpu() == "Fake GPU, compute capability 7.0, CUDA 13.0"
+        assert gpu_capability() == (7, 0)
+
+
+def test_without_a_driver_its_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LIBRARY", "libcuda-of-nobody.so.1")
+    forget_driver()
+    with pytest.raises(UnavailableError, match=r"the NVIDIA driver's libcuda.so.1 is not installed"):
+        gpu_capability()
+
+
+def test_a_driver_without_a_device_says_so(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
+        gpu_capability()
+
+
+def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
+        require_device("cuda")
+
+
+def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda: FakeCuda) -> None:
+    exclusive = 3
+    with fake_cuda.used(cuda_compute_mode=exclusive), pytest.raises(UnavailableError, match="--compute-mode=DEFAULT"):
+        require_device("cuda")
+    with fake_cuda.used():
+        require_device("cuda")

@@ -1,0 +1,98 @@
+"""A build of PyTorch that cannot compute on the GPU here is declined with the reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends import checks
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.errors import UnavailableError
+from collage_evo.testing.cases import CASES
+from collage_evo_cuda.libraries.torch import Torch
+from collage_evo_cuda.torch_cuda import requirements as cuda
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def build_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """What is asked of PyTorch and of the GPU may be set, and is forgotten."""
+    cuda._without_gpu.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    cuda._without_gpu.cache_clear()
+
+
+def declined(name: str = "cuda-eager") -> str:
+    backend = Torch()
+    return backend.declines(backend.variant(name))
+
+
+def test_a_build_without_cuda_is_declined(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build_of_torch.setattr(cuda, "built_for", lambda: "")
+    assert declined() == "torch was built without CUDA: install a CUDA build"
+    assert not declined("default")
+    built = Torch().build(CASES["conv_relu"](), Target(), Torch().variant("cuda-aoti"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "built without CUDA" in built.reason
+
+
+def test_what_torch_was_built_for_is_what_torch_says() -> None:
+    assert cuda.built_for() == (torch.version.cuda or "")
+
+
+def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
+    def gpu_capability() -> tuple[int, int]:
+        raise UnavailableError("the NVIDIA driver finds no device")
+
+    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
+    build_of_torch.setattr(checks, "gpu_capability", gpu_capability)
+    assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
+
+
+def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
+    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
+    for module in (checks, cuda):
+        build_of_torch.setattr(module, "gpu_capability", lambda: (7, 0))
+    build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
+    build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
+    assert "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)" in declined()
+    build_of_torch.setattr(torch.cuda, "is_available", lambda: False)
+    cuda._without_gpu.cache_clear()
+    assert "its driver may be too old" in declined()
+
+
+@pytest.mark.parametrize(
+    ("capability", "served"),
+    [((7, 0), False), ((7, 5), True), ((8, 9), True), ((9, 0), False), ((12, 0), True), ((12, 1), True)],
+)
+def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tuple[int, int], served: bool) -> None:
+    architectures = ["sm_75", "sm_80", "sm_90a", "compute_120"]
+    assert (cuda.without_code(architectures, capability, "13.0") == "") is served
+
+
+def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
+    build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
+    build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
+    names = [variant.name for variant in Torch.variants if declined(variant.name)]
+    assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
+
+
+def test_without_a_toolkit_nothing_is_compiled(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build_of_torch.setattr(cuda, "unusable", lambda arithmetic: "")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    built = Torch().build(CASES["conv_relu"](), Target(), Torch().variant("cuda-aoti"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "install a CUDA toolkit and set CUDA_HOME" in built.reason
+
+
+def test_inductor_hears_of_the_toolkit_that_pytorch_found(build_of_torch: pytest.MonkeyPatch) -> None:
+    build_of_torch.setenv("CUDA_HOME", "/somewhere")
+    build_of_torch.delenv("CUDA_HOME")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", "/opt/cuda")
+    cuda.require_toolkit()
+    assert os.environ["CUDA_HOME"] == "/opt/cuda"
