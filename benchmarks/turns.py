@@ -18,9 +18,9 @@ from typing import cast
 import numpy as np
 
 from collage_evo.answer.sequential import Ratio
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.slots import acquire_slot
 from collage_evo.target.target import CPU
+from collage_evo_cuda.runner import WARM_UP_S
 
 REST_S = 0.1
 """Before each turn, so that the threads of the side before have gone to sleep."""
@@ -61,7 +61,7 @@ def take_turns(
     held too, and warmed up before each turn. Sides of ``may_die`` that die in the first round are left out.
     """
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
-    warm_s = 0.0 if device == CPU else DEVICE_WARM_UP_S
+    warm_s = 0.0 if device == CPU else WARM_UP_S
     with contextlib.ExitStack() as stack:
         slot = acquire_slot((tuple(cores),), device=device)
         assert slot is not None  # it waits for ever

@@ -8,10 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
-
 from collage_evo.backends.variants import DEFAULT, Variant, plain_name
-from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.precision.quantise.form import Int8Form
@@ -78,31 +75,14 @@ class BuildFailure:
 class Executable(Protocol):
     """A loaded piece."""
 
-    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], None]:
         """Return a call that reads ``inputs`` and writes ``outputs``, buffers that the caller owns and keeps alive.
 
-        Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must read the inputs
-        anew each time, must not change them, and should allocate what it reuses only once.
+        They are NumPy arrays, or for a variant of an accelerator what its package says, C-contiguous and in the order
+        of the model's inputs and outputs. The call must read the inputs anew each time, must not change them, and
+        should allocate what it reuses only once.
 
         A piece may be bound again, to other buffers: from then on only the latest call is used.
-        """
-        ...
-
-
-@runtime_checkable
-class DeviceExecutable(Protocol):
-    """A loaded piece of a variant that runs on an accelerator."""
-
-    capturable: bool
-    """Whether the enqueued work can be captured once, and replayed from the capture only."""
-
-    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
-        """Return a call that enqueues the piece on the arrays' own stream without waiting for it.
-
-        Arrays are in the order of the model's inputs and outputs, and the caller keeps them alive. ``bind`` itself
-        may wait, allocate, and move weights to the arrays' device. The call must read the inputs anew each time and
-        must not change them. From the third call on it must not synchronise, and if it is ``capturable`` it must
-        neither allocate from the driver nor use other addresses than before.
         """
         ...
 
@@ -279,7 +259,7 @@ class Backend(ABC):
     @abstractmethod
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
-    ) -> Executable | DeviceExecutable:
+    ) -> Executable:
         """Load what ``build`` wrote for ``variant``, with ``target.threads`` threads and without an ONNX file.
 
         Raises:

@@ -14,7 +14,7 @@ from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.target.gpu import describe_gpu, takes_one_process
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
@@ -187,14 +187,6 @@ def require_device(device: str) -> None:
     if device == CPU:
         return
     try:
-        describe_gpu()
-        one_process = takes_one_process()
+        accelerator_of(device).require()
     except UnavailableError as missing:
-        raise UnavailableError(
-            f"target {device}: no CUDA device here ({missing}); use a machine that has one, or {_CPU_CONFIGURATION}"
-        ) from None
-    if one_process:
-        raise UnavailableError(
-            f"target {device}: the GPU admits only one process, and a search uses several: ask the administrator for "
-            "nvidia-smi --compute-mode=DEFAULT"
-        )
+        raise UnavailableError(f"target {device}: {missing}, or use {_CPU_CONFIGURATION}") from None

@@ -18,7 +18,7 @@ class Variant:
             rewritten matches precedes the rewrite's.
         arithmetic: float32 unless it trades accuracy for speed: set by its base for whole pieces, or written into
             operators.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu``, or the accelerator on which it runs.
         base: the variant that builds and runs the piece, itself unless something is written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same int8 form, if any.
         int8_form: what the library needs around operators in int8; None if nothing is written so.

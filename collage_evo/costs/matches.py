@@ -13,7 +13,7 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.measure.builders import build_job
-from collage_evo.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
+from collage_evo.measure.cold_caches import Widths, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob, Measured, bare
 from collage_evo.measure.machine import Regions
 from collage_evo.patterns.match import Match
@@ -79,10 +79,9 @@ class CostKeys:
         place = nodes, device, widths
         if place not in self._structures:
             flushed = "0"
-            if self._settings.flush and device == CPU:
-                flushed = str(flush_bytes(self._graph, nodes, widths).bit_length())
-            elif self._settings.flush:
-                flushed = f"{device_flush_bytes(self._graph, nodes, widths).bit_length()} on {device}"
+            if self._settings.flush:
+                bits = flush_bytes(self._graph, nodes, widths, device).bit_length()
+                flushed = str(bits) if device == CPU else f"{bits} on {device}"
             self._structures[place] = f"protocol{PROTOCOL}|{structural_hash(self._graph, nodes)}|flush{flushed}"
         return self._structures[place]
 

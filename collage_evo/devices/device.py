@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class CaptureError(CollageError):
     """The enqueued work cannot be captured: one line with the reason."""
 
 
-class OutOfDeviceMemory(CollageError):
+class OutOfDeviceMemory(CollageError, MemoryError):
     """There is less memory than requested: one line with both figures."""
 
 
@@ -142,3 +142,21 @@ class Device(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the stream. Arrays stay valid as long as they are referenced."""
+
+
+@runtime_checkable
+class DeviceExecutable(Protocol):
+    """A loaded piece of a variant that runs on an accelerator."""
+
+    capturable: bool
+    """Whether the enqueued work can be captured once, and replayed from the capture only."""
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        """Return a call that enqueues the piece on the arrays' own stream without waiting for it.
+
+        Arrays are in the order of the model's inputs and outputs, and the caller keeps them alive. ``bind`` itself
+        may wait, allocate, and move weights to the arrays' device. The call must read the inputs anew each time and
+        must not change them. From the third call on it must not synchronise, and if it is ``capturable`` it must
+        neither allocate from the driver nor use other addresses than before.
+        """
+        ...

@@ -13,17 +13,12 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.transforms.edits import Numerics
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.cores import own_cores
+from collage_evo.target.target import CPU
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """Larger than the last-level cache of most CPUs: reading as many bytes evicts everything else."""
-MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
-"""The same for GPUs, whose last-level caches are larger. Triton's ``do_bench`` clears as many bytes; not measured
-here."""
-LEAST_DEVICE_FLUSH_BYTES = 64 * 2**20
-"""While a GPU writes these bytes, the host launches the region behind them. On an idle GPU the launch would be part
-of the region's time, although a capture of the model does not pay it. Whether so many bytes take long enough was not
-measured."""
 LINE_BYTES = 64
 """A cache line: reading one number of it loads the whole line."""
 
@@ -43,19 +38,16 @@ def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
     return Widths(min(kind.weight_bytes for kind in kinds), min(kind.number_bytes for kind in kinds))
 
 
-def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:
-    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model touches, at most ``most``.
+def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, device: str = CPU) -> int:
+    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model touches, within what ``device``
+    flushes.
 
     So weights are as cold as they are inside the model: out of the last-level cache for a small part of a large
     model, still in it for a small model. No bytes are touched between two runs of the whole model. The rest is
     assumed to run in the same arithmetic.
     """
-    return min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most)
-
-
-def device_flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
-    """Bytes to touch on a device: enough that launching the region is no part of its time."""
-    return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, widths, MOST_DEVICE_FLUSH_BYTES))
+    least, most = (0, MOST_FLUSH_BYTES) if device == CPU else accelerator_of(device).flush_bytes
+    return max(least, min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most))
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:

@@ -66,7 +66,7 @@ class Parts:
         expected = plain(reference_outputs(model, feeds, context.target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], context.target) as session:
-            with watchdog(timeout_s(job.give_up_ms, session.device is not None)):
+            with watchdog(timeout_s(job.give_up_ms, session.clock)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
             if failure := self._judge.fault(session, named, error, bound) or self._lost(session, model, feeds):

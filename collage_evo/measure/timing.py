@@ -1,4 +1,4 @@
-"""Timing of loaded sessions: in sample batches, at a region's cost inside the model, per call, per copy."""
+"""Timing of loaded sessions: in sample batches, at a region's cost inside the model, per call."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.devices.device import Device
+from collage_evo.backends.registry import device_of
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.measure.cold_caches import Flush, device_flush_bytes, flush_bytes, widths_of
+from collage_evo.measure.cold_caches import Flush, flush_bytes, widths_of
 from collage_evo.measure.jobs import CostJob
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S, LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
+from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Clock, Timing, TimingSettings, measure
 from collage_evo.statistics import robust_deviation
 
 BATCH_RUNS = TimingSettings(warmup=0, min_runs=3, min_seconds=0.01, max_seconds=0.1)
 """Three runs or 10 ms, whichever is more; at most 100 ms, so that one run of a large model is a batch."""
-COPY_WARM_UP = 3
 LEAST_S = 5.0
 """Seconds that any run may take."""
-LEAST_ON_DEVICE_S = 30.0
-"""Seconds that any first run on a device may take: libraries load kernels then, and select the fastest."""
 
 SampleBatch = tuple[float, ...]
 """Times of a few runs in a row in ms, without the first third: those run on caches that another session filled."""
@@ -49,11 +46,12 @@ class SingleSession:
         self.session.feed(feeds)
 
     def measure(self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf) -> Timing:
-        """Time from host to host by the clock, including copies to and from a device and the wait for it.
+        """Time from host to host by the clock, including copies to and from an accelerator and the wait for it.
 
-        Without warm-up runs the device is not warmed up either: the caller has just used it.
+        Without warm-up runs the accelerator is not warmed up either: the caller has just used it.
         """
-        warm_s = _warm_s(self.session) if settings.warmup else 0.0
+        clock = self.session.clock
+        warm_s = clock.warm_s if clock and settings.warmup else 0.0
         return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
 
 
@@ -82,15 +80,14 @@ def region_timer(
 ) -> Callable[[], Timing]:
     """A timer of a region of ``graph`` at its cost inside the model: weights cold, inputs warm.
 
-    On a device it excludes copies of inputs and outputs: borders are measured separately.
+    By an accelerator's clock it excludes copies of inputs and outputs: borders are measured separately.
     """
     region = job.region
     widths = widths_of(*region.family, region.numerics)
-    if session.device is not None:
-        cold = device_flush_bytes(graph, region.nodes, widths) if job.flush else 0
-        once = partial(session.time_device_ms, cold)
-        return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=_warm_s(session))
-    between = flush_bytes(graph, region.nodes, widths) if job.flush else 0
+    between = flush_bytes(graph, region.nodes, widths, device_of(*region.family)) if job.flush else 0
+    if (clock := session.clock) is not None:
+        once = partial(clock.time_ms, between)
+        return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=clock.warm_s)
     ballast = flush()
 
     def prepare() -> None:
@@ -101,10 +98,10 @@ def region_timer(
 
 
 def warm_timer(session: Session, timing: TimingSettings) -> Callable[[], Timing]:
-    """A timer of a region with warm caches; on a device it excludes copies of inputs and outputs."""
-    if session.device is None:
+    """A timer of a region with warm caches; by an accelerator's clock it excludes copies of inputs and outputs."""
+    if (clock := session.clock) is None:
         return partial(measure, session.execute, timing)
-    return partial(measure, partial(session.time_device_ms, 0), timing, warm_s=_warm_s(session))
+    return partial(measure, clock.time_ms, timing, warm_s=clock.warm_s)
 
 
 def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2) -> float | None:
@@ -134,45 +131,13 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
 
 
 def throttled(session: Session) -> bool:
-    """Whether the session's device, if any, is slower now than it could be."""
-    return session.device is not None and bool(session.device.health().throttled)
+    """Whether the session's accelerator, if any, is slower now than it could be."""
+    return session.clock is not None and session.clock.throttled()
 
 
-def _warm_s(session: Session) -> float:
-    return DEVICE_WARM_UP_S if session.device is not None else 0.0
-
-
-def time_copies(
-    device: Device, nbytes: int, to_device: bool, runs: int, clock: Callable[[], float] = time.perf_counter
-) -> tuple[float, ...]:
-    """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, without the warm-up runs.
-
-    The device warms up because the clocks of an idle one, and its bus's pace, may have fallen. A copy to the device
-    is queued with the device's work, and no one waits for it: events time it. The host waits for a copy from the
-    device: the clock times it until the data has arrived.
-    """
-    array = device.arena(nbytes)(0, (nbytes,), "uint8")
-    host = device.pinned(nbytes)
-
-    def once() -> float:
-        device.synchronise()
-        if to_device:
-            return device.time_ms(lambda: device.copy_in(array, host))
-        begin = time.perf_counter()
-        device.copy_out(host, array)
-        device.synchronise()
-        return (time.perf_counter() - begin) * 1e3
-
-    began, warm = clock(), 0
-    while warm < COPY_WARM_UP or clock() - began < DEVICE_WARM_UP_S:
-        once()
-        warm += 1
-    return tuple(once() for _ in range(runs))
-
-
-def timeout_s(give_up_ms: float, on_device: bool = False) -> float:
+def timeout_s(give_up_ms: float, clock: Clock | None = None) -> float:
     """Timeout of a first run in seconds, if a warm run longer than ``give_up_ms`` is too slow."""
-    return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, WARM_UP_GAIN * give_up_ms / 1e3)
+    return max(clock.first_run_s if clock else LEAST_S, WARM_UP_GAIN * give_up_ms / 1e3)
 
 
 @contextlib.contextmanager

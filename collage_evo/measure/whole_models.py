@@ -10,7 +10,8 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from collage_evo.backends.base import BuildFailure, DeviceExecutable, Executable, Target
+from collage_evo.backends.base import BuildFailure, Executable, Target
+from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.check.edges import other_shapes
@@ -29,6 +30,7 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
+from collage_evo.target.target import CPU
 
 NEAR_BEST = 1.1
 """A placement that takes more than this many times as long as the best is not judged on all samples, and without a
@@ -142,7 +144,7 @@ class WholeModels:
     def _checked(self, session: Session, exact: bool, give_up_ms: float) -> Error | Failure:
         """The error of the first run, in a time that no warm run within ``give_up_ms`` exceeds."""
         sessions = self._context.setting.sessions
-        with watchdog(timeout_s(give_up_ms * sessions, session.device is not None)):
+        with watchdog(timeout_s(give_up_ms * sessions, session.clock)):
             error = self._judge.check(session, self._context.references[:1], exact)
         return error if isinstance(error, Failure) else self._judge.lost(session) or error
 
@@ -209,7 +211,7 @@ class LoadedPieceCache:
     """Least-recently-used cache of loaded pieces, bounded by the bytes of their files.
 
     A cached piece is bound to new buffers when the program that it was bound for is closed. A program that contains a
-    piece twice loads it twice. Pieces on a device are loaded anew each time, because they take memory there.
+    piece twice loads it twice. Pieces on an accelerator are loaded anew each time, because they take memory there.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
@@ -221,7 +223,7 @@ class LoadedPieceCache:
         same time."""
         used: Counter[Path] = Counter()
 
-        def load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+        def load(piece: Piece, program: Program, target: Target) -> Executable:
             used[piece.directory] += 1
             key = (piece.directory, piece.inputs, piece.outputs, used[piece.directory])
             if key in self._loaded:
@@ -230,7 +232,7 @@ class LoadedPieceCache:
             size = _bytes_of(piece.directory)
             self._make_room(size)
             executable = load_piece(piece, program, target)
-            if not isinstance(executable, DeviceExecutable):
+            if device_of(piece.backend, piece.variant) == CPU:
                 self._loaded[key] = (executable, size)
             return executable
 

@@ -13,8 +13,6 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of, get_backend, register_from
 from collage_evo.backends.tuning import Tunable
 from collage_evo.codec import from_json, to_json
-from collage_evo.devices.device import OutOfDeviceMemory
-from collage_evo.devices.open import open_device
 from collage_evo.digests import DIGESTS, remembering
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, InputError, system_message
 from collage_evo.graph.convert.extract import extract
@@ -51,12 +49,12 @@ from collage_evo.measure.jobs import (
 from collage_evo.measure.judging import EXACT, all_exact
 from collage_evo.measure.open_artifact import OpenArtifacts
 from collage_evo.measure.parts import Parts
-from collage_evo.measure.timing import time_copies
 from collage_evo.measure.whole_models import WholeModels
 from collage_evo.measure.worker_context import WorkerContext, unbuilt
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.target import CPU
 
 
@@ -117,9 +115,9 @@ class Worker:
     def _build(self, job: BuildJob) -> Compiled | Failure:
         context, began_s = self._context, _processor_s()
         context.expect_any_backend()
-        # A compilation for a device may run there, which must not affect a process that times on it.
-        on_device = device_of(*job.region.family) != CPU
-        with context.exclusive.job() if on_device else context.exclusive.compiling():
+        # A compilation for an accelerator may run there, which must not affect a process that times on it.
+        on_host = device_of(*job.region.family) == CPU
+        with context.exclusive.compiling() if on_host else context.exclusive.job():
             piece = context.compiler.region(context.graph, job.region)
         compiled = Compiled(_processor_s() - began_s)
         return unbuilt(piece) if isinstance(piece, BuildFailure) else compiled
@@ -143,9 +141,9 @@ class Worker:
         return Written()
 
     def _copy(self, job: CopyJob) -> Measured:
-        device = open_device(self._context.target.device)
+        accelerator = accelerator_of(self._context.target.device)
         self._context.exclusive.acquire_exclusive()
-        return Measured(time_copies(device, job.nbytes, job.to_device, job.runs), 0.0, 0.0)
+        return Measured(accelerator.time_copies(job.nbytes, job.to_device, job.runs), 0.0, 0.0)
 
     def _judge(self, job: JudgeJob) -> Judgement:
         with load_artifact(Path(job.artifact)) as session:
@@ -155,7 +153,7 @@ class Worker:
 def failure_of(error: Exception) -> Failure:
     """The failure of a job that raised ``error``."""
     match error:
-        case OutOfDeviceMemory():
+        case MemoryError() if isinstance(error, CollageError):
             return Failure(Fault.MEMORY, str(error))
         case CollageError() if not isinstance(error, CannotLoad):
             return Failure(Fault.REFUSED, str(error))
@@ -163,7 +161,7 @@ def failure_of(error: Exception) -> Failure:
             return Failure(Fault.SYSTEM, system_message(error))
     cause = (isinstance(error, CannotLoad) and error.__cause__) or error
     detail = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
-    # Libraries that allocate memory of a device raise errors of their own, which share these words.
+    # Libraries that allocate an accelerator's memory raise errors of their own, which share these words.
     memory = isinstance(cause, MemoryError) or "out of memory" in detail.lower()
     return Failure(Fault.MEMORY if memory else Fault.RAISED, detail=detail)
 

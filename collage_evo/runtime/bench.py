@@ -16,7 +16,7 @@ from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
+from collage_evo.runtime.timing import TimingSettings, measure
 from collage_evo.target.slots import usable_cores
 
 
@@ -91,9 +91,9 @@ def _bench(
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
     session.feed(feeds)
     program = session.program
-    on_device = session.device is not None
-    timing = measure(session.execute, settings, warm_s=DEVICE_WARM_UP_S if on_device else 0.0)
-    by_events = [session.time_device_ms() for _ in range(settings.min_runs)] if on_device else None
+    clock = session.clock
+    timing = measure(session.execute, settings, warm_s=clock.warm_s if clock else 0.0)
+    by_events = [clock.time_ms() for _ in range(settings.min_runs)] if clock else None
     profiles = np.array([session.profile() for _ in range(settings.min_runs)])
     engines = [f"{piece.backend}/{piece.variant}" for piece in program.pieces]
     low, high = timing.interval_ms

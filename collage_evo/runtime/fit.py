@@ -1,22 +1,21 @@
-"""Fit of an artifact's target to this machine: its processor, its threads, its device."""
+"""Fit of an artifact's target to this machine: its processor, its threads, its accelerator."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.target.gpu import describe_gpu, format_capability
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.processor import this_machine
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 
 def require_fit_for(directory: Path, target: Target) -> None:
     """Require that this machine runs what was made for ``target``, as the artifact in ``directory`` was.
 
     Raises:
-        UnavailableError: it lacks instructions, threads or the device.
+        UnavailableError: it lacks instructions, threads or the accelerator.
     """
     here, needed = this_machine(), target.machine
     if needed.architecture not in (here.architecture, ""):
@@ -29,8 +28,8 @@ def require_fit_for(directory: Path, target: Target) -> None:
             f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
             "run the search on this machine"
         )
-    if target.device != CPU:
-        _require_device(directory, target)
+    if target.accelerated:
+        _require_accelerator(directory, target)
     cores = os.cpu_count() or 1
     if target.threads > cores:
         raise UnavailableError(
@@ -39,17 +38,18 @@ def require_fit_for(directory: Path, target: Target) -> None:
         )
 
 
-def _require_device(directory: Path, target: Target) -> None:
-    """Require the artifact's device and compute capability: code for another capability does not run."""
+def _require_accelerator(directory: Path, target: Target) -> None:
+    """Require the artifact's accelerator: it does not run code for every other one."""
     made_for = target.accelerator or target.device
     try:
-        open_device(target.device)
+        accelerator = accelerator_of(target.device)
+        fits = accelerator.runs_code_for(target.accelerator)
     except UnavailableError as missing:
         raise UnavailableError(
             f"{directory} was made for {made_for}, which is not here ({missing}): "
             "load it there, or run the search here with -s target.device=cpu"
         ) from missing
-    if format_capability(describe_gpu()) != format_capability(target.accelerator):
+    if not fits:
         raise UnavailableError(
-            f"{directory} was made for {made_for}, here is {describe_gpu()}: run the search on this machine"
+            f"{directory} was made for {made_for}, here is {accelerator.describe()}: run the search on this machine"
         )

@@ -1,4 +1,4 @@
-"""Runner of one program: calls its pieces in order on planned memory, the host's and a device's."""
+"""Runner of one program: calls its pieces in order on planned memory."""
 
 from __future__ import annotations
 
@@ -6,34 +6,31 @@ import contextlib
 import copy
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.base import DeviceExecutable, DynamicExecutable, Executable, Target
+from collage_evo.backends.base import DynamicExecutable, Executable, Target
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
-from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
-from collage_evo.devices.device import Device, DeviceArray
-from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.graph.reference.ort_values import from_ort_value
 from collage_evo.runtime.checked import load_unchanged
-from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.input_limits import MaskedValues, plain_array
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.pages import on_huge_pages
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
-from collage_evo.target.target import CPU
+from collage_evo.runtime.timing import Clock
+from collage_evo.target.accelerator import accelerator_of
 
-Loader = Callable[[Piece, Program, Target], Executable | DeviceExecutable]
+Loader = Callable[[Piece, Program, Target], Executable]
 """Loads a piece of a program, or returns it from a cache."""
 
 
@@ -48,46 +45,42 @@ class Runner:
         LINEAGE.use(waiting)
         self._forks = not waiting
         self._caller = threading.local()
-        devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
-        on_device = [name != CPU for name in devices]
-        self._work: DeviceWork | None = None
+        self._buffers: dict[str, np.ndarray] = {}
         self._values: dict[str, Any] = {}
         """Values of tensors without a buffer."""
         self._held: dict[str, Any] = {}
         """Those that stay after a run."""
-        self._executables: list[Executable | DeviceExecutable] = []
+        self._executables: list[Executable] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(on_huge_pages())
             stack.enter_context(workers_apart(target.threads))
-            if any(on_device):
-                device = open_device(devices[on_device.index(True)])
-                stack.enter_context(exclusive(device))  # loading allocates and waits, which breaks others' captures
-                self._work = DeviceWork(device, program, on_device)
-                self._buffers = self._work.host
-            else:
-                handed_over = _handed_over(program) if target.device == CPU else set()
-                lives = [life for life in lifetimes(program) if life.name not in handed_over]
-                self._buffers = allocate(plan_memory(lives), program.tensors)
-            pieces = zip(program.pieces, on_device, strict=True)
-            parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
-            if self._work is not None:
-                self._work.device.settle()  # weights may still be in copy on a library's own stream
-        self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
-        calls = self._regions
-        if self._work is not None:
-            self._work.parts, calls = parts, (self._work.execute,)
-        self._calls: tuple[Callable[[], object], ...] = from_first_core(calls, target.threads)
+            self._regions = self.load_pieces(target)
+        self._calls: tuple[Callable[[], object], ...] = from_first_core(self.steps(), target.threads)
         LINEAGE.register(self)
 
+    def load_pieces(self, target: Target) -> tuple[Callable[[], None], ...]:
+        """Allocate buffers, and load and bind all pieces, each of which is a call then."""
+        self.allocate(_handed_over(self.program))
+        return tuple(self.loaded(piece, target) for piece in self.program.pieces)
+
+    def allocate(self, handed_over: Collection[str] = ()) -> None:
+        """Make buffers of the program's tensors in the host's memory, except those that libraries allocate."""
+        lives = [life for life in lifetimes(self.program) if life.name not in handed_over]
+        self._buffers = allocate(plan_memory(lives), self.program.tensors)
+
+    def steps(self) -> tuple[Callable[[], None], ...]:
+        """The calls of a run in order."""
+        return self._regions
+
     @property
-    def device(self) -> Device | None:
-        """The program's device; None if all pieces run on the host."""
-        return self._work.device if self._work else None
+    def clock(self) -> Clock | None:
+        """The clock of the accelerator that takes part; None if all pieces run on the host."""
+        return None
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on work that runs worse than it could, with reasons; complete after the first run."""
-        return tuple(dict.fromkeys(self._work.notes)) if self._work else ()
+        return ()
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Check every input, a result of :func:`as_value`, and copy it into the buffers.
@@ -180,77 +173,14 @@ class Runner:
         none of the session's."""
         if isinstance(name, str) and name in self.program.inputs and name not in self._buffers:
             return ()
-        here = self.read(name)
-        there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
-        return (here, *there)
+        return (self.read(name),)
 
-    def run_on_device(self, device: Device, feeds: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-        """Outputs by name as arrays on ``device`` that the caller owns, for inputs on it.
-
-        The caller must be in :func:`exclusive` with the device.
-
-        Raises:
-            InputError: as :meth:`feed`; or an input or output has no fixed shape.
-        """
-        program, work = self.program, self._work
-        tensors = program.tensors
-        if missing := [name for name in (*program.inputs, *program.outputs) if not tensors[name].static]:
-            raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
-        for name, array in feeds.items():
-            require_fit(array, tensors[name])
-        on_host = set(work.route.host_inputs if work and work.warm else program.inputs).difference(program.limits)
-        outputs = arrays_on(device, [tensors[name] for name in program.outputs])
-        for name, array in feeds.items():
-            require_place(name, array, next(iter(outputs.values())).place)
-        # The caller's array may change: pieces on the device, too, must read the checked values.
-        checked = {name: np.empty(tensors[name].shape, tensors[name].dtype) for name in program.limits}
-        for name, copied in checked.items():
-            device.copy_out(copied, feeds[name])
-        if checked:
-            device.synchronise()
-            require_inside(checked, program.limits)
-        for name, array in feeds.items():
-            there = work.arrays.get(name) if work else None
-            if name in checked:
-                np.copyto(self._buffers[name], checked[name])
-                if there is not None:
-                    device.copy_in(there, self._buffers[name])
-                continue
-            if there is not None:
-                device.copy(there, array)
-            if name in on_host:
-                device.copy_out(self._buffers[name], array)
-        if on_host:
-            device.synchronise()
-        try:
-            if work is None or not work.warm:
-                self.execute()
-            if work:
-                work.execute_body()
-        except Exception as error:  # each library has its own
-            reraise_index_error(error)
-            raise
-        for name, array in outputs.items():
-            if work and name in work.arrays:
-                device.copy(array, work.arrays[name])
-            else:
-                device.copy_in(array, self._buffers[name])
-        return outputs
-
-    def time_device_ms(self, flush_bytes: int = 0) -> float:
-        """:meth:`DeviceWork.time_ms`.
-
-        Raises:
-            InputError: no piece runs on a device.
-        """
-        if self._work is None:
-            raise InputError("no piece of this program runs on a device: time it by the clock")
-        return self._work.time_ms(flush_bytes)
+    def run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name as arrays in an accelerator's memory, for inputs there."""
+        raise NotImplementedError
 
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run on the last fed inputs; on a device without captures."""
-        if self._work is not None:
-            return self._work.profile()
+        """Milliseconds of each piece in one run on the last fed inputs."""
         spent = []
         for call in self._regions:
             start = time.perf_counter()
@@ -263,23 +193,21 @@ class Runner:
         if self._threads > 1:
             never_free(self._executables, self._regions, self._calls)
             self._executables = []
-        if not self._forks or self._work is not None:
+        if not self._forks:
             self._calls = self._regions = (left_behind,)
 
     def close(self) -> None:
         """Release all compiled regions and buffers."""
         self._calls = self._regions = (closed,)
-        if self._work is not None:
-            self._work.close()
-        self._work = None
         self._executables.clear()
         self._buffers, self._values, self._held = {}, {}, {}
 
-    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> BoundPiece:
+    def loaded(self, piece: Piece, target: Target) -> Callable[[], None]:
+        """A call of ``piece``, loaded and bound to its buffers."""
         try:
-            def load() -> tuple[Executable | DeviceExecutable, BoundPiece]:
+            def load() -> tuple[Executable, Callable[[], None]]:
                 executable = self._load(piece, self.program, target)
-                return executable, self._bound(piece, executable, on_device)
+                return executable, self.bound(piece, executable)
 
             executable, bound = load_unchanged(piece.files, load)
             self._executables.append(executable)
@@ -290,18 +218,17 @@ class Runner:
             text = f"cannot load a region ({named_line(error)})"
             raise CannotLoad(f"{piece.backend} {text}: run the search again") from error
 
-    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> BoundPiece:
-        name = engine_name(piece.backend, piece.variant)
-        arrays: Mapping[str, Any] = self._work.arrays if on_device and self._work else self._buffers
-        if all(tensor in arrays for tensor in (*piece.inputs, *piece.outputs)):
-            call = executable.bind([arrays[n] for n in piece.inputs], [arrays[n] for n in piece.outputs])
-            return BoundPiece(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
-        if on_device or not isinstance(executable, DynamicExecutable):
+    def bound(self, piece: Piece, executable: Executable) -> Callable[[], None]:
+        """A call of ``executable`` on the buffers of ``piece``."""
+        name, buffers = engine_name(piece.backend, piece.variant), self._buffers
+        if all(tensor in buffers for tensor in (*piece.inputs, *piece.outputs)):
+            return executable.bind([buffers[n] for n in piece.inputs], [buffers[n] for n in piece.outputs])
+        if not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
         static = all(self.program.tensors[n].static for n in piece.inputs)
         if not takes_open_inputs(get_backend(piece.backend)) and not static:
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
-        return BoundPiece(name, partial(self._run_open, piece, executable))
+        return partial(self._run_open, piece, executable)
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates its outputs."""
@@ -329,6 +256,12 @@ def _handed_over(program: Program) -> set[str]:
     return outputs.difference(name for piece, static in pieces if static for name in piece.inputs)
 
 
+def runner_of(program: Program, target: Target, load: Loader | None = None) -> Runner:
+    """A runner of ``program`` for ``target``; pieces come from ``load``, or from their backends."""
+    kind: type[Runner] = accelerator_of(target.device).runner() if target.accelerated else Runner
+    return kind(program, target, load)
+
+
 def as_value(value: Any, tensor: Tensor) -> Any:
     """``value`` as ONNX Runtime would read it: a list gets the model's type, an array retains its own."""
     if tensor.dtype == OPAQUE or type(value) is np.ndarray:
@@ -347,7 +280,7 @@ def as_value(value: Any, tensor: Tensor) -> Any:
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 
 
-def written(value: np.ndarray | DeviceArray) -> str:
+def written(value: Any) -> str:
     """An array's dtype and shape, as in ``float32[1, 3]``."""
     return f"{value.dtype}{list(value.shape)}"
 
@@ -361,7 +294,7 @@ def closed() -> None:
     raise InputError("this session is closed: load the artifact again")
 
 
-def require_fit(value: np.ndarray | DeviceArray, tensor: Tensor) -> None:
+def require_fit(value: Any, tensor: Tensor) -> None:
     """
     Raises:
         InputError: ``value`` is of another dtype or shape than the input ``tensor``.
@@ -392,7 +325,7 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
     return backend.stands_on(variant)[0] if isinstance(backend, StandsOnOthers) else backend.name
 
 
-def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+def load_piece(piece: Piece, program: Program, target: Target) -> Executable:
     """``piece``, loaded by its backend, ready to be bound."""
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]

@@ -12,23 +12,17 @@ from typing import Any
 from collage_evo.backends.base import Target
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import engine_name
-from collage_evo.devices.device import Device, DeviceArray
-from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import OPAQUE
 from collage_evo.runtime.binding import IOBinding, as_ort_value
-from collage_evo.runtime.device_arrays import as_device_array
-from collage_evo.runtime.device_work import exclusive
 from collage_evo.runtime.forks import LINEAGE
 from collage_evo.runtime.package import Selected
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Piece, Program
-from collage_evo.runtime.runner import Loader, Runner, as_value, closed, written
+from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_of, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
-from collage_evo.target.target import CPU
-
-_NO_PROVIDER = {"cuda": "CUDAExecutionProvider"}
-"""Provider names for libraries that are no providers, by device: client code looks for these."""
+from collage_evo.runtime.timing import Clock
+from collage_evo.target.accelerator import accelerator_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ class Session:
         self._inside = False
         """Whether the thread that holds the lock is inside a run."""
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
-        self._runners = {program.shapes: Runner(program, target, load) for program in programs}
+        self._runners = {program.shapes: runner_of(program, target, load) for program in programs}
         self._fallback = fallback.late if fallback else None
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
@@ -116,7 +110,7 @@ class Session:
     def get_providers(self) -> list[str]:
         """The libraries of the programs, beginning with the first profile's, as names of ONNX Runtime's providers.
 
-        One that is no such provider has its own name, as ``tvm``; on a GPU ``CUDAExecutionProvider``.
+        One that is no such provider has its own name, as ``tvm``.
         """
         return list(dict.fromkeys(_provider(piece) for program in self._programs for piece in program.pieces))
 
@@ -237,33 +231,32 @@ class Session:
             finally:
                 self._inside = False
 
-    def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, DeviceArray]:
+    def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs by name as arrays on the target's device that the caller owns, for inputs on it.
 
         Only tensors that a host piece needs go through the host. All work has run on return.
 
         Args:
-            feeds: for each input an array on the device: a ``DeviceArray``, or any with ``__dlpack__``, such as a
-                tensor of PyTorch. It must not change until this returns.
+            feeds: for each input an array on the device: any with ``__dlpack__``, such as a tensor of PyTorch. It
+                must not change until this returns.
 
         Raises:
             InputError: as ``run``; or the artifact was made for the CPU; or an input is on another device.
             UnavailableError: the device is not there.
         """
-        if self._target.device == CPU:
+        if not self._target.accelerated:
             raise InputError("this artifact was made for the CPU: call run")
         with self._running():
             self._require_names(feeds)
-            device = open_device(self._target.device)
-            with exclusive(device):  # __dlpack__ has our stream wait: never in another thread's capture
-                arrays = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
+            inputs = {name: feeds[name] for name in self._inputs}
+            with accelerator_of(self._target.device).borrowed(inputs) as arrays:
                 self._current = self._runner(arrays)
-                return self._current.run_on_device(device, arrays)
+                return self._current.run_there(arrays)
 
     def execute(self) -> None:
         """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here.
 
-        With a device, inputs and outputs are copied to it and from it, and all work has run on return.
+        With an accelerator, inputs and outputs are copied to it and from it, and all work has run on return.
 
         Raises:
             InputError: an input has an open shape, and ``feed`` was not called.
@@ -294,18 +287,9 @@ class Session:
         return self._current.profile()
 
     @property
-    def device(self) -> Device | None:
-        """The current program's device; None if all pieces run on the host."""
-        return self._current.device
-
-    def time_device_ms(self, flush_bytes: int = 0) -> float:
-        """Milliseconds by the device's events of a run on the last fed inputs, without copies of inputs and outputs.
-        It first writes ``flush_bytes``, so that weights are cold and inputs warm.
-
-        Raises:
-            InputError: no piece runs on a device.
-        """
-        return self._current.time_device_ms(flush_bytes)
+    def clock(self) -> Clock | None:
+        """The clock of the accelerator that the current program uses; None if all pieces run on the host."""
+        return self._current.clock
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -366,11 +350,11 @@ class Session:
             shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")
         if self._open is None:
-            self._open = Runner(self._fallback, self._target)
+            self._open = runner_of(self._fallback, self._target)
         return self._open
 
 
 def _provider(piece: Piece) -> str:
     """The name of the library of ``piece`` in :meth:`Session.get_providers`."""
     backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
-    return (backend.execution_providers or _NO_PROVIDER).get(device, piece.backend)
+    return backend.execution_providers.get(device, piece.backend)

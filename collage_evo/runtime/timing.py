@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -39,11 +40,29 @@ ATTEMPTS = 3
 NEAR_WAIT_S = 3.0
 CONTENDED = 0.1
 """Share of the cores' time that others took: under 0.05 without others, 0.25 with one of two cores shared."""
-DEVICE_WARM_UP_S = 0.2
-"""Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as
-TensorRT's ``trtexec`` warms up by default."""
 JUDGED_S = 0.1
 """Timing does not stop for slowness before this time: the system's counters of the cores' use are coarser."""
+
+
+class Clock(Protocol):
+    """The clock of an accelerator that runs pieces of a loaded program."""
+
+    @property
+    def warm_s(self) -> float:
+        """Seconds of warm-up until it runs at its usual pace."""
+
+    @property
+    def first_run_s(self) -> float:
+        """Seconds that any first run may take."""
+
+    def time_ms(self, flush_bytes: int = 0) -> float:
+        """Milliseconds by its own events of a run on the last fed inputs, without copies of inputs and outputs.
+
+        It first writes ``flush_bytes``, so that weights are cold and inputs warm.
+        """
+
+    def throttled(self) -> bool:
+        """Whether it is slower now than it could be."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +71,7 @@ class Timing:
 
     ``others``: share of the cores' time that other processes, or virtual machines, took during the timing. Above
     ``CONTENDED`` the times are unreliable. ``far``: the cores were farther from each other than usual. ``throttled``:
-    the device ran slower than it could.
+    the accelerator ran slower than it could.
     """
 
     times_ms: tuple[float, ...]
@@ -150,7 +169,7 @@ def measure_uncontended(
 
     ``near`` waits up to so many seconds for the cores to be close to each other, and returns whether they are. Where
     they stay far apart, distance is no reason to repeat. ``throttled`` returns, directly after a timing, whether the
-    device was.
+    accelerator was.
     """
 
     def attempt() -> Timing:

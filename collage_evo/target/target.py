@@ -9,7 +9,7 @@ from functools import cached_property
 
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError
-from collage_evo.target.gpu import describe_gpu
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.processor import Processor, this_machine
 
 CPU = "cpu"
@@ -21,7 +21,7 @@ class Target:
     """A device of a machine, and how many threads of it may be used. By default the machine is this one.
 
     Attributes:
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu``, or the name of an accelerator.
         threads: of a piece on the CPU.
         cores: of these threads. They affect neither code nor cost, so the digest does not include them.
         machine: the processor, and the C library that code is linked against.
@@ -40,7 +40,13 @@ class Target:
     @classmethod
     def here(cls, device: str, threads: int, records: str = "") -> Target:
         """The target for ``device`` of this machine, on any cores."""
-        return cls(device, threads, accelerator="" if device == CPU else describe_gpu(), records=records)
+        described = "" if device == CPU else accelerator_of(device).describe()
+        return cls(device, threads, accelerator=described, records=records)
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether pieces may run on an accelerator beside the host."""
+        return self.device != CPU
 
     @cached_property
     def digest(self) -> str:

@@ -1,19 +1,19 @@
-"""Guarded buffers of one tensor for a backend, in the host's memory or a device's."""
+"""Guarded buffers of one tensor for a backend, and where pieces that get them run."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
-from collage_evo.devices.device import Device
 from collage_evo.graph.ir.graph import Tensor
 
 GUARD_BYTES = 256
 """Bytes on each side of a buffer that no backend may write."""
 UNWRITTEN = 77
-_GUARD = 0xA5
+GUARD = 0xA5
 
 
 class Buffer(ABC):
@@ -51,7 +51,7 @@ class HostBuffer(Buffer):
 
     def __init__(self, tensor: Tensor, aligned: bool = True, protected: bool = False) -> None:
         item = np.dtype(tensor.dtype).itemsize
-        self._raw = np.full(tensor.nbytes + 64 + item + 2 * GUARD_BYTES, _GUARD, np.uint8)
+        self._raw = np.full(tensor.nbytes + 64 + item + 2 * GUARD_BYTES, GUARD, np.uint8)
         first = self._raw.ctypes.data + GUARD_BYTES
         self._start = GUARD_BYTES + (-first % 64) + (0 if aligned else item)
         self._end = self._start + tensor.nbytes
@@ -67,39 +67,32 @@ class HostBuffer(Buffer):
 
     @property
     def guarded(self) -> bool:
-        return bool((self._raw[: self._start] == _GUARD).all() and (self._raw[self._end :] == _GUARD).all())
+        return bool((self._raw[: self._start] == GUARD).all() and (self._raw[self._end :] == GUARD).all())
 
 
-class DeviceBuffer(Buffer):
-    """Memory of a device, aligned like a session's."""
+class Harness:
+    """Where pieces of the conformance suite run: here on the host."""
 
-    def __init__(self, tensor: Tensor, device: Device) -> None:
-        self._device = device
-        start = -(-GUARD_BYTES // device.alignment) * device.alignment
-        self._guards = slice(0, start), slice(start + tensor.nbytes, None)
-        nbytes = start + tensor.nbytes + GUARD_BYTES
-        arena = device.arena(nbytes)
-        self._raw = arena(0, (nbytes,), "uint8")
-        self.seen = arena(start, tensor.shape, tensor.dtype)
-        self._put(self._raw, np.full(nbytes, _GUARD, np.uint8))
+    on_host: ClassVar[bool] = True
 
-    def write(self, value: np.ndarray) -> None:
-        self._put(self.seen, np.ascontiguousarray(value, self.seen.dtype).reshape(self.seen.shape))
+    def buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
+        """A guarded buffer; ``aligned`` and ``protected`` apply to the host's."""
+        return HostBuffer(tensor, aligned, protected)
 
-    def read(self) -> np.ndarray:
-        return self._taken(self.seen)
+    def accept(self, executable: Any) -> None:
+        """Make sure that a loaded piece has what the contract asks of it here.
 
-    @property
-    def guarded(self) -> bool:
-        raw = self._taken(self._raw)
-        return all(bool((raw[guard] == _GUARD).all()) for guard in self._guards)
+        Raises:
+            TypeError: it has not.
+        """
 
-    def _put(self, target: Any, value: np.ndarray) -> None:
-        self._device.copy_in(target, value)
-        self._device.synchronise()
+    def wait(self) -> None:
+        """Wait until all work has run."""
 
-    def _taken(self, source: Any) -> np.ndarray:
-        value = np.empty(source.shape, source.dtype)
-        self._device.copy_out(value, source)
-        self._device.synchronise()
-        return value
+    def captured(self, executable: Any, call: Callable[[], None]) -> Callable[[], None] | None:
+        """A replay of a capture of ``call``; None if the piece does not declare that it can be captured.
+
+        Raises:
+            CollageError: it declares so, and it cannot.
+        """
+        return None

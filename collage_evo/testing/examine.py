@@ -16,18 +16,17 @@ import numpy as np
 import onnx
 import psutil
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built, Target
 from collage_evo.backends.variants import Variant
-from collage_evo.devices.device import CaptureError
-from collage_evo.devices.open import open_device
-from collage_evo.errors import one_line
+from collage_evo.errors import CollageError, one_line
 from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.target import CPU
-from collage_evo.testing.buffers import UNWRITTEN, Buffer, DeviceBuffer, HostBuffer
+from collage_evo.testing.buffers import UNWRITTEN, Buffer, Harness
 from collage_evo.testing.finding import Finding, Status
 from collage_evo.testing.side_by_side import together
 
@@ -83,13 +82,12 @@ class Instance:
     ) -> None:
         ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
         self._tensors = ins, outs
-        on_host = piece.variant.device == CPU
-        self._device = None if on_host else open_device(piece.variant.device)
+        device = piece.variant.device
+        self._harness: Harness = Harness() if device == CPU else accelerator_of(device).harness()
         self.inputs: list[Buffer] = [self._buffer(tensor, aligned, protected) for tensor in ins]
         self.outputs: list[Buffer] = [self._buffer(tensor, aligned, False) for tensor in outs]
         self._executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
-        if not on_host and not isinstance(self._executable, DeviceExecutable):
-            raise TypeError(f"what runs on {piece.variant.device} must say whether it is capturable")
+        self._harness.accept(self._executable)
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def move(self) -> None:
@@ -100,12 +98,12 @@ class Instance:
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def _buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
-        return DeviceBuffer(tensor, self._device) if self._device else HostBuffer(tensor, aligned, protected)
+        return self._harness.buffer(tensor, aligned, protected)
 
     @property
     def on_host(self) -> bool:
         """Whether its buffers are the host's."""
-        return self._device is None
+        return self._harness.on_host
 
     def feed(self, feeds: Sequence[np.ndarray]) -> None:
         for buffer, value in zip(self.inputs, feeds, strict=True):
@@ -120,20 +118,18 @@ class Instance:
 
     def call(self) -> None:
         self._call()
-        if self._device:
-            self._device.synchronise()
+        self._harness.wait()
 
     def capture(self) -> bool:
         """Replay a capture of the call from now on; False if the piece does not declare that it can be captured.
 
         Raises:
-            CaptureError: it declares so, and it cannot.
+            CollageError: it declares so, and it cannot.
         """
-        if self._device is None or not self._executable.capturable:
-            return False
         self._captured = self._call  # it owns the objects that the capture uses
-        self._call = self._device.capture(self._captured)
-        return True
+        replay = self._harness.captured(self._executable, self._captured)
+        self._call = replay or self._captured
+        return replay is not None
 
 
 Begin = Callable[[str], None]
@@ -294,7 +290,7 @@ class _BuiltPiece:
         try:
             if not instance.capture():
                 return ""
-        except CaptureError as error:
+        except CollageError as error:
             return f"says that it can be captured: {error}"
         problem = self.wrong(instance, 1) or self.wrong(instance, 0)
         return f"a replay: {problem}" if problem else ""

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.cli.app import STANDS_FOR
+from collage_evo.target import accelerator
 from tests.cli.commands import Here, collage, refused
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
@@ -155,3 +156,12 @@ def test_a_device_that_is_not_there_ends_with_3(bad: Path, source: str) -> None:
     done = collage("run", source, "-s", "target.device=cuda", cwd=bad)
     refused(done, "no CUDA device here (the NVIDIA driver", "configs/resnet_cpu.yaml", code=3)
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_device_whose_plug_in_is_not_installed_ends_with_3(
+    bad: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "entry_points", lambda **_: ())
+    accelerator.accelerator_of.cache_clear()
+    done = here("run", "tiny.onnx", "-s", "target.device=cuda", cwd=bad)
+    accelerator.accelerator_of.cache_clear()
+    refused(done, "the plug-in for cuda is not installed: make gpu", "configs/resnet_cpu.yaml", code=3)

@@ -11,12 +11,10 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.measure.cold_caches import (
-    LEAST_DEVICE_FLUSH_BYTES,
     LINE_BYTES,
     MOST_FLUSH_BYTES,
     Flush,
     Widths,
-    device_flush_bytes,
     flush_bytes,
     touched_bytes,
     widths_of,
@@ -73,11 +71,6 @@ def test_an_optional_input_that_is_left_out_takes_no_memory() -> None:
     x = net.input("x", (1, 8))
     graph = build_graph(net.model(net.op("Clip", x, "", net.const(np.float32(6)))))
     assert touched_bytes(graph, graph.all_nodes, FULL) == 2 * 8 * 4 + 4
-
-
-@pytest.mark.parametrize("nodes", [0b11, GRAPH.all_nodes])
-def test_a_device_is_at_work_while_even_a_small_models_regions_are_launched(nodes: int) -> None:
-    assert device_flush_bytes(GRAPH, nodes, FULL) == LEAST_DEVICE_FLUSH_BYTES
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_evo.backends.base import DeviceExecutable, Executable, Target
+from collage_evo.backends.base import Executable, Target
 from collage_evo.runtime import pages, runner
 from collage_evo.runtime.pages import Span, beyond, huge_page_bytes, on_huge_pages
 from collage_evo.runtime.program import Piece, Program
@@ -59,7 +59,7 @@ def test_all_pieces_of_a_session_are_loaded_so(monkeypatch: pytest.MonkeyPatch, 
         yield
         seen.append("over")
 
-    def load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+    def load(piece: Piece, program: Program, target: Target) -> Executable:
         seen.append("loaded")
         return runner.load_piece(piece, program, target)
 

@@ -17,7 +17,6 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
-    DeviceExecutable,
     Executable,
     Probe,
     Support,
@@ -186,7 +185,7 @@ class OnnxRuntimeBackend(Backend):
 
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
-    ) -> Executable | DeviceExecutable:
+    ) -> Executable:
         session = self.open_session(workdir / FILES.get(variant.name, FILES["default"]), target, variant)
         check_borders(session, inputs, outputs)
         return _Loaded(session)

@@ -15,7 +15,6 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
-    DeviceExecutable,
     Executable,
     Probe,
     Support,
@@ -132,7 +131,7 @@ class TvmBackend(Backend):
 
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
-    ) -> Executable | DeviceExecutable:
+    ) -> Executable:
         # By the rule, code for one core needs no pool, so the calling thread's pool is left to pieces that need it.
         if target.threads > 1 or variant not in self.variants:
             set_threads(target.threads)

@@ -12,9 +12,8 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.devices.open import open_device
 from collage_evo.measure.jobs import CopyJob, Job
 from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.timing import time_copies
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.target import Target
+from collage_evo_cuda.runner import WARM_UP_S, time_copies
 from stand_in import FakeCuda, read_trace
 from tests.measure.helpers import make_setting
 
@@ -47,4 +46,4 @@ def test_copies_count_once_the_device_has_had_time_to_rise(fake_cuda: FakeCuda, 
         times = time_copies(open_device("cuda"), 64, to_device, 5, clock=lambda: next(ticks))
         copies = fake_cuda.counts()["cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync"]
     assert len(times) == 5
-    assert copies - 5 >= DEVICE_WARM_UP_S * 100 - 1
+    assert copies - 5 >= WARM_UP_S * 100 - 1

@@ -12,9 +12,9 @@ import pytest
 
 import fake_cudnn
 from collage_evo.backends import checks
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Probe, Target
+from collage_evo.backends.base import BuildFailure, Built, Probe, Target
 from collage_evo.backends.variants import Variant
-from collage_evo.devices.device import Device
+from collage_evo.devices.device import Device, DeviceExecutable
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES

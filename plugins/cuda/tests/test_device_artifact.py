@@ -86,7 +86,7 @@ def test_a_damaged_manifest_that_names_no_such_device_is_refused(artifact: Path,
     path = artifact / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "target": {**manifest["target"], "device": "tpu"}}))
-    with fake_cuda.used(), pytest.raises(UnavailableError, match="there is no device tpu"):
+    with fake_cuda.used(), pytest.raises(UnavailableError, match="the plug-in for tpu is not installed"):
         collage_evo.load(artifact)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from collage_evo.backends import base
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
-from collage_evo.devices.device import Device
+from collage_evo.backends.base import BuildFailure, Built, Target
+from collage_evo.devices.device import Device, DeviceExecutable
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Tensor

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import fake_tensorrt
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
+from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.devices.device import Device
+from collage_evo.devices.device import Device, DeviceExecutable
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Tensor

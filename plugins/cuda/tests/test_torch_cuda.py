@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto
 
 from collage_evo.backends import registry
-from collage_evo.backends.base import Built, DeviceExecutable, Target
+from collage_evo.backends.base import Built, Target
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.device import DeviceArray, DeviceExecutable
 from collage_evo.devices.dlpack import CPU
 from collage_evo.devices.open import open_device
 from collage_evo.graph.convert.extract import extract

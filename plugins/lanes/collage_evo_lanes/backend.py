@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from collage_evo.backends.base import (
     YES,
@@ -202,8 +202,7 @@ class LanesBackend(Backend):
             sides = ([plan.tensors[name] for name in names] for names in (part.inputs, part.outputs))
             chosen, folder = backend.variant(engine.variant), _folder(workdir, number)
             # All on the calling thread, which may use all cores: OpenVINO stays on the cores that it first finds.
-            loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
-            parts.append(cast(Executable, loaded))
+            parts.append(backend.load(folder, replace(target, threads=way.width), chosen, *sides))
         description = engine_name(engine.backend, engine.variant)
         return LoadedLanes(plan, parts, description, target.threads // way.width, way.width)
 

@@ -12,7 +12,6 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
-    DeviceExecutable,
     Probe,
     Support,
     Target,
@@ -28,6 +27,7 @@ from collage_evo.backends.checks import (
     returns_failures,
 )
 from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.devices.device import DeviceExecutable
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Executable, Tensors
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Tensors
 from collage_evo.backends.variants import Variant
+from collage_evo.devices.device import DeviceExecutable
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.target.target import CPU, Target
 

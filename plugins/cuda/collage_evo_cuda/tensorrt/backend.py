@@ -12,7 +12,6 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
-    DeviceExecutable,
     Probe,
     Support,
     Target,
@@ -21,6 +20,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu, plain, release_of, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.devices.device import DeviceExecutable
 from collage_evo.graph.ir.graph import Graph, Node
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
-    DeviceExecutable,
     Executable,
     Probe,
     Support,
@@ -25,6 +24,7 @@ from collage_evo.backends.checks import normalised_graph, probe_distribution, re
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.devices.device import DeviceExecutable
 from collage_evo.errors import named_line
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY

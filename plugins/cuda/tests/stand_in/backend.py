@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import DeviceExecutable, Executable, Probe, Target
+from collage_evo.backends.base import Executable, Probe, Target
 from collage_evo.backends.variants import Variant
-from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.device import DeviceArray, DeviceExecutable
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.ir.graph import Tensor

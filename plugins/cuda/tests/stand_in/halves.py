@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
+from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.variants import Variant
-from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.device import DeviceArray, DeviceExecutable
 from collage_evo.devices.open import open_device
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.target.driver import cuda_driver
