@@ -1,1 +1,1 @@
-"""The backend contract, and one package for each library; ``cuda/`` has those for NVIDIA GPUs."""
+"""The backend contract, and one package for each library on the CPU."""

@@ -15,12 +15,11 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.errors import OF_THE_MACHINE, CollageError, InputError, UnavailableError, one_line
+from collage_evo.errors import OF_THE_MACHINE, CollageError, InputError, one_line
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ _SOFTMAX_OF_ONE_AXIS = 13
 """The operator set from which on a Softmax is over only its axis."""
 _OTHER_FLOAT = re.compile(r"(b?float(?!32$)|complex)")
 _NATIVE = re.compile(r"\.(so(\.[^/]*)?|dylib|dll|pyd)$")
-_MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
-"""The first compute capability with matrix instructions for it: before, it is as slow as float32, or slower."""
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -237,23 +234,6 @@ def lacks_instructions(*arithmetics: Arithmetic) -> str:
     """Why one of ``arithmetics`` does not run here; empty if this processor computes in all of them."""
     missing = next((one for one in arithmetics if not this_machine().computes_in(one)), None)
     return f"this processor does not compute in {missing}" if missing else ""
-
-
-def lacks_gpu(least: tuple[int, int] = (0, 0), what: str = "") -> str:
-    """Why the first GPU here cannot run ``what``, which needs a compute capability of ``least``; empty if it can."""
-    try:
-        capability = gpu_capability()
-    except UnavailableError as missing:
-        return f"no CUDA device here: {missing}"
-    if capability >= least:
-        return ""
-    return f"{what} needs compute capability {least[0]}.{least[1]}, this GPU has {capability[0]}.{capability[1]}"
-
-
-def lacks_arithmetic(arithmetic: Arithmetic) -> str:
-    """Why the first GPU here has no use for ``arithmetic``; empty if it has."""
-    needs = _MATRIX_INSTRUCTIONS.get(arithmetic)
-    return lacks_gpu(needs, f"{arithmetic} arithmetic") if needs else ""
 
 
 def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from collage_evo.devices.device import DeviceArray
-from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.runtime.device_arrays import as_device_array
-from collage_evo.runtime.device_work import exclusive
 from collage_evo.target.accelerator import Accelerator
-from collage_evo.target.gpu import describe_gpu, format_capability, takes_one_process
+from collage_evo_cuda.arrays import as_device_array
+from collage_evo_cuda.device import DeviceArray
+from collage_evo_cuda.gpu import describe_gpu, format_capability, takes_one_process
+from collage_evo_cuda.open import open_device
 from collage_evo_cuda.runner import DeviceRunner, time_copies
+from collage_evo_cuda.work import exclusive
 
 
 class Cuda(Accelerator):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.devices.device import Device, DeviceExecutable
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.testing.buffers import GUARD, GUARD_BYTES, Buffer, Harness
+from collage_evo_cuda.device import Device, DeviceExecutable
 
 
 class DeviceBuffer(Buffer):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import BuildFailure, Built, Target, Tensors
-from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.onnxruntime.backend import FILES, OnnxRuntimeBackend, check_borders
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceArray, DeviceExecutable
-from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.elements import EXTENDED
 from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo_cuda.device import DeviceArray, DeviceExecutable
+from collage_evo_cuda.open import open_device
+from collage_evo_cuda.requirements import lacks_arithmetic, lacks_gpu
 
 if TYPE_CHECKING:
     import onnx

@@ -11,15 +11,15 @@ import numpy as np
 from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import engine_name
-from collage_evo.devices.device import Device, DeviceArray, DeviceExecutable
-from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
-from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.program import Piece
 from collage_evo.runtime.runner import Runner, closed, require_fit
 from collage_evo.target.target import CPU
+from collage_evo_cuda.arrays import arrays_on, require_place
+from collage_evo_cuda.device import Device, DeviceArray, DeviceExecutable
+from collage_evo_cuda.open import open_device
+from collage_evo_cuda.work import BoundPiece, DeviceWork, exclusive
 
 WARM_UP_S = 0.2
 """Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as

@@ -6,7 +6,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from collage_evo.devices.device import CaptureError, Device
+from collage_evo_cuda.device import CaptureError, Device
 from stand_in import FakeCuda
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.devices.cuda import CudaDevice
-from collage_evo.devices.device import DeviceArray, OutOfDeviceMemory
-from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, InputError
 from collage_evo.runtime.session import Session
+from collage_evo_cuda.cuda import CudaDevice
+from collage_evo_cuda.device import DeviceArray, OutOfDeviceMemory
+from collage_evo_cuda.open import open_device
 from device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
 from stand_in import FakeCuda, host_view
 from tests.runtime.helpers import CONVNET, TARGET, assert_expected, expected, image, sums, whole

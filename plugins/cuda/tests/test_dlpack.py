@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collage_evo.devices.device import Device
-from collage_evo.devices.dlpack import CUDA
+from collage_evo_cuda.device import Device
+from collage_evo_cuda.dlpack import CUDA
 from stand_in import FakeCuda
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from collage_evo.backends.select import require_device
 from collage_evo.errors import UnavailableError
-from collage_evo.target import driver
-from collage_evo.target.gpu import describe_gpu, gpu_capability
+from collage_evo_cuda import driver
+from collage_evo_cuda.gpu import describe_gpu, gpu_capability
 from stand_in import FakeCuda, forget_driver
 
 

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from collage_evo.devices import health
-from collage_evo.devices.device import Device, Health
-from collage_evo.devices.health import Gauges
-from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
+from collage_evo_cuda import health
+from collage_evo_cuda.device import Device, Health
+from collage_evo_cuda.health import Gauges
+from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, read_trace
 
 
@@ -48,7 +48,7 @@ def test_a_device_that_is_not_there_is_refused_with_the_reason(fake_cuda: FakeCu
 
 
 def test_a_process_that_is_started_has_its_own_device(fake_cuda: FakeCuda, device: Device, tmp_path: str) -> None:
-    code = "from collage_evo.devices.open import open_device; open_device('cuda').arena(512); print('made')"
+    code = "from collage_evo_cuda.open import open_device; open_device('cuda').arena(512); print('made')"
     environment = {**os.environ, **fake_cuda.environment, "FAKE_CUDA_TRACE": f"{tmp_path}/calls"}
     told = subprocess.run((sys.executable, "-c", code), env=environment, capture_output=True, text=True, check=True)
     assert told.stdout == "made\n"

@@ -5,11 +5,11 @@ import ctypes
 import numpy as np
 import pytest
 
-from collage_evo.devices.device import Device, OutOfDeviceMemory
-from collage_evo.devices.dlpack import CPU
-from collage_evo.devices.open import open_device
-from collage_evo.target import driver
-from collage_evo.target.driver import CudaError, Driver
+from collage_evo_cuda import driver
+from collage_evo_cuda.device import Device, OutOfDeviceMemory
+from collage_evo_cuda.dlpack import CPU
+from collage_evo_cuda.driver import CudaError, Driver
+from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, values
 
 

@@ -13,14 +13,14 @@ import pytest
 
 from collage_evo.backends import base
 from collage_evo.backends.base import BuildFailure, Built, Target
-from collage_evo.devices.device import Device, DeviceExecutable
-from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from collage_evo_cuda import onnxruntime as cuda
+from collage_evo_cuda.device import Device, DeviceExecutable
 from collage_evo_cuda.libraries.onnxruntime import OnnxRuntime
+from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda
 
 BACKEND = OnnxRuntime()

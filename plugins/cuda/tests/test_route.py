@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.graph.ir.memory import MemoryPlan, plan_memory
 from collage_evo.runtime.program import Piece, Program, lifetimes
-from collage_evo.runtime.route import RunPiece, ToDevice, ToHost, Wait, route_of
+from collage_evo_cuda.route import RunPiece, ToDevice, ToHost, Wait, route_of
 
 Drawn = tuple[Program, list[bool]]
 

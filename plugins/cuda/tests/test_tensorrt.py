@@ -14,12 +14,12 @@ from onnx import TensorProto, numpy_helper
 import fake_tensorrt
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.devices.device import Device, DeviceExecutable
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
+from collage_evo_cuda.device import Device, DeviceExecutable
 from collage_evo_cuda.tensorrt import TensorRtBackend
 from collage_evo_cuda.tensorrt import backend as module
 from collage_evo_cuda.tensorrt.half import in_half

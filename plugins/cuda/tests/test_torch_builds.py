@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.errors import UnavailableError
 from collage_evo.testing.cases import CASES
+from collage_evo_cuda import requirements as gpu_requirements
 from collage_evo_cuda.libraries.torch import Torch
 from collage_evo_cuda.torch_cuda import requirements as cuda
 
@@ -50,13 +50,13 @@ def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch)
         raise UnavailableError("the NVIDIA driver finds no device")
 
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(checks, "gpu_capability", gpu_capability)
+    build_of_torch.setattr(gpu_requirements, "gpu_capability", gpu_capability)
     assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
 
 
 def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    for module in (checks, cuda):
+    for module in (gpu_requirements, cuda):
         build_of_torch.setattr(module, "gpu_capability", lambda: (7, 0))
     build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
     build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
@@ -77,7 +77,7 @@ def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tupl
 
 def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
-    build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
+    build_of_torch.setattr(gpu_requirements, "gpu_capability", lambda: (7, 5))
     names = [variant.name for variant in Torch.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
 

@@ -17,9 +17,6 @@ from onnx import TensorProto
 from collage_evo.backends import registry
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceArray, DeviceExecutable
-from collage_evo.devices.dlpack import CPU
-from collage_evo.devices.open import open_device
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet
@@ -34,7 +31,10 @@ from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import ROUNDOFFS, Effort, check_backend
+from collage_evo_cuda.device import DeviceArray, DeviceExecutable
+from collage_evo_cuda.dlpack import CPU
 from collage_evo_cuda.libraries.torch import Torch
+from collage_evo_cuda.open import open_device
 from collage_evo_cuda.torch.fusions import FUSIONS, steps
 from collage_evo_cuda.torch_cuda.backend import TorchCudaBackend
 from device_helpers import CUDA, DEVICE, HOST, Engine, placed

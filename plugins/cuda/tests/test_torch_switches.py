@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.devices.device import DeviceArray
-from collage_evo.devices.dlpack import CPU, CUDA
+from collage_evo_cuda.device import DeviceArray
+from collage_evo_cuda.dlpack import CPU, CUDA
 from collage_evo_cuda.torch_cuda.loaded import LoadedOnDevice
 from collage_evo_cuda.torch_cuda.switches import computing_in
 

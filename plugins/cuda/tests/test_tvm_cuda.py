@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.tvm.compile import lower_model
 from collage_evo.backends.tvm.records import RECORDS, freeze_best
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
+from collage_evo_cuda import requirements as gpu_requirements
 from collage_evo_cuda.libraries.tvm import Tvm
 from collage_evo_cuda.tvm import compiler, schedule
 from collage_evo_cuda.tvm.build import FILES, generate, kernel_source
@@ -162,9 +162,9 @@ def test_a_capability_that_the_compiler_has_dropped_is_declined(monkeypatch: pyt
     monkeypatch.setattr(compiler, "find_compiler", lambda: compiler.Nvcc(Path("nvcc")))
     monkeypatch.setattr(compiler, "find_runtime", lambda: Path("libcudart.so.13"))
     monkeypatch.setattr(compiler, "oldest_served", lambda: (7, 5))
-    monkeypatch.setattr(checks, "gpu_capability", lambda: (7, 0))
+    monkeypatch.setattr(gpu_requirements, "gpu_capability", lambda: (7, 0))
     assert "7.0" in compiler.unusable()
-    monkeypatch.setattr(checks, "gpu_capability", lambda: (9, 0))
+    monkeypatch.setattr(gpu_requirements, "gpu_capability", lambda: (9, 0))
     assert compiler.unusable() == ""
 
 

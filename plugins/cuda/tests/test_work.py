@@ -5,9 +5,9 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from collage_evo.devices.device import Device, DeviceArray
-from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError
+from collage_evo_cuda.device import Device, DeviceArray
+from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, HostFunction, host_view, values
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)

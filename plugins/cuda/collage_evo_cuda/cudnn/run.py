@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from collage_evo.codec import to_json
-from collage_evo.devices.device import DeviceArray
-from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.ir.memory import Lifetime, MemoryPlan, place, plan_memory
 from collage_evo_cuda.cudnn.emit import compiled, handle_on, uids
 from collage_evo_cuda.cudnn.plan import Plan
+from collage_evo_cuda.device import DeviceArray
+from collage_evo_cuda.open import open_device
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
 _LARGEST = {"float16": 65504.0}

@@ -18,10 +18,11 @@ from collage_evo.backends.base import (
     Tensors,
     no,
 )
-from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu, plain, release_of, returns_failures
+from collage_evo.backends.checks import plain, release_of, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceExecutable
 from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo_cuda.device import DeviceExecutable
+from collage_evo_cuda.requirements import lacks_arithmetic, lacks_gpu
 
 if TYPE_CHECKING:
     import onnx

@@ -10,9 +10,9 @@ from functools import cache, partial
 from typing import Any
 
 from collage_evo.backends.checks import require_borders
-from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.ir.graph import Tensor
+from collage_evo_cuda.device import DeviceArray
 
 _DTYPES = {"HALF": "float16", "FLOAT": "float32", "BF16": "bfloat16", "BOOL": "bool"}
 

@@ -24,12 +24,12 @@ from collage_evo.backends.checks import normalised_graph, probe_distribution, re
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.devices.device import DeviceExecutable
 from collage_evo.errors import named_line
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.target.cores import gnu_openmp
 from collage_evo_cuda import PACKAGE
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.torch.archive import require_unpickled
 from collage_evo_cuda.torch.operators import OPERATORS
 from collage_evo_cuda.torch.plain import TorchPlain

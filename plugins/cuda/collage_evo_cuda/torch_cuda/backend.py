@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceExecutable
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.torch.backend import Program, TorchBackend
 from collage_evo_cuda.torch_cuda import requirements
 from collage_evo_cuda.torch_cuda.loaded import LoadedOnDevice

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.devices.device import DeviceArray
+from collage_evo_cuda.device import DeviceArray
 from collage_evo_cuda.torch.backend import Program
 from collage_evo_cuda.torch_cuda.switches import computing_in
 

@@ -9,10 +9,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import UnavailableError
-from collage_evo.target.gpu import gpu_capability
+from collage_evo_cuda.gpu import gpu_capability
+from collage_evo_cuda.requirements import lacks_arithmetic, lacks_gpu
 
 
 def unusable(arithmetic: Arithmetic) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from collage_evo.backends.base import Target, Tensors
-from collage_evo.backends.checks import lacks_arithmetic
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.backend import TvmBackend, find_linker
 from collage_evo.backends.tvm.schedule import Plan
 from collage_evo.backends.tvm.tune import TvmTuner
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.devices.device import DeviceExecutable
+from collage_evo_cuda.device import DeviceExecutable
+from collage_evo_cuda.requirements import lacks_arithmetic
 from collage_evo_cuda.tvm.build import FILES, build_files
 from collage_evo_cuda.tvm.compiler import compile_kernels, unusable
 from collage_evo_cuda.tvm.load import CudaExecutable, kernels_compiled_by, load_runtime

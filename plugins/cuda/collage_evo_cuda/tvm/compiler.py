@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from collage_evo.backends.checks import lacks_gpu
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
 from collage_evo_cuda import PACKAGE
+from collage_evo_cuda.requirements import lacks_gpu
 
 _NVRTC, _RUNTIME = "libnvrtc.so.13", "libcudart.so.13"
 _HEADERS = ("cuda_fp16.h", "crt/mma.h", "cccl/cuda/std/cstdint")

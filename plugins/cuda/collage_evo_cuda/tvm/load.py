@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.tvm.plain.piece import load_library
-from collage_evo.devices.device import DeviceArray
-from collage_evo.devices.dlpack import CUDA
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, read_json, reading
+from collage_evo_cuda.device import DeviceArray
+from collage_evo_cuda.dlpack import CUDA
 from collage_evo_cuda.tvm.build import HOST, KERNELS, PROGRAM, WEIGHTS
 from collage_evo_cuda.tvm.compiler import find_runtime
 from collage_evo_cuda.tvm.program import INPUT, OUTPUT, WEIGHT, Program, View

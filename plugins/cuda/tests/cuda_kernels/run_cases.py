@@ -20,10 +20,10 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import Built, Target
-from collage_evo.devices.device import DeviceArray
-from collage_evo.devices.dlpack import CUDA
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.testing.cases import CASES
+from collage_evo_cuda.device import DeviceArray
+from collage_evo_cuda.dlpack import CUDA
 from collage_evo_cuda.tvm import compiler, load
 from collage_evo_cuda.tvm.backend import TvmCudaBackend
 from cuda_kernels import HostCompiler

@@ -17,10 +17,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pytest
 
-from collage_evo.devices import health
-from collage_evo.devices import open as opened
-from collage_evo.devices.device import Device, DeviceArray
-from collage_evo.target import driver, gpu
+from collage_evo_cuda import driver, gpu, health
+from collage_evo_cuda import open as opened
+from collage_evo_cuda.device import Device, DeviceArray
 
 _SOURCES = Path(__file__).parent
 _PARTS = {"libcuda.so.1": ("driver.c", "memory.c", "stream.c", "work.c"), "libnvidia-ml.so.1": ("nvml.c",)}

@@ -15,11 +15,11 @@ import numpy as np
 
 from collage_evo.backends.base import Executable, Probe, Target
 from collage_evo.backends.variants import Variant
-from collage_evo.devices.device import DeviceArray, DeviceExecutable
-from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.ir.graph import Tensor
-from collage_evo.target.driver import cuda_driver
+from collage_evo_cuda.device import DeviceArray, DeviceExecutable
+from collage_evo_cuda.driver import cuda_driver
+from collage_evo_cuda.open import open_device
 from stand_in import HostFunction, host_view
 from tests.support.delegating import DelegatingBackend
 

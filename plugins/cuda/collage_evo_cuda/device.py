@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from collage_evo.devices.dlpack import capsule_of
 from collage_evo.errors import CollageError
+from collage_evo_cuda.dlpack import capsule_of
 
 
 class CaptureError(CollageError):

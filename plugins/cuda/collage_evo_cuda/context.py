@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.devices.device import CaptureError, OutOfDeviceMemory
-from collage_evo.target.driver import OUT_OF_MEMORY, CudaError, Driver
+from collage_evo_cuda.device import CaptureError, OutOfDeviceMemory
+from collage_evo_cuda.driver import OUT_OF_MEMORY, CudaError, Driver
 
 
 class Memory:

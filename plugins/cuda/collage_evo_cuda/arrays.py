@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from collage_evo.devices.device import Device, DeviceArray
-from collage_evo.devices.dlpack import borrow
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.graph.ir.memory import place
+from collage_evo_cuda.device import Device, DeviceArray
+from collage_evo_cuda.dlpack import borrow
 
 
 def as_device_array(name: str, value: Any, stream: int) -> DeviceArray:

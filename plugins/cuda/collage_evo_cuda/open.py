@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from threading import Lock
 
-from collage_evo.devices.cuda import CudaDevice
-from collage_evo.devices.device import Device
 from collage_evo.errors import UnavailableError
-from collage_evo.target.driver import cuda_driver
+from collage_evo_cuda.cuda import CudaDevice
+from collage_evo_cuda.device import Device
+from collage_evo_cuda.driver import cuda_driver
 
 _lock = Lock()
 _open: dict[str, CudaDevice] = {}

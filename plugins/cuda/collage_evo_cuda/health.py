@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from collage_evo.devices.device import Health
+from collage_evo_cuda.device import Health
 
 LIBRARY = "libnvidia-ml.so.1"
 _SM_CLOCK = 1

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU through CUDA's driver and no other library, by the contract of ``devices/device.py``."""
+"""An NVIDIA GPU through CUDA's driver and no other library, by the contract of ``device.py``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from collage_evo.devices.context import Context, Memory
-from collage_evo.devices.device import CaptureError, Device, DeviceArray, Health, Replay
-from collage_evo.devices.dlpack import CPU, CUDA
-from collage_evo.devices.health import Gauges
 from collage_evo.errors import CollageError, one_line
-from collage_evo.target.driver import CudaError, Driver
+from collage_evo_cuda.context import Context, Memory
+from collage_evo_cuda.device import CaptureError, Device, DeviceArray, Health, Replay
+from collage_evo_cuda.dlpack import CPU, CUDA
+from collage_evo_cuda.driver import CudaError, Driver
+from collage_evo_cuda.health import Gauges
 
 _NON_BLOCKING = 1
 """A stream that does not wait for the default stream, nor that for it."""

@@ -6,7 +6,7 @@ from ctypes import c_int
 from functools import cache
 
 from collage_evo.errors import UnavailableError
-from collage_evo.target.driver import CudaError, cuda_driver
+from collage_evo_cuda.driver import CudaError, cuda_driver
 
 _CAPABILITY = "compute capability"
 _MAJOR, _MINOR = 75, 76

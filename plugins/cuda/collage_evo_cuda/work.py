@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from collage_evo.devices.device import CaptureError, Device, Replay
 from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of
+from collage_evo_cuda.device import CaptureError, Device, Replay
+from collage_evo_cuda.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of
 
 WARM_UP_RUNS = 2
 """Runs before a capture: in the first a library allocates, in the second it may still tune."""
