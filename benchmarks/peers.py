@@ -73,7 +73,7 @@ from collage_evo.run.search import Searched
 from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import CPU
+from collage_evo.target.target import CPU, Target
 from collage_evo_cuda.torch_cuda.requirements import unusable
 
 MODELS = (
@@ -167,7 +167,7 @@ def best_baselines(folder: Path, limits: Limits) -> dict[str, Baseline]:
 
 def rivalled(threads: int) -> list[str]:
     """The backends of a search on the processor: all but PyTorch, which is a rival."""
-    return [backend.name for backend in usable_backends(CPU, threads) if backend.name != TORCH]
+    return [backend.name for backend in usable_backends(Target(threads=threads)) if backend.name != TORCH]
 
 
 def best_ways(baselines: Sequence[Baseline]) -> dict[str, Baseline]:

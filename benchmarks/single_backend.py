@@ -32,7 +32,7 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, _):
-        baselines = measure_baselines(context, select_backends(tuple(names)))
+        baselines = measure_baselines(context, select_backends(tuple(names), config.target))
         for baseline in baselines:
             if baseline.variant != "default":
                 continue

@@ -19,7 +19,7 @@ import numpy as np
 
 from collage_evo.answer.sequential import Ratio
 from collage_evo.target.slots import acquire_slot
-from collage_evo.target.target import CPU
+from collage_evo.target.target import CPU, Target
 from collage_evo_cuda.runner import WARM_UP_S
 
 REST_S = 0.1
@@ -63,7 +63,7 @@ def take_turns(
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     warm_s = 0.0 if device == CPU else WARM_UP_S
     with contextlib.ExitStack() as stack:
-        slot = acquire_slot((tuple(cores),), device=device)
+        slot = acquire_slot((tuple(cores),), besides=Target(device).locks)
         assert slot is not None  # it waits for ever
         stack.callback(slot.release)
         processes = {name: stack.enter_context(start(arguments, cores)) for name, arguments in sides.items()}

@@ -133,6 +133,11 @@ class TargetConfig(Section):
         "instructions, on the caches and the clock of this one.",
     )
 
+    @property
+    def accelerated(self) -> bool:
+        """Whether pieces may run on an accelerator beside the host."""
+        return self.device != "cpu"
+
 
 class BackendConfig(Section):
     trials: int = Field(

@@ -49,7 +49,7 @@ class ConfigError(CollageError):
 
 
 class UnavailableError(CollageError):
-    """A requested backend or device that is not on this machine."""
+    """A requested backend or accelerator that is not on this machine."""
 
     exit_code = 3
 

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 
 from collage_evo.graph.reference.reference import holds_labels
+from collage_evo.target.target import Target
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 from corpus.inside import measure_inside
 
@@ -224,7 +225,7 @@ def _single_backends(normalised: Path) -> dict[str, int]:
     from collage_evo.graph.load.files import read_model
 
     graph = build_graph(read_model(normalised))
-    refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([])}
+    refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([], Target())}
     count: Counter[str] = Counter()
     for node in graph.nodes:
         takers = [name for name, reasons in refused.items() if node.index not in reasons]

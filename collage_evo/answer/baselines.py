@@ -15,7 +15,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
+from collage_evo.backends.variants import DEFAULT, Arithmetic, TargetLike, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.measure.evaluate import outcome_of
@@ -25,7 +25,7 @@ from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.processor import Processor, this_machine
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 USUAL = "onnxruntime"
 """Baseline that a user with an ONNX file is assumed to have now: ONNX Runtime with its defaults."""
@@ -83,7 +83,7 @@ def measure_baselines(
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
-    Those that run most models well come first, on the target's device before the host: the first in float32, the
+    Those that run most models well come first, on the accelerator before the host: the first in float32, the
     others in their default precision, then all in further ones, float32 before lower ones. The others may compile for
     minutes: they follow in the order of what the first took in the same arithmetic. After each, ``on_done`` is called
     with the results so far. One that is far behind the best before it, by the policy, has the latency of the few runs
@@ -180,15 +180,15 @@ def _in_turn(
     backends: Sequence[Backend], setting: Setting, measured: Sequence[Baseline]
 ) -> Iterator[tuple[Backend, Variant]]:
     """Backends and variants in the order of their measurement; each result is in ``measured`` before the next one."""
-    device, largest = setting.target.device, setting.limits.measured
-    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
+    target, largest = setting.target, setting.limits.measured
+    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, target, largest)]
     run_most = [pair for pair in pairs if _runs_most(*pair)]
 
     def by_defaults(pair: tuple[Backend, Variant]) -> tuple[bool, ...]:
         backend, variant = pair
         first_answer = variant.exact and backend is run_most[0][0]
-        default = variant == backend.like_defaults(device)
-        return variant.last_resort, variant.device != device, not first_answer, not default, not variant.exact
+        default = variant == backend.like_defaults(target)
+        return variant.last_resort, variant.on_host, not first_answer, not default, not variant.exact
 
     yield from sorted(run_most, key=by_defaults)
     fastest: dict[Arithmetic, float] = {}
@@ -201,7 +201,7 @@ def _in_turn(
     def by_arithmetic(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
         _, variant = pair
         like_ms = fastest.get(variant.arithmetic, math.inf)
-        return variant.last_resort, variant.device != device, like_ms, not variant.exact
+        return variant.last_resort, variant.on_host, like_ms, not variant.exact
 
     yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=by_arithmetic)
 
@@ -211,8 +211,8 @@ def _runs_most(backend: Backend, variant: Variant) -> bool:
 
 
 def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
-    """Why ``variant`` is not tried: another one on the same device takes longer than ``hopeless_ms``."""
-    alike = {other.name for other in backend.variants if other.device == variant.device}
+    """Why ``variant`` is not tried: another one that runs where it does takes longer than ``hopeless_ms``."""
+    alike = {other.name for other in backend.variants if other.on_host == variant.on_host}
     for other in measured:
         if other.backend != backend.name or other.variant not in alike:
             continue
@@ -231,8 +231,8 @@ def why_needless(
 
     The other has an error up to ``safe_error``: one near the budget may exceed it on held-out samples.
     """
-    gain = math.inf if variant.exact or variant.device != CPU else machine.most_gain(variant.arithmetic)
-    on_cpu = {one.name for one in backend.variants if one.device == CPU}
+    gain = math.inf if variant.exact or not variant.on_host else machine.most_gain(variant.arithmetic)
+    on_cpu = {one.name for one in backend.variants if one.on_host}
     known = [b for b in measured if b.backend == backend.name and b.variant in on_cpu and b.keeps(safe_error)]
     exact_ms = min((b.outcome.latency_ms or 0.0 for b in known if b.exact), default=0.0)
     faster = [b for b in known if gain * (b.outcome.latency_ms or 0.0) < exact_ms]
@@ -249,7 +249,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Mac
     """
     names = {backend.name for backend in backends}
     target = machine.setting.target
-    others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
+    others = [one for one in usable_backends(target) if one.name not in names]
     measured: list[Baseline] = []
     with machine.alone() as fresh_process:
         for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
@@ -332,19 +332,19 @@ def feasible_baselines(
     return tuple(within or (baseline for baseline in running if baseline.exact))
 
 
-def library_defaults(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, ...]:
+def library_defaults(baselines: Sequence[Baseline], target: TargetLike) -> tuple[Baseline, ...]:
     """Those of ``baselines`` that are a library as a user runs it who passes the file and sets only the number of
     threads.
 
     They exclude a library whose default precision took no part, such as bfloat16 where only float32 may answer.
     """
-    usual = {name: get_backend(name).like_defaults(device) for name in {baseline.backend for baseline in baselines}}
+    usual = {name: get_backend(name).like_defaults(target) for name in {baseline.backend for baseline in baselines}}
     ran = (baseline for baseline in baselines if baseline.outcome.latency_ms is not None)
     return tuple(b for b in ran if (variant := usual[b.backend]) is not None and variant.name == b.variant)
 
 
-def near_defaults(baselines: Sequence[Baseline], device: str, far: float) -> tuple[Baseline, ...]:
+def near_defaults(baselines: Sequence[Baseline], target: TargetLike, far: float) -> tuple[Baseline, ...]:
     """Those that take at most ``far`` times as long as the fastest: slower ones would take most of a race's time."""
-    defaults = library_defaults(baselines, device)
+    defaults = library_defaults(baselines, target)
     fastest = min((b.outcome.latency_ms or 0.0 for b in baselines if b.outcome.latency_ms is not None), default=0.0)
     return tuple(b for b in defaults if (b.outcome.latency_ms or 0.0) <= far * fastest)

@@ -20,7 +20,6 @@ from collage_evo.measure.timing import SampleBatch, log_ratio, log_ratios
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
 from collage_evo.statistics import robust_deviation
-from collage_evo.target.target import CPU
 
 LAYOUT = 0.005
 """Standard deviation of a latency's logarithm over placements of the model in memory."""
@@ -143,7 +142,8 @@ class RaceRunner:
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             if not (self._apart or self._all_fit):
                 self._processes[name].close()
-        on_cpu = self._machine.setting.target.device == CPU  # processes that share a device were not tried
+        # Processes that share an accelerator were not tried.
+        on_cpu = not self._machine.setting.target.accelerated
         load_ms = sum(one.load_ms for one in self.serving.values())
         self._loaded_once = on_cpu and self._all_fit and load_ms > LOADED_ONCE_S * 1e3
         if self._loaded_once:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from collage_evo.backends.variants import DEFAULT, Variant, plain_name
+from collage_evo.backends.variants import DEFAULT, TargetLike, Variant, plain_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.precision.quantise.form import Int8Form
@@ -194,12 +194,12 @@ class Backend(ABC):
                 return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")
 
-    def like_defaults(self, device: str) -> Variant | None:
+    def like_defaults(self, target: TargetLike) -> Variant | None:
         """The variant, of those that a search may choose, that computes with the library's defaults.
 
-        None where there is none on ``device``, or the library does not read ONNX files itself.
+        None where there is none on the target's own device, or the library does not read ONNX files itself.
         """
-        first = next((variant for variant in self.variants if variant.device == device), None)
+        first = next((variant for variant in self.variants if variant.device == target.device), None)
         return first if first is not None and self.runs_any_model(first) else None
 
     def builder(self, variant: Variant) -> Variant:

@@ -9,6 +9,7 @@ from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
+from collage_evo.backends.variants import TargetLike
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Match
@@ -55,7 +56,7 @@ def enumerate_matches(
     graph: Graph,
     backends: Sequence[Backend],
     tolerance: float = 0.0,
-    device: str = "cpu",
+    target: TargetLike | None = None,
     max_per_backend: int = MAX_CANDIDATES,
     ranges: Ranges | None = None,
     left_out: Collection[tuple[str, str]] = (),
@@ -67,7 +68,7 @@ def enumerate_matches(
         graph: the normalised model.
         backends: the backends that take part, in order of preference.
         tolerance: relative error that outputs may have; variants of a coarser precision do not take part.
-        device: the device of the placement.
+        target: of the placement; None is a host without accelerator.
         max_per_backend: bound on the distinct node sets of one backend; ``cut`` names a backend that reaches it.
         ranges: calibrated, of the graph's tensors; without them static quantisers take no part.
         left_out: excluded backends and variants; variants that compile as one of these are excluded too.
@@ -89,8 +90,8 @@ def enumerate_matches(
             cut.append(backend.name)
         rejected += candidates.rejected
         for nodes, pattern in candidates.accepted.items():
-            matches += matches_of(graph, backend, nodes, tolerance, device, ranges, left_out, pattern)
-    rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out, ranges)
+            matches += matches_of(graph, backend, nodes, tolerance, target, ranges, left_out, pattern)
+    rewritten = rewritten_matches(graph, backends, rewrites, target, tolerance, left_out, ranges)
     matches += rewritten.matches
     rejected += (Rejection(*refusal) for refusal in rewritten.refusals)
     _require_cover(graph, matches, refusals)
@@ -102,7 +103,7 @@ def matches_of(
     backend: Backend,
     nodes: NodeSet,
     tolerance: float = 0.0,
-    device: str = "cpu",
+    target: TargetLike | None = None,
     ranges: Ranges | None = None,
     left_out: Collection[tuple[str, str]] = (),
     pattern: str = "",
@@ -111,7 +112,7 @@ def matches_of(
 
     Excludes variants that have nothing to write into these nodes, or write the same as another.
     """
-    variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out)
+    variants = piece_variants(backend, graph, nodes, target, tolerance, ranges is not None, left_out)
     written = ((variant, numerics_in(graph, nodes, variant, ranges)) for variant in variants)
     matches = (
         Match(nodes, backend.name, v.name, numerics, pattern, "" if v.base == v.name else v.base)

@@ -119,6 +119,11 @@ def device_of(backend: str, variant: str) -> str:
     return get_backend(backend).variant(variant).device
 
 
+def on_host(backend: str, variant: str) -> bool:
+    """Whether a variant runs in the host's memory. Raises as :func:`device_of`."""
+    return get_backend(backend).variant(variant).on_host
+
+
 def probe_all() -> list[tuple[str, Probe]]:
     """Each backend's name and whether it can be used here; a broken plugin is a Probe with its reason."""
     return [(name, _probe(name)) for name in backend_names()]

@@ -10,7 +10,7 @@ from collage_evo.backends.base import Backend, Support
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Variant, rewritten_name
+from collage_evo.backends.variants import TargetLike, Variant, rewritten_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet
 from collage_evo.graph.ir.operators import ELEMENTWISE
@@ -43,7 +43,7 @@ def rewritten_matches(
     graph: Graph,
     backends: Sequence[Backend],
     rewrites: Sequence[Rewrite],
-    device: str = "cpu",
+    target: TargetLike | None = None,
     tolerance: float = 0.0,
     left_out: Collection[tuple[str, str]] = (),
     ranges: Ranges | None = None,
@@ -74,7 +74,7 @@ def rewritten_matches(
                     refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
                     continue
                 every = part.graph.all_nodes
-                taking = piece_variants(backend, part.graph, every, device, tolerance, ranges is not None, left_out)
+                taking = piece_variants(backend, part.graph, every, target, tolerance, ranges is not None, left_out)
                 matches += _in_variants(graph, nodes, backend.name, taking, sole, part, ranges)
     return RewrittenMatches(tuple(matches), tuple(refusals), tuple(cut))
 

@@ -1,4 +1,4 @@
-"""Selection of the backends and variants that take part in a run, and the check that its device is there."""
+"""Selection of the backends and variants that take part in a run, and the check that its accelerator is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.tuning import Tunable
-from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
+from collage_evo.backends.variants import Arithmetic, TargetLike, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
@@ -23,106 +23,109 @@ if TYPE_CHECKING:
 _CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
-def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1) -> tuple[Backend, ...]:
-    """The backends in ``names``; every usable one that serves target ``device`` when none is named.
+def select_backends(names: Sequence[str], target: TargetLike) -> tuple[Backend, ...]:
+    """The backends in ``names``; every usable one that serves ``target`` when none is named.
 
-    Backends that run only on the host serve every target; at least one runs on ``device`` itself.
+    Backends that run only on the host serve every target; at least one runs on its accelerator, if it has one.
 
     Raises:
-        ConfigError: a name is not known, or is of a backend that needs more than ``threads`` threads, or all names
+        ConfigError: a name is not known, or is of a backend that needs more threads than it has, or all names
             are of backends that run no whole model.
-        UnavailableError: a backend asked for by name cannot be used or does not serve ``device``, or none runs on it.
+        UnavailableError: a backend asked for by name cannot be used or does not serve ``target``, or none runs on it.
     """
     if not names:
-        return usable_backends(device, threads)
+        return usable_backends(target)
     chosen = tuple(get_backend(name) for name in dict.fromkeys(names))
     for backend in chosen:
         probe = backend.probe()
         if not probe.available:
             raise UnavailableError(f"backend '{backend.name}' cannot be used: {probe.reason}")
-        if not any(serves(variant, device) for variant in backend.variants):
+        if not any(serves(variant, target) for variant in backend.variants):
             served = ", ".join(backend.devices)
-            raise UnavailableError(f"backend '{backend.name}' does not serve target {device}: it serves {served}")
-        if isinstance(backend, StandsOnOthers) and threads < backend.least_threads:
+            raise UnavailableError(
+                f"backend '{backend.name}' does not serve target {target.device}: it serves {served}"
+            )
+        if isinstance(backend, StandsOnOthers) and target.threads < backend.least_threads:
             raise ConfigError(
                 f"backend '{backend.name}' needs {backend.least_threads} threads or more: set target.threads, "
                 "or leave it out of backends.use"
             )
     if all(isinstance(backend, StandsOnOthers) for backend in chosen):
         raise ConfigError(f"backends.use: {', '.join(b.name for b in chosen)} runs no whole model: add a library")
-    _require_one_on(device, {backend.name: _why_not_on(device, backend) for backend in chosen})
-    return tuple(_on_threads(backend, threads) for backend in chosen)
+    _require_one_on(target, {backend.name: _why_not_on(target, backend) for backend in chosen})
+    return tuple(_on_threads(backend, target) for backend in chosen)
 
 
-def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
-    """Every backend that can be used here on ``threads`` threads and serves target ``device``.
+def usable_backends(target: TargetLike) -> tuple[Backend, ...]:
+    """Every backend that can be used here and serves ``target``, on as many threads as it has.
 
-    At least one runs on ``device`` itself.
+    At least one runs on its accelerator, if it has one.
 
     Raises:
         UnavailableError: there is none.
     """
     probes = probe_all()
     available = (get_backend(name) for name, probe in probes if probe.available)
-    usable = tuple(b for b in available if not isinstance(b, StandsOnOthers) or threads >= b.least_threads)
+    usable = tuple(b for b in available if not isinstance(b, StandsOnOthers) or target.threads >= b.least_threads)
     if all(isinstance(backend, StandsOnOthers) for backend in usable):
         raise UnavailableError(f"no backend is usable here: {install('cpu')}")
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
-    _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
-    return tuple(_on_threads(b, threads) for b in usable if any(serves(variant, device) for variant in b.variants))
+    _require_one_on(target, reasons | {backend.name: _why_not_on(target, backend) for backend in usable})
+    return tuple(_on_threads(b, target) for b in usable if any(serves(variant, target) for variant in b.variants))
 
 
-def half_installed(device: str) -> dict[str, str]:
-    """Unusable backends for target ``device`` whose library is installed, by name with what is missing."""
+def half_installed(target: TargetLike) -> dict[str, str]:
+    """Unusable backends for ``target`` whose library is installed, by name with what is missing."""
     return {
         name: probe.reason
         for name, probe in probe_all()
-        if not probe.available and probe.version and any(serves(v, device) for v in get_backend(name).variants)
+        if not probe.available and probe.version and any(serves(v, target) for v in get_backend(name).variants)
     }
 
 
-def _on_threads(backend: Backend, threads: int) -> Backend:
-    return backend.on_threads(threads) if isinstance(backend, StandsOnOthers) else backend
+def _on_threads(backend: Backend, target: TargetLike) -> Backend:
+    return backend.on_threads(target.threads) if isinstance(backend, StandsOnOthers) else backend
 
 
-def _why_not_on(device: str, backend: Backend) -> str:
-    """Why none of its variants runs on ``device`` here; empty if one does."""
+def _why_not_on(target: TargetLike, backend: Backend) -> str:
+    """Why none of its variants runs on the target's own device here; empty if one does."""
     parts: dict[str, list[str]] = {}
     for variant in backend.variants:
-        if variant.device == device:
+        if variant.device == target.device:
             if not (reason := backend.declines(variant)):
                 return ""
             parts.setdefault(reason, []).append(variant.name)
     if len(parts) == 1:
         return next(iter(parts))
-    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in parts.items()) or f"no variant for {device}"
+    every = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in parts.items())
+    return every or f"no variant for {target.device}"
 
 
-def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
-    """Require a backend on ``device``; ``reasons``: by backend why it does not run there, empty for one that does."""
+def _require_one_on(target: TargetLike, reasons: Mapping[str, str]) -> None:
+    """Require a backend on the target's own device; ``reasons``: by backend why none of its variants runs there."""
     if not all(reasons.values()):
         return
     alike: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         alike.setdefault(reason, []).append(name)
     parts = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
-    instead = "mend one of these" + ("" if device == CPU else ", or use " + _CPU_CONFIGURATION)
-    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(parts)}); {instead}")
+    instead = "mend one of these" + ("" if target.device == CPU else ", or use " + _CPU_CONFIGURATION)
+    raise UnavailableError(f"target {target.device}: no backend runs on it here ({'; '.join(parts)}); {instead}")
 
 
-def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
+def whole_variants(backend: Backend, target: TargetLike | None, tolerance: float) -> tuple[Variant, ...]:
     """The variants of ``backend`` that take part with whole models, into which nothing is written."""
     if isinstance(backend, StandsOnOthers):
         return ()
     whole = (variant for variant in backend.variants if not variant.writes)
-    return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
+    return tuple(v for v in whole if takes_part(v, target, tolerance) and not backend.declines(v))
 
 
 def piece_variants(
     backend: Backend,
     graph: Graph,
     nodes: NodeSet,
-    device: str,
+    target: TargetLike | None,
     tolerance: float,
     ranges: bool = False,
     left_out: Collection[tuple[str, str]] = (),
@@ -134,7 +137,7 @@ def piece_variants(
     """
     from collage_evo.graph.check.indices import stray_index  # serving does not need it
 
-    variants = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
+    variants = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, target, tolerance)]
     guarded = [variant for variant in variants if backend.guards(variant)]
     if guarded != variants and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
         variants = guarded
@@ -178,15 +181,15 @@ def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:
             raise ConfigError(f"backends.{name}.trials: {name} has nothing to tune; leave the key out")
 
 
-def require_device(device: str) -> None:
-    """Make sure that the device is there.
+def require_accelerator(target: TargetLike) -> None:
+    """Make sure that the target's accelerator is there, if it has one.
 
     Raises:
-        UnavailableError: the device is not there; the message says what is missing and what to use instead.
+        UnavailableError: it is not there; the message says what is missing and what to use instead.
     """
-    if device == CPU:
+    if target.device == CPU:
         return
     try:
-        accelerator_of(device).require()
+        accelerator_of(target.device).require()
     except UnavailableError as missing:
-        raise UnavailableError(f"target {device}: {missing}, or use {_CPU_CONFIGURATION}") from None
+        raise UnavailableError(f"target {target.device}: {missing}, or use {_CPU_CONFIGURATION}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from collage_evo.precision.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.precision.quantise.form import Int8Form
@@ -29,7 +30,7 @@ class Variant:
 
     name: str = "default"
     arithmetic: Arithmetic = Arithmetic.FLOAT32
-    device: str = "cpu"
+    device: str = CPU
     base: str = ""
     int8_form: Int8Form | None = None
     everything: bool = False
@@ -38,6 +39,11 @@ class Variant:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it runs on the processor, in the host's memory."""
+        return self.device == CPU
 
     @property
     def writes(self) -> bool:
@@ -72,14 +78,24 @@ def plain_name(variant: str) -> str:
     return variant.partition(_REWRITTEN)[0]
 
 
-def serves(variant: Variant, device: str) -> bool:
-    """Whether it runs where ``device`` is the target: on it, or on its host."""
-    return variant.device in (CPU, device)
+class TargetLike(Protocol):
+    """A target, or what a configuration says of one."""
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
 
 
-def takes_part(variant: Variant, device: str, tolerance: float) -> bool:
-    """Whether it serves target ``device`` and its arithmetic fits a relative error of ``tolerance``."""
-    return serves(variant, device) and (variant.exact or variant.arithmetic.roundoff <= tolerance)
+def serves(variant: Variant, target: TargetLike | None) -> bool:
+    """Whether it runs on ``target``: on its accelerator, or on its host; None is a host without accelerator."""
+    return variant.on_host or (target is not None and variant.device == target.device)
+
+
+def takes_part(variant: Variant, target: TargetLike | None, tolerance: float) -> bool:
+    """Whether it serves ``target`` and its arithmetic fits a relative error of ``tolerance``."""
+    return serves(variant, target) and (variant.exact or variant.arithmetic.roundoff <= tolerance)
 
 
 def engine_name(backend: str, variant: str) -> str:

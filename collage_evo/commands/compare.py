@@ -140,7 +140,7 @@ def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...
     target = run.config.target
     with run.stage(Stage.COMPARE_BASELINES):
         names = tuple(libraries) or tuple(run.config.backends.use)
-        backends = select_backends(names, target.device, target.threads)
+        backends = select_backends(names, target)
         return measure_as_it_comes(backends, run.work, run.machine, run.config.fitness.timing.settings())
 
 

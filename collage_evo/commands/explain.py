@@ -97,7 +97,7 @@ class ExplainedRun:
         costs = read_costs(store.work / "costs.json", None, graph, {})
         return cls(
             config=config,
-            backends=select_backends(config.backends.use, config.target.device, config.target.threads),
+            backends=select_backends(config.backends.use, config.target),
             graph=graph,
             origin=normalised.origin,
             found=enumerated.found if costs is None else replace(enumerated.found, matches=costs.space.matches),
@@ -114,8 +114,8 @@ class ExplainedRun:
 
     def matches(self, backend: Backend, nodes: NodeSet) -> list[Match]:
         """``nodes`` as one piece of ``backend``, in each variant that the run would offer."""
-        device = self.config.target.device
-        return matches_of(self.graph, backend, nodes, self.largest, device, self.ranges, self.excluded)
+        target = self.config.target
+        return matches_of(self.graph, backend, nodes, self.largest, target, self.ranges, self.excluded)
 
     def offer(self, match: Match) -> Offer:
         """``match`` as one way to run its nodes, with its cost or the reason why it has none."""

@@ -38,15 +38,15 @@ Profiles, borders and the model that learns from placements are three separate m
 dynamic program can optimise exactly, fitted before there is a placement; the third has features that it cannot (sizes
 of regions, edges, pairs of backends), begins as that sum, and corrects it (``search/surrogate/model.py``).
 
-On a target with a device in addition to the host, engines of both take part (``backends/variants.py``: ``serves``). A
-tensor that is produced in one memory and read or returned in another is copied, once for each memory, however many
-engines read it there. ``costs/copies.py`` times copies of several sizes, there and back, in a worker process of the
-run, and fits a fixed part and one per byte. The additive model charges them in addition to borders
+On a target with an accelerator in addition to the host, engines of both take part (``backends/variants.py``:
+``serves``). A tensor that is produced in one memory and read or returned in another is copied, once for each memory,
+however many engines read it there. ``costs/copies.py`` times copies of several sizes, there and back, in a worker
+process of the run, and fits a fixed part and one per byte. The additive model charges them in addition to borders
 (``CostModel.copies``); a border contains only the cost of its engine. In the dynamic program a tensor's state also
 includes the memories that hold it (``search/cover/movement.py``: ``Tariff``), so the first reader in a memory pays,
 and later readers do not; pairwise costs between engines would charge a copy for each reader. In the bound all engines
-of the device share a part of their rewards, within the cost of copies, as engines of one family share what their
-borders have in common. So the optimum stays exact, and a target without a device has the states and prices that it
-always had. Estimates, borders that could not be probed, and the roofline for tuning come from engines of the same
-device.
+of the accelerator share a part of their rewards, within the cost of copies, as engines of one family share what their
+borders have in common. So the optimum stays exact, and a target without an accelerator has the states and prices that
+it always had. Estimates, borders that could not be probed, and the roofline for tuning come from engines of the same
+memory.
 """

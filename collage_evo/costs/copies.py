@@ -1,4 +1,4 @@
-"""Costs of copies between the host's memory and a device's.
+"""Costs of copies between the host's memory and an accelerator's.
 
 Copies are timed once a run, at several sizes, from page-locked memory, as sessions copy; between these sizes the cost
 is taken as linear in the bytes.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from scipy.optimize import nnls
 
-from collage_evo.backends.registry import device_of
+from collage_evo.backends.registry import on_host
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
 from collage_evo.measure.jobs import CopyJob, Measured
@@ -19,7 +19,7 @@ from collage_evo.measure.machine import Regions
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
 """Bytes of the copies that are timed."""
@@ -28,16 +28,17 @@ PROTOCOL = 2
 """Version of the way of timing; it goes up with each change."""
 
 
-def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
-    """Engines that work in the device's memory."""
-    return frozenset(engine for engine in engines if device_of(*engine) != CPU)
+def engines_off_host(engines: Iterable[Engine]) -> frozenset[Engine]:
+    """Engines that work in an accelerator's memory."""
+    return frozenset(engine for engine in engines if not on_host(*engine))
 
 
 def measure_copies(regions: Regions, target: Target, of_run: CostDatabase, shared: CostDatabase) -> Copies:
-    """Cost of copies to the target's device and back, through the run's own database and the one that all runs share.
+    """Cost of copies to the target's accelerator and back, through the run's own database and the one that all runs
+    share.
 
     Raises:
-        UnavailableError: the device does not copy; the message has the reason.
+        UnavailableError: it does not copy; the message has the reason.
     """
     measured: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):

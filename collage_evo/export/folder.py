@@ -29,7 +29,7 @@ from collage_evo.runtime import input_limits
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.signature import Signature
 from collage_evo.target.processor import this_machine
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 SCHEMA = 1
 _DEPLOYED = ("pipeline.py", "check.py", "pipeline.hpp", "tensors.hpp", "check.cpp")
@@ -84,7 +84,7 @@ def plain_files(backend: str, variant: str) -> PlainFiles:
     """
     library = get_backend(backend)
     if isinstance(library, HasPlainFiles):
-        if library.variant(variant).device != CPU:
+        if not library.variant(variant).on_host:
             title = library.title or backend
             raise InputError(f"{title}'s pieces for a GPU have no plain form: serve the artifact")
         return library.plain_files()

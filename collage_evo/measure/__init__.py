@@ -14,13 +14,13 @@ of processor time, and a run starts dozens.
 Worker processes load and check side by side, but only one of them times at once, while the other slots are idle
 (``measure/exclusive.py``): cores share caches and memory, and libraries differ in how much that slows them, so that
 placements timed in parallel would rank differently. Two file locks ensure it: processes that prepare hold a lock in
-shared mode, a process that times holds it exclusively, and while one waits to time, no other begins. A device is one
-slot, whatever the number of cores, with a lock of its own; all cores compile for it, and that counts as preparation,
-because libraries try on the device what they compile. Compilation for the processor takes no lock, since a piece may
-take half a minute: the process leaves a note, begins only while nothing is timed, and is halted (``SIGSTOP``) while
-any run times. Time spent waiting or starting does not count as hanging. A process that holds cores or the lock, or
-waits for them, leaves a note (``target/presence.py``), which is valid as long as its file is locked; from these notes
-each run reports which other run it waits for.
+shared mode, a process that times holds it exclusively, and while one waits to time, no other begins. An accelerator
+is one slot, whatever the number of cores, with a lock of its own; all cores compile for it, and that counts as
+preparation, because libraries try on the accelerator what they compile. Compilation for the processor takes no lock,
+since a piece may take half a minute: the process leaves a note, begins only while nothing is timed, and is halted
+(``SIGSTOP``) while any run times. Time spent waiting or starting does not count as hanging. A process that holds
+cores or the lock, or waits for them, leaves a note (``target/presence.py``), which is valid as long as its file is
+locked; from these notes each run reports which other run it waits for.
 
 In the worker process ``measure/worker.py`` hands each job to the part that does it: regions to
 ``measure/parts.py``, baselines and placements to ``measure/whole_models.py``, artifacts of a race to
@@ -38,7 +38,8 @@ twice.
 
 On several threads the pools of two libraries in one process slow each other down, so there the reference run has a
 process of its own (``measure/reference_run.py``), which runs each batch on a request over a pipe and sleeps
-otherwise. On a device or with several sessions there is no reference run: the latency is what the clock measures.
+otherwise. On an accelerator or with several sessions there is no reference run: the latency is what the clock
+measures.
 
 A placement in a lower precision is judged on two samples, always the same ones, and on all of the search's samples
 once it is timed and at most a tenth slower than the best one within the budget so far. Two samples show nothing about
@@ -73,15 +74,15 @@ placement that is not known yet. A factor for each engine is the first parameter
 ``RunContext.whole`` is the pool for whole models; it shares its worker slots with the pool for parts, which is closed
 between the two. The checkpoint's fingerprint includes the objective.
 
-On a device a part of the model is timed by the device's events, around a replay of its capture. Before each replay,
-as many bytes are written as the rest of the model touches (256 MB at most, as Triton's ``do_bench`` clears, and at
-least 64 MB: while the device writes them, the replay is launched), and the inputs are copied in again: weights are
+On an accelerator a part of the model is timed by its events, around a replay of its capture. Before each replay, as
+many bytes are written as the rest of the model touches (256 MB at most, as Triton's ``do_bench`` clears, and at least
+64 MB: while the accelerator writes them, the replay is launched), and the inputs are copied in again: weights are
 cold then, and inputs warm. Copies are excluded, because the cost model charges them. Whole placements and baselines
 are timed by the clock, from host to host. Both are warmed up for 200 ms, the default of TensorRT's ``trtexec``.
-Neither size nor the warm-up was measured on a GPU. A measurement taken while the device ran slower than it could (too
-hot, or short of power) counts as contended and is repeated. Exhausted memory is a failure of its own kind, with the
-library's message. After such a failure, and after any error that is raised, the process is replaced: libraries keep a
-device's memory, and no process survives an error of the device.
+Neither size nor the warm-up was measured on a GPU. A measurement taken while the accelerator ran slower than it could
+(too hot, or short of power) counts as contended and is repeated. Exhausted memory is a failure of its own kind, with
+the library's message. After such a failure, and after any error that is raised, the process is replaced: libraries
+keep an accelerator's memory, and no process survives an error of it.
 
 Compiling and loading happen in a measuring or building process only, also for the artifacts of the final race
 (``ArtifactJob``). In the run's own process only ONNX Runtime works, as the reference: it folds constants, infers

@@ -260,7 +260,7 @@ class KernelsJob(Asks[KernelTimes]):
 
 @dataclass(frozen=True)
 class CopyJob(Asks[Measured]):
-    """Time ``runs`` copies of ``nbytes`` to the target's device, or back to the host."""
+    """Time ``runs`` copies of ``nbytes`` to the target's accelerator, or back to the host."""
 
     nbytes: int
     to_device: bool

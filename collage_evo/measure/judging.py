@@ -28,7 +28,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session
-from collage_evo.target.target import CPU
 
 BROKEN = 1.0
 """Relative error from which on a result is unrelated to its reference, in any precision."""
@@ -214,7 +213,7 @@ class Judge:
         if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:
-            clock = ActiveClock() if self._setting.target.device == CPU else time.monotonic
+            clock = time.monotonic if self._setting.target.accelerated else ActiveClock()
             more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))

@@ -45,7 +45,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings
-from collage_evo.target.target import CPU
 
 JUDGE_TIMEOUT_S = 600.0
 """Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
@@ -224,7 +223,7 @@ class PooledMachine:
     @property
     def most_sessions(self) -> int:
         target = self.setting.target
-        return max(1, len(self.cores) // target.threads) if target.device == CPU else 1
+        return 1 if target.accelerated else max(1, len(self.cores) // target.threads)
 
     def _in(self, sessions: int) -> WorkerPool:
         """The pool on slots for so many sessions at once. It shares its workers with the others: those that hold
@@ -260,7 +259,7 @@ class PooledMachine:
         pool, asked = self._in(self.sessions).agreed(job, margin)
         for worker, latency_ms, agrees in asked:
             on_worker(worker, latency_ms, agrees)
-        alike = self.setting.target.device == CPU and self.sessions == 1
+        alike = not self.setting.target.accelerated and self.sessions == 1
         with Builders(pool) as builders:
             yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run if alike else None, bounds)
 

@@ -126,7 +126,7 @@ class WorkerPool:
     def uncontended(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
-        slot = acquire_slot((self.cores,), self.setting.run, device=self.setting.target.device)
+        slot = acquire_slot((self.cores,), self.setting.run, besides=self.setting.target.locks)
         assert slot is not None
         try:
             yield self.slots[0]

@@ -37,13 +37,12 @@ from collage_evo.measure.jobs import (
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import SHARED, machine_directory, shared_temporary
-from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
 """Libraries retain memory after a region is freed. A process above this share of its limit is replaced between jobs,
 so that no candidate pays for the memory of earlier ones."""
-RECYCLE_SHARE_ON_DEVICE = 0.75
-"""The same share where a device takes part: its libraries take gigabytes of the host, and seconds to start."""
+RECYCLE_SHARE_ACCELERATED = 0.75
+"""The same share where an accelerator takes part: its libraries take gigabytes of the host, and seconds to start."""
 _RAISED = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
@@ -144,11 +143,11 @@ class Sandbox:
         """
         if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
             raise SystemRefuses(answer.message)
-        on_device = self._setting.target.device != CPU
-        share = RECYCLE_SHARE_ON_DEVICE if on_device else RECYCLE_SHARE
-        # Libraries keep a device's memory, and no process survives an error of the device, whichever library reports
-        # it first.
-        spoilt = on_device and isinstance(answer, Failure) and answer.fault in _RAISED
+        accelerated = self._setting.target.accelerated
+        share = RECYCLE_SHARE_ACCELERATED if accelerated else RECYCLE_SHARE
+        # Libraries keep an accelerator's memory, and no process survives an error of it, whichever library reports it
+        # first.
+        spoilt = accelerated and isinstance(answer, Failure) and answer.fault in _RAISED
         # Loading the reference run of a model of 1.3 GB took 8 to 16 of a placement's 20 to 35 s (EPYC, Zen 3).
         most = share * self._memory + (self._setting.reference_bytes if isinstance(job, PlacementJob) else 0)
         if spoilt or not (isinstance(job, RaceJob) or running.resident_bytes <= most):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from collage_evo.backends.base import BuildFailure, Executable, Target
-from collage_evo.backends.registry import device_of
+from collage_evo.backends.registry import on_host
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.check.edges import other_shapes
@@ -30,7 +30,6 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
-from collage_evo.target.target import CPU
 
 NEAR_BEST = 1.1
 """A placement that takes more than this many times as long as the best is not judged on all samples, and without a
@@ -232,7 +231,7 @@ class LoadedPieceCache:
             size = _bytes_of(piece.directory)
             self._make_room(size)
             executable = load_piece(piece, program, target)
-            if device_of(piece.backend, piece.variant) == CPU:
+            if on_host(piece.backend, piece.variant):
                 self._loaded[key] = (executable, size)
             return executable
 

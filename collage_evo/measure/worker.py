@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import device_of, get_backend, register_from
+from collage_evo.backends.registry import get_backend, on_host, register_from
 from collage_evo.backends.tuning import Tunable
 from collage_evo.codec import from_json, to_json
 from collage_evo.digests import DIGESTS, remembering
@@ -55,7 +55,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.target.accelerator import accelerator_of
-from collage_evo.target.target import CPU
 
 
 def serve(jobs: TextIO, answers: TextIO) -> None:
@@ -116,8 +115,8 @@ class Worker:
         context, began_s = self._context, _processor_s()
         context.expect_any_backend()
         # A compilation for an accelerator may run there, which must not affect a process that times on it.
-        on_host = device_of(*job.region.family) == CPU
-        with context.exclusive.compiling() if on_host else context.exclusive.job():
+        hosted = on_host(*job.region.family)
+        with context.exclusive.compiling() if hosted else context.exclusive.job():
             piece = context.compiler.region(context.graph, job.region)
         compiled = Compiled(_processor_s() - began_s)
         return unbuilt(piece) if isinstance(piece, BuildFailure) else compiled

@@ -17,7 +17,6 @@ from collage_evo.measure.jobs import Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.measure.sandbox import Sandbox
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots
-from collage_evo.target.target import CPU
 
 REFUSAL_REST_S = 0.3
 """Seconds that an excluded worker pauses before it returns a job, so that other workers get it."""
@@ -38,10 +37,10 @@ class PoolConfig:
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of cores, of which each worker slot holds one. A device is one slot, whatever the number of
-        cores."""
+        """The groups of cores, of which each worker slot holds one. An accelerator is one slot, whatever the number
+        of cores."""
         slots = timing_slots(self.cores, self.setting.target.threads * self.setting.sessions)
-        return slots if self.setting.target.device == CPU else slots[:1]
+        return slots[:1] if self.setting.target.accelerated else slots
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class WorkerSlot:
         self.close()
         timeout_s = 0.0 if self._waited_for == config.slots else self._timeout_s
         slot = acquire_slot(
-            config.slots, config.setting.run, timeout_s, self._closing, config.setting.target.device
+            config.slots, config.setting.run, timeout_s, self._closing, config.setting.target.locks
         )
         if slot is None:
             self._waited_for = config.slots

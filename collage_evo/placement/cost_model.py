@@ -42,7 +42,7 @@ class Border:
 
 @dataclass(frozen=True)
 class Copies:
-    """Costs of a tensor's complete copy into the device's memory, and back into the host's."""
+    """Costs of a tensor's complete copy into the accelerator's memory, and back into the host's."""
 
     to_device: Border = Border(0.0, 0.0)
     to_host: Border = Border(0.0, 0.0)
@@ -67,7 +67,7 @@ class CostModel:
 
     ``match_ms[i]`` is the cost of match ``i`` inside a region of its own engine, without borders; ``math.inf`` marks
     a match that cannot be used. ``borders`` has an entry for each engine with a usable match; for a rewritten match,
-    that is the engine which compiles the piece. A border is the same whatever device its engine runs on: moving a
+    that is the engine which compiles the piece. A border is the same wherever its engine runs: moving a
     tensor between memories comes on top, once for each tensor and memory, however many engines read it there.
     """
 
@@ -78,7 +78,7 @@ class CostModel:
     families: Mapping[Engine, Engine] = field(default_factory=dict)
     """For engines whose pieces are compiled as another engine's, that engine: together they make one piece."""
     on_device: frozenset[Engine] = frozenset()
-    """Engines that work in the device's memory; the caller and all others work in the host's."""
+    """Engines that work in the accelerator's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
     sessions: int = 1
     """Number of sessions that share the machine. Every cost is one session's time divided by it: its part of the
@@ -106,7 +106,7 @@ class CostModel:
         return self.borders[bordering(engine)].ms(nbytes)
 
     def copy_ms(self, to_device: bool, nbytes: int) -> float:
-        """Cost of bringing a tensor into the device's memory, or back into the host's."""
+        """Cost of bringing a tensor into the accelerator's memory, or back into the host's."""
         return (self.copies.to_device if to_device else self.copies.to_host).ms(nbytes)
 
     def family(self, engine: Engine) -> Engine:
@@ -205,7 +205,7 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
 
 @dataclass(frozen=True)
 class Transfer:
-    """A tensor of ``nbytes`` that is copied into the device's memory, or back into the host's."""
+    """A tensor of ``nbytes`` that is copied into the accelerator's memory, or back into the host's."""
 
     nbytes: int
     to_device: bool

@@ -13,7 +13,6 @@ from collage_evo.policy import Policy
 from collage_evo.report.places import COMMAND, command, home_of
 from collage_evo.report.result import Accuracy, Result, goes_on
 from collage_evo.report.words import format_engine, format_ms, format_ratio
-from collage_evo.target.target import CPU
 
 WORTH = 1.05
 """A point that exceeds the budget is worth a sentence if it is so many times as fast as the answer."""
@@ -84,7 +83,7 @@ def data_for_int8(result: Result, home: Path) -> str:
     largest = result.accuracy.largest
     if result.accuracy.budget == "exact" or largest is None or largest < Arithmetic.INT8.roundoff:
         return ""
-    if not result.accuracy.random or result.target["device"] != CPU or result.not_searched:
+    if not result.accuracy.random or result.made_for.accelerated or result.not_searched:
         return ""
     if any(Arithmetic.INT8 in point.arithmetics for point in result.front):
         return ""
@@ -108,7 +107,7 @@ def small_error(result: Result, home: Path) -> str:
         return ""
     if not _lower_precisions(result):
         return ""
-    data = " with data of your own (--data)" if result.accuracy.random and result.target["device"] == CPU else ""
+    data = " with data of your own (--data)" if result.accuracy.random and not result.made_for.accelerated else ""
     return f"allow a small error (--budget {USUAL_BUDGET}){data}: lower precisions take part then"
 
 
@@ -152,7 +151,7 @@ def more_threads(result: Result, home: Path) -> str:
     """No placement won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
     threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
     allowed = int(result.target["allowed_threads"])
-    if _combined(result) or result.objective == "throughput" or result.target["device"] != CPU or allowed >= cores:
+    if _combined(result) or result.objective == "throughput" or result.made_for.accelerated or allowed >= cores:
         return ""
     if (result.best.median_ms or 0.0) < SHORT_MS:
         return ""
@@ -191,14 +190,14 @@ def _combined(result: Result) -> bool:
 
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:
-    """Precisions that the run's libraries can compute in on its device, apart from float32."""
+    """Precisions that the run's libraries can compute in on its target, apart from float32."""
     precisions: set[Arithmetic] = set()
     for name in result.environment.get("backends", {}):
         try:
             variants = get_backend(name).variants
         except CollageError:  # a result may come from a machine with other backends
             continue
-        precisions |= {v.arithmetic for v in variants if not v.exact and serves(v, result.target["device"])}
+        precisions |= {v.arithmetic for v in variants if not v.exact and serves(v, result.made_for)}
     return precisions
 
 

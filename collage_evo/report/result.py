@@ -24,7 +24,7 @@ from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution import checkpoint
 from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import CPU
+from collage_evo.target.target import CPU, Target
 
 SCHEMA = 6
 RESULT = "result.json"
@@ -377,7 +377,7 @@ class Result:
     objective: str = "latency"
     """The objective. With ``throughput`` all times but those of parts are the full machine's for a run."""
     speeds: Speeds | None = None
-    """Latency and throughput of the answer; None if a device takes part."""
+    """Latency and throughput of the answer; None if an accelerator takes part."""
     libraries: Sequence[LibraryResult] = ()
     """Libraries that read ONNX files and that the answer replaces: ONNX Runtime, OpenVINO."""
     changed: str = ""
@@ -390,6 +390,11 @@ class Result:
     rival: str = ""
     """The baseline that the best placement is least sure to beat, if none won."""
     schema: int = SCHEMA
+
+    @property
+    def made_for(self) -> Target:
+        """The target's device and threads, on this machine's processor."""
+        return Target(self.target["device"], self.target["threads"])
 
     @property
     def point(self) -> FrontPoint | None:

@@ -9,7 +9,7 @@ are as honest as many, but less sharp. Unless ``search.seconds`` is given, the s
 left of three minutes (more for a slow model), less the time that the final comparison takes, and at least 25 seconds;
 the run directory records this when the search begins, and a resumed run has no more (``run/budget.py``).
 
-A precision in which a single backend takes half as long again as in float32 on the same device is excluded before
+A precision in which a single backend takes half as long again as in float32, where it runs too, is excluded before
 matches are made (``run/stages/excluded_engines.py``). So is an engine that stands on one that is excluded, that does
 not run the whole model, or for which the best single backend is 1.5 times as fast.
 """

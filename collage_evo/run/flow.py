@@ -69,7 +69,6 @@ from collage_evo.run.transferred import TransferredCosts
 from collage_evo.run.warm_start import Earlier, begin_like
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
-from collage_evo.target.target import CPU
 
 T = TypeVar("T")
 
@@ -128,7 +127,7 @@ class Flow:
     def on_threads_that_pay(self) -> Flow:
         """The same flow on fewer threads than the configuration allows, if as many do not pay."""
         run, target = self.run, self.run.config.target
-        if target.threads == 1 or target.device != CPU or run.config.search.objective != "latency":
+        if target.threads == 1 or target.accelerated or run.config.search.objective != "latency":
             return self
         decided = run.attempt(
             lambda: threads_that_pay(run, self.backends, self.baselines), f"{target.threads} threads are used"
@@ -353,7 +352,7 @@ class Flow:
             compiled.compile(best.outcome, delivery.answered)
         keys = compiled.searched.keys
         incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
-        defaults = near_defaults(self.baselines, run.target.device, run.config.policy.single_give_up)
+        defaults = near_defaults(self.baselines, run.target, run.config.policy.single_give_up)
         verdict, held_out = hold_out(run, self.model, compiled, self.baselines, incumbent, defaults)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}

@@ -73,8 +73,8 @@ def structures(
     """Structures that ``backend`` can tune: its measured matches with at most one heavy operator, equal ones
     together, as they are in the graph.
 
-    If some engines run on a device in addition to the host, matches there are tuned, with a bound from measurements
-    there.
+    If some engines run on an accelerator in addition to the host, matches there are tuned, with a bound from
+    measurements there.
     """
     others: dict[NodeSet, float] = {}
     pairs = zip(matches, table.standalone_ms, strict=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel, Tunable
-from collage_evo.costs.copies import engines_on_device
+from collage_evo.costs.copies import engines_off_host
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
@@ -121,7 +121,7 @@ class KernelTuning:
         assert isinstance(backend, Tunable)
         tuner = backend.tuner()
         begin = time.monotonic()
-        there = engines_on_device({match.engine for match in matches})
+        there = engines_off_host({match.engine for match in matches})
         tunable = structures(graph, matches, table, backend.name, there)
         place = self.place(backend)
         records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"

@@ -1,17 +1,16 @@
-"""What a configuration asks of this machine: cores, threads, a processor's level, a device, backends."""
+"""What a configuration asks of this machine: cores, threads, a processor's level, an accelerator, backends."""
 
 from __future__ import annotations
 
 import os
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.select import require_device, require_tuners, select_backends
+from collage_evo.backends.select import require_accelerator, require_tuners, select_backends
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.target.levels import SWITCH
 from collage_evo.target.processor import level
 from collage_evo.target.slots import describe_quota, usable_cores
-from collage_evo.target.target import CPU
 
 
 def require_machine(config: Config) -> None:
@@ -27,13 +26,13 @@ def require_machine(config: Config) -> None:
 
 def chosen_backends(config: Config) -> tuple[Backend, ...]:
     """The backends that take part. Raises as :func:`open_run` does."""
-    if config.search.objective == "throughput" and config.target.device != CPU:
+    if config.search.objective == "throughput" and config.target.accelerated:
         raise ConfigError(
             f"search.objective: throughput is of the processor's cores, not of {config.target.device}: leave it at "
             "latency, or set target.device=cpu"
         )
-    require_device(config.target.device)
-    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
+    require_accelerator(config.target)
+    backends = select_backends(config.backends.use, config.target)
     require_tuners(backends, config.backends.trials)
     return backends
 

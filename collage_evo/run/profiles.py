@@ -63,7 +63,7 @@ def _searched(
     file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
     profiles = saved_profiles(config, directory, file)
     reporter.ends_in(seconds_left())
-    for name, reason in ({} if config.backends.use else half_installed(config.target.device)).items():
+    for name, reason in ({} if config.backends.use else half_installed(config.target)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")
     if note := describe_batch(config, profiles, file):
         reporter.log(note)

@@ -46,7 +46,6 @@ from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.processor import level as held_level
-from collage_evo.target.target import CPU
 
 BROKEN = "The answer exceeds the budget, which nothing that was measured meets: float32 is closest"
 """Note on such an answer."""
@@ -311,7 +310,7 @@ def _finite(quality: Quality) -> Quality:
 def _processor_notes(run: RunContext) -> tuple[str, ...]:
     """Notes on precisions that the budget allows and the processor does not compute in."""
     target = run.setting.target
-    if target.device != CPU or not run.limits.front or target.machine.computes_in(Arithmetic.BFLOAT16):
+    if target.accelerated or not run.limits.front or target.machine.computes_in(Arithmetic.BFLOAT16):
         return ()
     return ("This processor does not compute in bfloat16, so only float32 and int8 took part",)
 

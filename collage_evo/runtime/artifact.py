@@ -42,7 +42,7 @@ from collage_evo.runtime.signature import Signature, signature_of_program
 from collage_evo.target.memory import usable_memory
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import describe_quota, usable_cores
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import Target
 
 LINKED_BYTES = 2**20
 """Bytes of a file that an artifact shares with the one that it is written from, where the file system has links."""
@@ -185,8 +185,8 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
 
     Raises:
         InputError: see :func:`read_checked`.
-        UnavailableError: this machine lacks instructions of the artifact's, or the device; or one of its backends is
-            not installed, or in another version; or with ``strict``, it would warn.
+        UnavailableError: this machine lacks instructions of the artifact's, or its accelerator; or one of its
+            backends is not installed, or in another version; or with ``strict``, it would warn.
     """
     selected = select_variant(directory)
     directory, artifact = selected.directory, read_checked(selected.directory)
@@ -210,7 +210,7 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
             variant = backend.variant(piece.variant)
         except InputError as error:
             raise InputError(f"{directory / MANIFEST} is damaged ({error}): copy the artifact again") from None
-        if (variant.device != CPU or isinstance(backend, StandsOnOthers)) and (reason := backend.declines(variant)):
+        if (not variant.on_host or isinstance(backend, StandsOnOthers)) and (reason := backend.declines(variant)):
             raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
         if (version := backend.version_of(variant)) != piece.backend_version:
             raise UnavailableError(

@@ -7,12 +7,12 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from collage_evo.target.cgroup import ROOT, cpu_quota
 from collage_evo.target.presence import Doing, Presence
 from collage_evo.target.private import machine_directory, open_private
-from collage_evo.target.target import CPU
 
 POLL_S = 0.1
 """Interval between checks for free cores."""
@@ -69,9 +69,9 @@ def acquire_slot(
     run: str = "",
     timeout_s: float | None = None,
     given_up: threading.Event | None = None,
-    device: str = CPU,
+    besides: Collection[str] = (),
 ) -> Slot | None:
-    """Wait for a free one of ``slots``, and hold it for ``run``; and with it ``device``, if that is not the CPU.
+    """Wait for a free one of ``slots``, and hold it for ``run``, and with it the locks ``besides``.
 
     None when that takes longer than ``timeout_s`` seconds, or when ``given_up`` is set.
 
@@ -85,7 +85,7 @@ def acquire_slot(
         presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
         while not given_up.is_set():
             for cores in slots:
-                if (files := _lock(cores, device)) is not None:
+                if (files := _lock(cores, besides)) is not None:
                     slot = Slot(cores, files, presence)
                     waiting.pop_all()
                     waiting.callback(slot.release)
@@ -98,10 +98,10 @@ def acquire_slot(
     return None
 
 
-def _lock(cores: tuple[int, ...], device: str) -> list[int] | None:
+def _lock(cores: tuple[int, ...], besides: Collection[str]) -> list[int] | None:
     files: list[int] = []
     with contextlib.ExitStack() as held:
-        for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
+        for name in (*(f"core-{core}" for core in cores), *besides):
             files.append(open_private(machine_directory() / f"{name}.lock"))
             held.callback(os.close, files[-1])
             try:

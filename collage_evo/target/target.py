@@ -48,6 +48,11 @@ class Target:
         """Whether pieces may run on an accelerator beside the host."""
         return self.device != CPU
 
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """What one process at a time may use beside its cores, as names of lock files."""
+        return (f"device-{self.device}",) if self.accelerated else ()
+
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits, equal for targets on which the same code runs and costs the same."""

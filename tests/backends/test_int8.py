@@ -123,7 +123,7 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
     graph = net(nets.matmul)
 
     def offered(tolerance: float, ranges: bool) -> set[Int8Form | None]:
-        found = piece_variants(backend, graph, graph.all_nodes, "cpu", tolerance, ranges)
+        found = piece_variants(backend, graph, graph.all_nodes, None, tolerance, ranges)
         return {variant.int8_form for variant in found}
 
     static = backend.variant("int8").int8_form
@@ -143,7 +143,7 @@ def test_int8_takes_part_on_every_processor(
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_whole_files_are_run_without_quantisers_of_ours(backend: Backend) -> None:
-    assert {variant.int8_form for variant in whole_variants(backend, "cpu", 1.0)} == {None}
+    assert {variant.int8_form for variant in whole_variants(backend, None, 1.0)} == {None}
 
 
 def test_dilated_convolutions_over_three_axes_are_left_out_where_openvino_writes_past_their_memory() -> None:

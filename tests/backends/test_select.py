@@ -10,6 +10,7 @@ from collage_evo.backends.base import Probe
 from collage_evo.backends.select import select_backends, whole_variants
 from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.target.target import Target
 
 
 class Fake:
@@ -54,23 +55,23 @@ def know(monkeypatch: pytest.MonkeyPatch) -> Known:
 
 @pytest.mark.usefixtures("know")
 def test_backends_of_the_host_take_part_beside_those_of_a_device() -> None:
-    assert [backend.name for backend in select_backends((), "cpu")] == ["a", "b"]
-    assert [backend.name for backend in select_backends((), "cuda")] == ["a", "b", "c"]
-    assert [backend.name for backend in select_backends(("b", "a"), "cuda")] == ["b", "a"]
+    assert [backend.name for backend in select_backends((), Target("cpu"))] == ["a", "b"]
+    assert [backend.name for backend in select_backends((), Target("cuda"))] == ["a", "b", "c"]
+    assert [backend.name for backend in select_backends(("b", "a"), Target("cuda"))] == ["b", "a"]
 
 
 def test_variants_of_the_host_and_of_the_target_take_part() -> None:
     on_host, on_device = (Variant(device=device) for device in ("cpu", "cuda"))
-    assert takes_part(on_host, "cuda", 0.0)
-    assert takes_part(on_device, "cuda", 0.0)
-    assert takes_part(on_host, "cpu", 0.0)
-    assert not takes_part(on_device, "cpu", 0.0)
+    assert takes_part(on_host, Target("cuda"), 0.0)
+    assert takes_part(on_device, Target("cuda"), 0.0)
+    assert takes_part(on_host, Target("cpu"), 0.0)
+    assert not takes_part(on_device, Target("cpu"), 0.0)
 
 
 @pytest.mark.usefixtures("know")
 def test_one_asked_for_that_does_not_serve_the_device_is_named() -> None:
     with pytest.raises(UnavailableError, match="'c' does not serve target cpu: it serves cuda"):
-        select_backends(("a", "c"), "cpu")
+        select_backends(("a", "c"), Target("cpu"))
 
 
 @pytest.mark.parametrize("names", [(), ("a", "b", "c")])
@@ -80,7 +81,7 @@ def test_where_nobody_runs_on_the_device_each_says_why_and_the_line_what_to_run(
     too_old = Fake("b", ("cpu", "cuda"), "no kernels for compute capability 7.0")
     know(Fake("a", ("cpu",)), too_old, Fake("c", ("cpu",)))
     with pytest.raises(UnavailableError) as error:
-        select_backends(names, "cuda")
+        select_backends(names, Target("cuda"))
     assert str(error.value) == (
         "target cuda: no backend runs on it here (a, c: no variant for cuda; b: no kernels for compute "
         "capability 7.0); "
@@ -91,22 +92,22 @@ def test_where_nobody_runs_on_the_device_each_says_why_and_the_line_what_to_run(
 def test_backends_that_are_not_installed_are_among_the_reasons(know: Known) -> None:
     know(Fake("a", ("cpu",)), Fake("b", ("cuda",), missing="not installed: pip install b"))
     with pytest.raises(UnavailableError, match=r"\(a: no variant for cuda; b: not installed: pip install b\)"):
-        select_backends((), "cuda")
+        select_backends((), Target("cuda"))
 
 
 def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Known) -> None:
     know(Fake("a", ("cpu",)), OnOthers("pair", ("cpu",)))
-    assert [backend.name for backend in select_backends((), "cpu", 1)] == ["a"]
-    assert [backend.name for backend in select_backends((), "cpu", 2)] == ["a", "pair"]
+    assert [backend.name for backend in select_backends((), Target("cpu", 1))] == ["a"]
+    assert [backend.name for backend in select_backends((), Target("cpu", 2))] == ["a", "pair"]
     with pytest.raises(ConfigError, match="backend 'pair' needs 2 threads or more") as error:
-        select_backends(("a", "pair"), "cpu", 1)
+        select_backends(("a", "pair"), Target("cpu", 1))
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_what_is_no_library_of_its_own_runs_no_whole_model(know: Known) -> None:
     helper: Any = OnOthers("helper", ("cpu",))
     know(Fake("a", ("cpu",)), helper)
-    assert len(select_backends((), "cpu", 2)) == 2
-    assert whole_variants(helper, "cpu", 1.0) == ()
+    assert len(select_backends((), Target("cpu", 2))) == 2
+    assert whole_variants(helper, Target(), 1.0) == ()
     with pytest.raises(ConfigError, match="helper runs no whole model: add a library"):
-        select_backends(("helper",), "cpu", 2)
+        select_backends(("helper",), Target("cpu", 2))

@@ -55,7 +55,7 @@ def test_they_are_offered_without_data_for_products_alone(backend: Backend) -> N
     own = packing(backend)
 
     def offered(nodes: NodeSet, tolerance: float) -> set[str]:
-        return {one.name for one in piece_variants(backend, GRAPH, nodes, "cpu", tolerance)}
+        return {one.name for one in piece_variants(backend, GRAPH, nodes, None, tolerance)}
 
     assert (own.name in offered(GRAPH.all_nodes, 0.01)) == (not backend.declines(own))
     assert own.name not in offered(GRAPH.all_nodes, 0.001)

@@ -18,6 +18,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.result import compare_defaults
+from collage_evo.target.target import Target
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 
@@ -28,24 +29,25 @@ def baseline(backend: str, variant: str = "default", ms: float = 2.0) -> Baselin
 
 def usual() -> str:
     """The variant that OpenVINO takes by itself on this processor."""
-    variant = get_backend("openvino").like_defaults("cpu")
+    variant = get_backend("openvino").like_defaults(Target())
     assert variant is not None
     return variant.name
 
 
 def test_a_library_as_it_comes_is_in_the_precision_that_it_chooses_itself() -> None:
     every = [("onnxruntime", "default"), ("onnxruntime", "nchw"), ("openvino", "default"), ("openvino", "bf16")]
-    found = library_defaults([*(baseline(*one) for one in every), baseline("ncnn")], "cpu")
+    found = library_defaults([*(baseline(*one) for one in every), baseline("ncnn")], Target())
     assert [one.name for one in found] == ["onnxruntime", engine_name("openvino", usual())]
-    in_float32 = library_defaults([baseline("openvino")], "cpu")
+    in_float32 = library_defaults([baseline("openvino")], Target())
     assert [one.variant for one in in_float32] == (["default"] if usual() == "default" else [])
-    assert not library_defaults([Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))], "cpu")
+    failed = Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))
+    assert not library_defaults([failed], Target())
 
 
 def test_a_library_several_times_as_slow_as_the_fastest_does_not_race() -> None:
     every = [baseline("onnxruntime", ms=3.0), baseline("openvino", usual(), ms=1.0)]
-    assert [one.backend for one in near_defaults(every, "cpu", 3.0)] == ["onnxruntime", "openvino"]
-    assert [one.backend for one in near_defaults(every, "cpu", 2.9)] == ["openvino"]
+    assert [one.backend for one in near_defaults(every, Target(), 3.0)] == ["onnxruntime", "openvino"]
+    assert [one.backend for one in near_defaults(every, Target(), 2.9)] == ["openvino"]
 
 
 def laps(ms: float, rounds: int) -> tuple[tuple[tuple[float, ...], ...], ...]:

@@ -29,7 +29,6 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
-from collage_evo.target.target import CPU
 from tests.support.models import chain, parse_graph
 
 MODEL = chain(1)
@@ -189,7 +188,7 @@ def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: 
     model = prepare(exact)
     limits = decide_limits(exact, model)
     assert (limits.budget, limits.front, limits.measured) == (0.0, 0.0, 0.0)
-    alone = whole_variants(get_backend("openvino"), CPU, limits.measured)
+    alone = whole_variants(get_backend("openvino"), None, limits.measured)
     assert {variant.arithmetic for variant in alone} == {Arithmetic.FLOAT32}
     assert not held_out_samples(exact, model).exists()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from collage_evo.backends.select import require_device
+from collage_evo.backends.select import require_accelerator
 from collage_evo.errors import UnavailableError
 from collage_evo.target import accelerator as module
 from collage_evo.target.accelerator import accelerator_of
@@ -25,7 +25,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_where_its_package_is_missing_the_line_says_what_to_install() -> None:
-    for ask in (lambda: Target.here("cuda", 1), lambda: require_device("cuda")):
+    for ask in (lambda: Target.here("cuda", 1), lambda: require_accelerator(Target("cuda"))):
         with pytest.raises(UnavailableError, match=INSTALL):
             ask()
     with pytest.raises(UnavailableError, match=r"the plug-in for tpu is not installed$"):

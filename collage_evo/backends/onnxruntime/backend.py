@@ -44,7 +44,6 @@ from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
 from collage_evo.precision.quantise.marks import heavy_in_int8
-from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     import onnx
@@ -195,7 +194,7 @@ class OnnxRuntimeBackend(Backend):
         return _session(path, target, variant, cores=self._cores)
 
     def profiles(self, variant: Variant) -> bool:
-        return variant.device == CPU
+        return variant.on_host
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float

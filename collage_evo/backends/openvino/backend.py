@@ -44,7 +44,7 @@ from collage_evo.backends.openvino.rules import refusal
 from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.openvino.ties import choose_as_onnx
 from collage_evo.backends.profiled import KernelTime
-from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, TargetLike, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members
 from collage_evo.target.cores import own_cores
@@ -133,9 +133,9 @@ class OpenVinoBackend(Backend):
     def runs_any_model(self, variant: Variant) -> bool:
         return True
 
-    def like_defaults(self, device: str) -> Variant | None:
+    def like_defaults(self, target: TargetLike) -> Variant | None:
         """The CPU plugin chooses bfloat16 by default where the processor multiplies in it."""
-        usual, lower = super().like_defaults(device), self.variant("bf16")
+        usual, lower = super().like_defaults(target), self.variant("bf16")
         return lower if usual is not None and not self.declines(lower) else usual
 
     def declines(self, variant: Variant) -> str:

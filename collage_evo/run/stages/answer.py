@@ -20,7 +20,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import LONG_S, Timing
-from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def decide(
 
 def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:
     """Latencies of the answer in a single session and on the full machine; equal if one session fills the machine."""
-    if run.target.device != CPU:
+    if run.target.accelerated:
         return None
     raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
     other_ms: float | None = raced_ms

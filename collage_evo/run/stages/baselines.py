@@ -51,9 +51,9 @@ def measure_baselines(
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     recorded = read_baselines(saved, directory, run.setting.target)
-    device, largest = run.setting.target.device, run.limits.measured
+    target, largest = run.setting.target, run.limits.measured
     variants = {  # a last resort is measured rarely, and is then added
-        backend.name: sum(not variant.last_resort for variant in whole_variants(backend, device, largest))
+        backend.name: sum(not variant.last_resort for variant in whole_variants(backend, target, largest))
         for backend in backends
     }
     if recorded and {b.backend for b in recorded} == {name for name, count in variants.items() if count}:

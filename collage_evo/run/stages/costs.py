@@ -11,7 +11,7 @@ from types import MappingProxyType
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
-from collage_evo.costs.copies import engines_on_device, measure_copies
+from collage_evo.costs.copies import engines_off_host, measure_copies
 from collage_evo.costs.known_costs import CostScope
 from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
@@ -83,7 +83,7 @@ def gather_costs(
         return recorded
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
-    there = engines_on_device({match.engine for match in offered.matches})
+    there = engines_off_host({match.engine for match in offered.matches})
     copies = FREE
     with run.machine.regions() as regions:
         if there:

@@ -25,12 +25,12 @@ def excluded_engines(
 
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
-    """Engines of a lower precision in which their single backend is slower than in float32 on the same device."""
+    """Engines of a lower precision in which their single backend is slower than in float32 there."""
     times, slower = latencies(baselines), run.config.policy.precision_slower
     slow = {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
-        default = times.get((backend, _usual(get_backend(backend), variant.device)))
+        default = times.get((backend, _usual(get_backend(backend), variant)))
         if not variant.exact and default is not None and ms > slower * default:
             longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
             why = slow[backend, name] = f"{longer}: it is not tried on parts of the model"
@@ -96,7 +96,7 @@ def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
 def _in_two_ways(backend: Backend) -> Iterator[tuple[Variant, str]]:
     """Variants that write an arithmetic into pieces, each with the one that sets it for a whole piece."""
     for variant in (one for one in backend.variants if one.writes):
-        alike = (v for v in backend.variants if v.arithmetic is variant.arithmetic and v.device == variant.device)
+        alike = (v for v in backend.variants if v.arithmetic is variant.arithmetic and v.on_host == variant.on_host)
         if setting := next((v.name for v in alike if not v.writes), ""):
             yield variant, setting
 
@@ -126,7 +126,7 @@ def _slow_dependents(
     return excluded
 
 
-def _usual(backend: Backend, device: str) -> str:
-    """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
-    exact = (v for v in backend.variants if v.device == device and v.exact)
+def _usual(backend: Backend, like: Variant) -> str:
+    """The first variant of ``backend`` that computes in float32 where ``like`` runs; empty where there is none."""
+    exact = (v for v in backend.variants if v.on_host == like.on_host and v.exact)
     return next((variant.name for variant in exact), "")

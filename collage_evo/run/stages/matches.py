@@ -57,7 +57,7 @@ def find_matches(
         model.graph,
         backends,
         run.limits.measured,
-        run.setting.target.device,
+        run.setting.target,
         ranges=ranges if may_quantise(run.store, run.config) else None,
         left_out=excluded,
         rewrites=REWRITES if run.config.search.rewrites else (),

@@ -52,9 +52,9 @@ def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Sequenc
 
 def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bool:
     """Whether some variant of ``backends`` that takes part finds operators in ``graph`` to run in int8."""
-    device, calibrated = run.setting.target.device, may_quantise(run.store, run.config)
+    target, calibrated = run.setting.target, may_quantise(run.store, run.config)
     return any(
-        takes_part(variant, device, run.limits.measured)
+        takes_part(variant, target, run.limits.measured)
         and variant.arithmetic is Arithmetic.INT8
         and (calibrated or not variant.needs_ranges)
         and not backend.declines(variant)

@@ -97,8 +97,8 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
 def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
     """Latency of the fastest single library on so many threads, of those that do not compile for long."""
-    device, largest, directory = run.setting.target.device, run.limits.measured, run.work / THREADS / str(threads)
-    quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
+    target, largest, directory = run.setting.target, run.limits.measured, run.work / THREADS / str(threads)
+    quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, target, largest))]
     machine, timing = run.on_threads(threads).machine, run.config.fitness.timing.settings()
     measured = baselines.measure_baselines(quick, directory, machine, timing, lambda measured: None, seconds=0.0)
     return _best_ms(run, measured)

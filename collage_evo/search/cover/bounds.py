@@ -7,8 +7,8 @@ has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e), such t
 
 and rewards never exceed what a border of that engine costs. Where engines of one family meet, only what is not common
 to them is due: a reward is the sum of a part that the family shares, within what is common, and a part of the
-engine's own, within the rest. Engines on the device share a part in the same way, within what copies cost: what a
-reader there is granted at most is the copy back, what it gives at most the copy there, since all others work in the
+engine's own, within the rest. Engines on the accelerator share a part in the same way, within what copies cost: what
+a reader there is granted at most is the copy back, what it gives at most the copy there, since all others work in the
 other memory. The remaining cost from any state is then at least the prices of the uncovered nodes plus what its live
 tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on chains).
 """
@@ -79,7 +79,7 @@ def solve_prices(
     """The prices with the largest total. If the solver gives up, returns weak but sound ones.
 
     ``offers``: matches with their engine and cost in ms. ``families``: of each engine; ``on_device``: whether it
-    works in the device's memory.
+    works in the accelerator's memory.
     """
     program = _LinearProgram()
     reach = sum(cost for _, _, cost in offers) + 1.0
@@ -91,7 +91,7 @@ def solve_prices(
         for t, tensor in enumerate(tensors)
         for reader in members(tensor.readers)
     }
-    # The columns that make up each engine's reward: its own, its family's if that has others, the device's.
+    # The columns that make up each engine's reward: its own, its family's if that has others, the accelerator's.
     common = len(families) + len(several)
     parts = [
         [

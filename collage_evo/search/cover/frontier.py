@@ -89,7 +89,7 @@ class Frontier:
         copy: tuple[float, ...] = ()
         holds = [*(1 << engine for engine in range(engines)), 0]
         if any(self.on_device):
-            # The host's memory, then the device's. A returned tensor moves to the host whatever engine reads it
+            # The host's memory, then the accelerator's. A returned tensor moves to the host whatever engine reads it
             # there.
             to_host = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
             to_device = cost.copy_ms(True, flow.nbytes)

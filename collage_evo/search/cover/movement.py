@@ -77,8 +77,8 @@ class LiveTensor:
     """A tensor between engines: its readers, and the cost of moving it.
 
     ``sides`` is the cost of one border, by engine, and ``common`` the part of it that engines of one family save
-    where they meet (0 for an engine without others in its family), ``copies`` the cost of copies to the device and
-    back (empty if all engines work in the host's memory); ``made`` is False for inputs from the caller.
+    where they meet (0 for an engine without others in its family), ``copies`` the cost of copies to the accelerator
+    and back (empty if all engines work in the host's memory); ``made`` is False for inputs from the caller.
     """
 
     readers: NodeSet

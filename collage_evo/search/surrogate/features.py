@@ -38,8 +38,8 @@ class FeatureMap:
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
     region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are equal
     and merged: the cheapest ms of its target. Both also by kind of node, so that what one copy of a block shows
-    counts for the others. By pair of backends used together: the whole placement. If some engines work in a device's
-    memory: ms of copies there, and of those back.
+    counts for the others. By pair of backends used together: the whole placement. If some engines work in an
+    accelerator's memory: ms of copies there, and of those back.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -83,7 +83,7 @@ class FeatureMap:
         return np.asarray(weights[self.group_of == GROUPS.index(name)])
 
     def copy_column(self, to_device: bool) -> int:
-        """Column of copies to the device, or of those back; there are none where all engines are on the host."""
+        """Column of copies to the accelerator, or of those back; there are none where all engines are on the host."""
         return int(self.starts["copy"]) + (0 if to_device else 1)
 
     def vector(self, placement: Placement) -> FeatureVector:

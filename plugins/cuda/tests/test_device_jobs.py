@@ -163,14 +163,14 @@ def test_one_slot_and_one_lock_stand_for_the_device_however_many_cores_there_are
     with fake_cuda.used():
         setting = device_setting(tmp_path)
     assert PoolConfig(setting, (0, 1, 2, 3), 2**30, 1.0).slots == ((0,),)
-    one = acquire_slot(((901,),), device="cuda")
+    one = acquire_slot(((901,),), besides=Target("cuda").locks)
     assert one is not None
-    assert acquire_slot(((902,),), timeout_s=0.0, device="cuda") is None
+    assert acquire_slot(((902,),), timeout_s=0.0, besides=Target("cuda").locks) is None
     host = acquire_slot(((902,),), timeout_s=0.0)
     assert host is not None, "who needs no device has its cores"
     host.release()
     one.release()
-    again = acquire_slot(((902,),), timeout_s=0.0, device="cuda")
+    again = acquire_slot(((902,),), timeout_s=0.0, besides=Target("cuda").locks)
     assert again is not None
     again.release()
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from collage_evo.backends.select import require_device
+from collage_evo.backends.select import require_accelerator
 from collage_evo.errors import UnavailableError
+from collage_evo.target.target import Target
 from collage_evo_cuda import driver
 from collage_evo_cuda.gpu import describe_gpu, gpu_capability
 from stand_in import FakeCuda, forget_driver
@@ -29,12 +30,12 @@ def test_a_driver_without_a_device_says_so(fake_cuda: FakeCuda) -> None:
 
 def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:
     with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
-        require_device("cuda")
+        require_accelerator(Target("cuda"))
 
 
 def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda: FakeCuda) -> None:
     exclusive = 3
     with fake_cuda.used(cuda_compute_mode=exclusive), pytest.raises(UnavailableError, match="--compute-mode=DEFAULT"):
-        require_device("cuda")
+        require_accelerator(Target("cuda"))
     with fake_cuda.used():
-        require_device("cuda")
+        require_accelerator(Target("cuda"))

@@ -51,9 +51,9 @@ def settles(found: Callable[[], object], wanted: object) -> bool:
 )
 def test_lanes_are_as_wide_as_leaves_two_of_them(threads: int, widths: tuple[int, ...]) -> None:
     graph = build_graph(branches())
-    (lanes,) = (b for b in select_backends((), threads=threads) if b.name == "lanes")
+    (lanes,) = (b for b in select_backends((), Target(threads=threads)) if b.name == "lanes")
     plain = [variant.name for variant in LanesBackend().variants_of(graph, graph.all_nodes)]
-    offered = [variant.name for variant in piece_variants(lanes, graph, graph.all_nodes, "cpu", 0.0)]
+    offered = [variant.name for variant in piece_variants(lanes, graph, graph.all_nodes, None, 0.0)]
     assert [name for name in offered if name not in plain] == [f"onnxruntime-{width}-cores" for width in widths]
 
 
