@@ -53,8 +53,8 @@ def measure_copies(regions: Regions, target: Target, of_run: CostDatabase, share
             database.put(key, answer)
         measured[job] = answer
 
-    def border(to_device: bool) -> Border:
-        times = {job.nbytes: timing.times_ms for job, timing in measured.items() if job.to_device == to_device}
+    def border(there: bool) -> Border:
+        times = {job.nbytes: timing.times_ms for job, timing in measured.items() if job.to_device == there}
         return fit_copies({nbytes: Timing(ms).median_ms for nbytes, ms in times.items()})
 
     return Copies(border(True), border(False))

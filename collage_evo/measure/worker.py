@@ -54,7 +54,6 @@ from collage_evo.measure.worker_context import WorkerContext, unbuilt
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
-from collage_evo.target.accelerator import accelerator_of
 
 
 def serve(jobs: TextIO, answers: TextIO) -> None:
@@ -140,7 +139,7 @@ class Worker:
         return Written()
 
     def _copy(self, job: CopyJob) -> Measured:
-        accelerator = accelerator_of(self._context.target.device)
+        accelerator = self._context.target.served_by
         self._context.exclusive.acquire_exclusive()
         return Measured(accelerator.time_copies(job.nbytes, job.to_device, job.runs), 0.0, 0.0)
 

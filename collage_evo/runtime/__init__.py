@@ -3,7 +3,7 @@
 A ``Session`` plans one arena from the tensors' lifetimes, binds every region to its buffers at load, and then calls
 a flat tuple of bound calls: nothing is looked up, allocated or copied between regions. Running needs only
 ``pip install collage-evo`` with the extras of the artifact's backends; of the package it imports ``runtime``,
-``backends``, ``devices``, ``target``, the modules of ``graph`` that only describe tensors and their memory, and
+``backends``, ``target``, the modules of ``graph`` that only describe tensors and their memory, and
 ``errors``, and of other packages NumPy and those backends.
 
 On the processor regions run one after the other. Parallel work is inside a region, under its backend's control

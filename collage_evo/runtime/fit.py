@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from collage_evo.errors import UnavailableError
-from collage_evo.target.accelerator import accelerator_of
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import Target
 
@@ -42,7 +41,7 @@ def _require_accelerator(directory: Path, target: Target) -> None:
     """Require the artifact's accelerator: it does not run code for every other one."""
     made_for = target.accelerator or target.device
     try:
-        accelerator = accelerator_of(target.device)
+        accelerator = target.served_by
         fits = accelerator.runs_code_for(target.accelerator)
     except UnavailableError as missing:
         raise UnavailableError(

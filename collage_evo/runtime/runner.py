@@ -28,7 +28,6 @@ from collage_evo.runtime.pages import on_huge_pages
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.runtime.timing import Clock
-from collage_evo.target.accelerator import accelerator_of
 
 Loader = Callable[[Piece, Program, Target], Executable]
 """Loads a piece of a program, or returns it from a cache."""
@@ -258,7 +257,7 @@ def _handed_over(program: Program) -> set[str]:
 
 def runner_of(program: Program, target: Target, load: Loader | None = None) -> Runner:
     """A runner of ``program`` for ``target``; pieces come from ``load``, or from their backends."""
-    kind: type[Runner] = accelerator_of(target.device).runner() if target.accelerated else Runner
+    kind: type[Runner] = target.served_by.runner() if target.accelerated else Runner
     return kind(program, target, load)
 
 

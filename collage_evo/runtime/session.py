@@ -22,7 +22,6 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_of, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.runtime.timing import Clock
-from collage_evo.target.accelerator import accelerator_of
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ class Session:
         with self._running():
             self._require_names(feeds)
             inputs = {name: feeds[name] for name in self._inputs}
-            with accelerator_of(self._target.device).borrowed(inputs) as arrays:
+            with self._target.served_by.borrowed(inputs) as arrays:
                 self._current = self._runner(arrays)
                 return self._current.run_there(arrays)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError
-from collage_evo.target.accelerator import accelerator_of
+from collage_evo.target.accelerator import Accelerator, accelerator_of
 from collage_evo.target.processor import Processor, this_machine
 
 CPU = "cpu"
@@ -47,6 +47,11 @@ class Target:
     def accelerated(self) -> bool:
         """Whether pieces may run on an accelerator beside the host."""
         return self.device != CPU
+
+    @property
+    def served_by(self) -> Accelerator:
+        """The accelerator beside the host. Raises as :func:`accelerator_of`, also where there is none."""
+        return accelerator_of(self.device)
 
     @property
     def locks(self) -> tuple[str, ...]:

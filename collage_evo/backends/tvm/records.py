@@ -21,8 +21,8 @@ from collage_evo.backends.tuning import Kernel
 from collage_evo.files import reading, write_whole
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-TUNED = {"llvm": "tuned-", "cuda": "cuda-tuned-"}
-"""How names of tuned variants begin, by the kind of target that was tuned for."""
+TUNED = "tuned-"
+"""How names of tuned variants begin, behind the kind of target that was tuned for where that is not the CPU."""
 FAILED_S = 1e10
 """Seconds that MetaSchedule records for a failed schedule."""
 _MEND = "delete its folder, and kernels are tuned again"
@@ -55,7 +55,7 @@ def read_kernels(directory: Path) -> dict[str, Kernel]:
 def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
     """Write the best record of each of ``keys`` to ``into``.
 
-    Returns a tuned variant's name: a prefix for the device and 8 hexadecimal digits; empty if none is better.
+    Returns a tuned variant's name: a prefix for the target and 8 hexadecimal digits; empty if none is better.
     """
     chosen: list[tuple[str, Any]] = []
     for key, (workload, records) in sorted(_read(directory).items()):
@@ -70,7 +70,8 @@ def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
     lines = [json.dumps([index, best]) for index, (_, best) in enumerate(chosen)]
     (into / RECORDS).write_text("".join(f"{line}\n" for line in lines))
     kind = chosen[0][1][2].get("kind", "llvm")
-    return TUNED[kind] + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+    prefix = TUNED if kind == "llvm" else f"{kind}-{TUNED}"
+    return prefix + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
 def _kernel(times_ms: list[float]) -> Kernel:

@@ -27,7 +27,7 @@ class Fingerprint:
 
     Attributes:
         model: hash of the model file.
-        target: device, threads, processor, their digest, and number of cores, as text.
+        target: threads, accelerator, processor, their digest, and number of cores, as text.
         backends: name and version of each.
         matches: :attr:`SearchSpace.digest`, so that genomes have the same meaning.
         objective: meaning of the milliseconds: one run's latency, or the full machine's time for a run (throughput).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -69,6 +70,7 @@ class CudnnBackend(Backend):
 
     name: ClassVar[str] = "cudnn"
     title: ClassVar[str] = "cuDNN"
+    execution_providers: ClassVar[Mapping[str, str]] = {"cuda": "CUDAExecutionProvider"}
     variants: ClassVar[tuple[Variant, ...]] = (*_EXACT, *_ROUNDED)
 
     def probe(self) -> Probe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,6 +22,8 @@ class OnDevices(Backend):
     A base class before the library's class for the CPU, which gives everything else, optional capabilities too.
     """
 
+    # Client code looks for this name, also of libraries that are no provider of ONNX Runtime.
+    execution_providers: ClassVar[Mapping[str, str]] = {"cuda": "CUDAExecutionProvider"}
     on_cpu: ClassVar[Backend]
     on_device: ClassVar[Backend]
 

@@ -26,7 +26,7 @@ class Tvm(OnDevices, TvmBackend):
     variants: ClassVar[tuple[Variant, ...]] = (*TvmBackend.variants, *TvmCudaBackend.variants)
 
     def variant(self, name: str) -> Variant:
-        return self.on_device.variant(name) if name.startswith(TUNED["cuda"]) else super().variant(name)
+        return self.on_device.variant(name) if name.startswith(f"cuda-{TUNED}") else super().variant(name)
 
     def tuner(self) -> Tuner:
         return _Tuner()

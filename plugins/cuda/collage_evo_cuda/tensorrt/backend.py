@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,6 +42,7 @@ class TensorRtBackend(Backend):
 
     name: ClassVar[str] = "tensorrt"
     title: ClassVar[str] = "TensorRT"
+    execution_providers: ClassVar[Mapping[str, str]] = {"cuda": "CUDAExecutionProvider"}
     variants: ClassVar[tuple[Variant, ...]] = (
         Variant("cuda", device="cuda"),
         Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
