@@ -32,11 +32,11 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError, one_line
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.conformance import ROUNDOFFS

@@ -21,9 +21,9 @@ from turns import faults_per_run, median_ms, take_turns
 
 from collage_evo.answer.sequential import mean_interval
 from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores

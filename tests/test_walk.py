@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import collage_evo
-from collage_evo.measure.builders import Builders
-from collage_evo.measure.evaluate import MeasuredEvaluator, ReferenceArtifact
-from collage_evo.measure.jobs import WholeJob
-from collage_evo.measure.pool import WorkerPool
-from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.worker_context import WorkerContext
+from collage_evo.fitness.builders import Builders
+from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact
+from collage_evo.fitness.jobs import WholeJob
+from collage_evo.fitness.pool import WorkerPool
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
-from tests.measure.helpers import answer_here, make_setting
+from tests.fitness.helpers import answer_here, make_setting
 
 PACKAGE = Path(collage_evo.__file__).parent
 DOCUMENT = PACKAGE.parent / "docs" / "architecture.md"
@@ -70,7 +70,7 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     execute, caller = Session.execute, threading.get_ident()
 
     def seen(session: Session) -> None:
-        begun = [here for here in stack(sys._current_frames()[caller]) if here[1] == "measure/evaluate.py"]
+        begun = [here for here in stack(sys._current_frames()[caller]) if here[1] == "fitness/evaluate.py"]
         stacks.append([*begun, *stack(sys._getframe())])
         execute(session)
 
@@ -82,10 +82,10 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     pool.close()
     assert outcome is not None
     assert outcome.ok, outcome.failure
-    timed = [one for one in stacks if ("time_against", "measure/reference_run.py") in one]
+    timed = [one for one in stacks if ("time_against", "fitness/reference_run.py") in one]
     shortest = min(timed, key=len)  # the other side of each pair is the reference run
-    worker_slot = shortest.index(("LocalWorkers._measure", "measure/worker_slot.py"))
-    shortest.insert(worker_slot + 1, ("Sandbox.call", "measure/sandbox.py"))
+    worker_slot = shortest.index(("LocalWorkers._measure", "fitness/worker_slot.py"))
+    shortest.insert(worker_slot + 1, ("Sandbox.call", "fitness/sandbox.py"))
     assert [*shortest, ("Session.execute", "runtime/session.py")] == documented("From `evaluate` to the timed run")
     assert len({file for _, file in shortest}) + 1 <= 12
 

@@ -23,9 +23,9 @@ SECONDS = 0.2
 def measure_inside() -> None:
     """From now on this process does all jobs itself. Jobs and answers go through their written form as ever."""
     from collage_evo.codec import from_json, to_json
-    from collage_evo.measure import open_artifact, worker, worker_context
-    from collage_evo.measure.jobs import Answer, Job
-    from collage_evo.measure.sandbox import Sandbox
+    from collage_evo.fitness import open_artifact, worker, worker_context
+    from collage_evo.fitness.jobs import Answer, Job
+    from collage_evo.fitness.sandbox import Sandbox
 
     def call(sandbox: Any, job: Any, timeout_s: float) -> Any:
         if not hasattr(sandbox, "handlers"):

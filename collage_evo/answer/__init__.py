@@ -30,6 +30,6 @@ new measurements there is no race.
 A baseline three times as slow as the best before it is given up after few runs, after one where a run takes half a
 second; variants that run most models well without compiling for long (``Backend.runs_any_model``) come first, the
 accelerator's before the host's, and the best of each group is published if there is no answer yet. Native code cannot
-be interrupted, so a process whose first run takes far too long ends itself by an alarm (``measure/timing.py``), which
+be interrupted, so a process whose first run takes far too long ends itself by an alarm (``fitness/timing.py``), which
 counts as far behind. A backend ten times as slow is not tried in its other variants.
 """

@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import USUAL, Baseline
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
-from collage_evo.measure.machine import Machine
+from collage_evo.fitness.machine import Machine
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy

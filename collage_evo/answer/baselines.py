@@ -18,9 +18,9 @@ from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import DEFAULT, Arithmetic, TargetLike, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
-from collage_evo.measure.evaluate import outcome_of
-from collage_evo.measure.jobs import FallbackJob, Setting, WholeJob
-from collage_evo.measure.machine import Machine, Process
+from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.jobs import FallbackJob, Setting, WholeJob
+from collage_evo.fitness.machine import Machine, Process
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings

@@ -24,7 +24,7 @@ from collage_evo.config import Config, changed
 from collage_evo.effort import EFFORT
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.files import reading
-from collage_evo.measure.process import exit_with_parent
+from collage_evo.fitness.process import exit_with_parent
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.stage import Stage

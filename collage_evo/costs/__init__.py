@@ -10,7 +10,7 @@ Costs of matches come from profiles of the whole model. A backend whose library 
 ``HasProfiler`` in ``backends/profiled.py`` (ONNX Runtime's ``enable_profiling``, OpenVINO's ``PERF_COUNT``).
 ``costs/measure_costs.py`` makes each of its engines run all of the model that it supports, in float32, in bfloat16,
 with int8 wherever that is allowed, and with each rewrite at all its sites; a region takes about a second after
-compiling. Kernels are named after nodes and tensors in the piece, from which ``measure/kernels.py`` finds the nodes
+compiling. Kernels are named after nodes and tensors in the piece, from which ``fitness/kernels.py`` finds the nodes
 of each kernel. A kernel's time belongs to the heavy operators in it, so an activation that is fused into a
 convolution costs nothing, and all nodes of an engine together take as long as the whole model without the profiler
 (``costs/profiles.py``): the prediction for a model on one engine equals its measurement. A match costs the sum of its

@@ -14,8 +14,8 @@ from scipy.optimize import nnls
 from collage_evo.backends.registry import on_host
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.jobs import CopyJob, Measured
-from collage_evo.measure.machine import Regions
+from collage_evo.fitness.jobs import CopyJob, Measured
+from collage_evo.fitness.machine import Regions
 from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import Timing

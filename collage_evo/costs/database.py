@@ -13,7 +13,7 @@ from pathlib import Path
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import reading
-from collage_evo.measure.jobs import Measured
+from collage_evo.fitness.jobs import Measured
 from collage_evo.placement.failure import Failure
 
 SCHEMA = 3

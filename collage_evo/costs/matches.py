@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.costs.database import CostDatabase
+from collage_evo.fitness.builders import build_job
+from collage_evo.fitness.cold_caches import Widths, flush_bytes, widths_of
+from collage_evo.fitness.jobs import CostJob, Measured, bare
+from collage_evo.fitness.machine import Regions
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.measure.builders import build_job
-from collage_evo.measure.cold_caches import Widths, flush_bytes, widths_of
-from collage_evo.measure.jobs import CostJob, Measured, bare
-from collage_evo.measure.machine import Regions
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.precision.transforms.piece import structure_text

@@ -15,11 +15,11 @@ from operator import or_
 from collage_evo.backends.base import Backend
 from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.variants import plain_name
+from collage_evo.fitness.builders import build_job
+from collage_evo.fitness.jobs import KernelsJob, KernelTimes, bare
+from collage_evo.fitness.machine import Regions
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
-from collage_evo.measure.builders import build_job
-from collage_evo.measure.jobs import KernelsJob, KernelTimes, bare
-from collage_evo.measure.machine import Regions
 from collage_evo.patterns.match import Match, Region
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure

@@ -13,11 +13,11 @@ from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import recorded_regions
 from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.load.files import read_model, save_model
-from collage_evo.measure.jobs import recorded_regions
 from collage_evo.patterns.match import Region
 from collage_evo.report.places import home_of
 from collage_evo.runtime.artifact import read_artifact

@@ -13,16 +13,16 @@ import onnx
 
 from collage_evo.codec import from_plain
 from collage_evo.errors import CollageError, InputError
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.fitness.jobs import REGIONS
+from collage_evo.fitness.references import read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.graph.reference.reference import relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
-from collage_evo.measure.jobs import REGIONS
-from collage_evo.measure.references import read_references
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile
 from collage_evo.runtime.program import Program

@@ -14,7 +14,7 @@ from rich.table import Table
 from collage_evo.backends.registry import Entry
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError, printable
-from collage_evo.measure.jobs import recorded_regions
+from collage_evo.fitness.jobs import recorded_regions
 from collage_evo.patterns.match import Region
 from collage_evo.report.console import new_table
 from collage_evo.report.words import arithmetic, format_shapes

@@ -17,8 +17,8 @@ from collage_evo.answer.candidates import EXACT, arithmetics
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
 from collage_evo.errors import CollageError
-from collage_evo.measure.jobs import Written
-from collage_evo.measure.machine import PlacementEvaluator
+from collage_evo.fitness.jobs import Written
+from collage_evo.fitness.machine import PlacementEvaluator
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome

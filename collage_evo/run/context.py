@@ -26,9 +26,9 @@ from collage_evo.errors import (
     named_line,
     one_line,
 )
-from collage_evo.measure.jobs import Setting, WorkFiles
-from collage_evo.measure.machine import Machine, PooledMachine
-from collage_evo.measure.pool import WorkerPool, workers_of
+from collage_evo.fitness.jobs import Setting, WorkFiles
+from collage_evo.fitness.machine import Machine, PooledMachine
+from collage_evo.fitness.pool import WorkerPool, workers_of
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage

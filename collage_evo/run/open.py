@@ -14,10 +14,10 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.config import Config, SearchConfig
 from collage_evo.digests import DIGESTS, remembering
+from collage_evo.fitness.sandbox import expect_workers
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.sandbox import expect_workers
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.budget import USUAL_S

@@ -28,7 +28,7 @@ SOON_S = 2.0
 """A wait is reported when it has lasted so long ..."""
 AGAIN_S = 30.0
 """... and again after so long."""
-MEASURING = b"collage_evo.measure.process"
+MEASURING = b"collage_evo.fitness.process"
 """The module of a measuring process, as its command line has it."""
 _numbers = itertools.count()
 

@@ -14,12 +14,12 @@ from onnx import TensorProto
 from collage_evo.backends.base import BuildFailure, Built
 from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.session import Session
 from collage_evo.target.target import Target

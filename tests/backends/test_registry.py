@@ -14,8 +14,8 @@ from collage_evo.backends.base import Probe
 from collage_evo.backends.checks import probe_distribution
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.measure.jobs import CostJob, Measured, Setting, WorkFiles
-from collage_evo.measure.sandbox import Sandbox
+from collage_evo.fitness.jobs import CostJob, Measured, Setting, WorkFiles
+from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings

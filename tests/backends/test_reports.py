@@ -11,6 +11,8 @@ import pytest
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import CollageError
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.check.edges import decided, edge_samples
 from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.check.scopes import operators
@@ -18,8 +20,6 @@ from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.graph.reference.rounding import Moved
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.target.held import hold

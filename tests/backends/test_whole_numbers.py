@@ -10,11 +10,11 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.check.scopes import operators
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET
 

@@ -10,7 +10,7 @@ import pytest
 from collage_evo.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
-from collage_evo.measure.jobs import CopyJob, Measured
+from collage_evo.fitness.jobs import CopyJob, Measured
 from collage_evo.placement.cost_model import Border, Copies
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.target import Target

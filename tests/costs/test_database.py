@@ -11,7 +11,7 @@ import pytest
 
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import Measured
+from collage_evo.fitness.jobs import Measured
 from collage_evo.placement.failure import Failure, Fault
 
 
@@ -84,7 +84,7 @@ WRITER = """
 import itertools, sys
 from pathlib import Path
 from collage_evo.costs.database import CostDatabase
-from collage_evo.measure.jobs import Measured
+from collage_evo.fitness.jobs import Measured
 database = CostDatabase(Path(sys.argv[1]))
 print("ready", flush=True)
 for number in itertools.count():

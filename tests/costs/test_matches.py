@@ -10,14 +10,14 @@ import pytest
 from collage_evo.costs import matches as module
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, CostSettings
+from collage_evo.fitness import cold_caches
+from collage_evo.fitness.jobs import BuildJob, Compiled, CostJob, Measured
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import NodeSet
-from collage_evo.measure import cold_caches
-from collage_evo.measure.jobs import BuildJob, Compiled, CostJob, Measured
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
-from tests.measure.helpers import make_setting
+from tests.fitness.helpers import make_setting
 from tests.support.machine import FakeMachine, FakeRegions
 from tests.support.models import chain
 

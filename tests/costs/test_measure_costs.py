@@ -16,9 +16,9 @@ from collage_evo.costs.matches import Costs
 from collage_evo.costs.measure_costs import MOST_PROBED_MS, Profiled, measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
+from collage_evo.fitness.jobs import KernelTimes
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.roofline import multiply_adds
-from collage_evo.measure.jobs import KernelTimes
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.placement.failure import Failure, Fault

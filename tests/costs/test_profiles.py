@@ -17,10 +17,10 @@ from collage_evo.costs.profiles import (
     profile_regions,
     to_profile,
 )
+from collage_evo.fitness.jobs import Job, KernelsJob, KernelTimes
+from collage_evo.fitness.kernels import kernels_of
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure.jobs import Job, KernelsJob, KernelTimes
-from collage_evo.measure.kernels import kernels_of
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Region
 from collage_evo.precision.quantise.rules import Range
@@ -28,7 +28,7 @@ from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.rewrites.write import write_rewrites
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.cases.case import weight
-from tests.measure.helpers import answer_here, make_setting
+from tests.fitness.helpers import answer_here, make_setting
 from tests.precision.nets import net, ranges_of
 from tests.support.machine import FakeMachine, FakeRegions
 from tests.support.models import chain

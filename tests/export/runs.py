@@ -12,16 +12,16 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.fitness.jobs import REGIONS, regions_of
+from collage_evo.fitness.references import write_references
 from collage_evo.graph.convert.origin import name_nodes
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import node_set
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
-from collage_evo.measure.jobs import REGIONS, regions_of
-from collage_evo.measure.references import write_references
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges

@@ -11,10 +11,10 @@ from onnx import TensorProto
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
+from collage_evo.fitness.kernels import node_owners
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
-from collage_evo.measure.kernels import node_owners
 from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import written_in

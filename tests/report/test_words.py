@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collage_evo.accuracy.budget import checked_budget
 from collage_evo.backends.base import BuildFailure
-from collage_evo.measure.worker_context import unbuilt
+from collage_evo.fitness.worker_context import unbuilt
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.report.words import (
     Part,

@@ -21,16 +21,16 @@ from collage_evo.backends.variants import Arithmetic, Variant, plain_name
 from collage_evo.codec import from_json, to_json
 from collage_evo.costs.matches import CostKeys, CostSettings
 from collage_evo.errors import InputError
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.fitness.jobs import BuildJob, Job, bare
+from collage_evo.fitness.kernels import node_owners
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
-from collage_evo.measure.jobs import BuildJob, Job, bare
-from collage_evo.measure.kernels import node_owners
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges

@@ -14,14 +14,14 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.fitness.jobs import bare
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
-from collage_evo.measure.jobs import bare
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges

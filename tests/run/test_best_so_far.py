@@ -15,7 +15,7 @@ import pytest
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
-from collage_evo.measure.jobs import ArtifactJob, Written
+from collage_evo.fitness.jobs import ArtifactJob, Written
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome
 from collage_evo.run.best_so_far import BestSoFar

@@ -15,7 +15,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
-from collage_evo.measure.jobs import Written
+from collage_evo.fitness.jobs import Written
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.policy import DEFAULT_POLICY

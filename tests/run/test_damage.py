@@ -26,11 +26,11 @@ from collage_evo.config import parse_config
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.errors import CollageError
+from collage_evo.fitness.jobs import Measured
+from collage_evo.fitness.judging import computes_exactly
+from collage_evo.fitness.references import read_recorded, read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
-from collage_evo.measure.jobs import Measured
-from collage_evo.measure.judging import computes_exactly
-from collage_evo.measure.references import read_recorded, read_references
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_finished

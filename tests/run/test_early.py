@@ -14,8 +14,8 @@ import pytest
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostMeter
+from collage_evo.fitness.jobs import Measured
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure.jobs import Measured
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.placement.cost_model import Engine
 from collage_evo.placement.failure import Failure, Fault

@@ -20,11 +20,11 @@ from collage_evo.config import load_config
 from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts, write_costs
 from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import WorkFiles
+from collage_evo.fitness.references import read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
-from collage_evo.measure.jobs import WorkFiles
-from collage_evo.measure.references import read_references
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.placement.cost_model import Border, CostModel

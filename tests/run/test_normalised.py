@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from collage_evo.answer.baselines import Baseline
+from collage_evo.fitness.jobs import Measured, PlacementJob
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.measure.jobs import Measured, PlacementJob
 from collage_evo.models.builder import Builder
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Outcome

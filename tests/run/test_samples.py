@@ -19,8 +19,8 @@ from collage_evo.backends.select import whole_variants
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
+from collage_evo.fitness.judging import Judge
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.judging import Judge
 from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext, Workplace

@@ -25,10 +25,10 @@ from collage_evo.commands.compared import subjects
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
+from collage_evo.fitness.jobs import PlacementJob
+from collage_evo.fitness.machine import Machine
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.jobs import PlacementJob
-from collage_evo.measure.machine import Machine
-from collage_evo.measure.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.placement.outcome import Outcome
@@ -48,7 +48,7 @@ from collage_evo.search.cover.dynamic_program import cheapest_covers
 from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import Target
-from tests.measure.helpers import answer_here, make_setting
+from tests.fitness.helpers import answer_here, make_setting
 from tests.support.machine import FakeMachine
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, nested

@@ -20,8 +20,8 @@ from collage_evo.commands.compared import subjects
 from collage_evo.config import Config, parse_config
 from collage_evo.config_model import Section
 from collage_evo.errors import InputError
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
 from collage_evo.run.recorded import read_runs

@@ -8,8 +8,8 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.contract import HEAVY
 

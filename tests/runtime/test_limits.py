@@ -14,9 +14,9 @@ import pytest
 import collage_evo
 from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Region
 from collage_evo.runtime import runner
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact

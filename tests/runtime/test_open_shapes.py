@@ -18,13 +18,13 @@ from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import InputError
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.ir.elements import EXTENDED
 from collage_evo.graph.ir.values import plain, read_values, save_values
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.runner import load_piece

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.measure.evaluate import outcome_of
-from collage_evo.measure.jobs import (
+from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.jobs import (
     ArtifactJob,
     BuildJob,
     JudgeJob,
@@ -26,7 +26,7 @@ from collage_evo.measure.jobs import (
     Written,
     regions_of,
 )
-from collage_evo.measure.machine import PlacementEvaluator, Process, Regions
+from collage_evo.fitness.machine import PlacementEvaluator, Process, Regions
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.placement.outcome import Bounds, Outcome

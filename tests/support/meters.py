@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from collage_evo.fitness.jobs import Measured
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.measure.jobs import Measured
 from collage_evo.patterns.match import Match
 from collage_evo.placement.failure import Failure
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.measure.exclusive import ExclusiveTiming
+from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.target.presence import Doing, Presence, present
 from collage_evo.target.private import SHARED, machine_directory, open_private, own_directory
 from collage_evo.target.slots import acquire_slot

@@ -17,8 +17,8 @@ from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable,
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
+from collage_evo.fitness.machine import Regions
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.measure.machine import Regions
 from collage_evo.placement.cost_model import FREE, Engine
 from collage_evo.placement.outcome import Terms
 from collage_evo.placement.space import SearchSpace

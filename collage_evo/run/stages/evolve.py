@@ -11,8 +11,8 @@ from pathlib import Path
 from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
+from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.machine import PlacementEvaluator, ReferenceArtifact
 from collage_evo.patterns.match import Placement
 from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage

@@ -15,9 +15,9 @@ from collage_evo.accuracy.samples import how_to_hold_out
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
+from collage_evo.fitness.jobs import Setting
+from collage_evo.fitness.judging import computes_exactly
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.measure.jobs import Setting
-from collage_evo.measure.judging import computes_exactly
 from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
 from collage_evo.report.stage import Stage

@@ -9,6 +9,8 @@ import numpy as np
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import WorkFiles
+from collage_evo.fitness.references import RECORDED, nonfinite_references, read_recorded, write_references
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.values import save_values
@@ -16,8 +18,6 @@ from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
-from collage_evo.measure.jobs import WorkFiles
-from collage_evo.measure.references import RECORDED, nonfinite_references, read_recorded, write_references
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples

@@ -5,9 +5,9 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure.build.cache import PieceCache
-from collage_evo.measure.build.compiler import Compiler
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.program import Program
 

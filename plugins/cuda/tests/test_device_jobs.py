@@ -13,9 +13,9 @@ import pytest
 
 from collage_evo.backends import registry
 from collage_evo.backends.registry import Origin
-from collage_evo.measure import exclusive
-from collage_evo.measure.exclusive import ExclusiveTiming
-from collage_evo.measure.jobs import (
+from collage_evo.fitness import exclusive
+from collage_evo.fitness.exclusive import ExclusiveTiming
+from collage_evo.fitness.jobs import (
     Answer,
     ArtifactJob,
     Asks,
@@ -35,10 +35,10 @@ from collage_evo.measure.jobs import (
     WholeJob,
     Written,
 )
-from collage_evo.measure.sandbox import Sandbox
-from collage_evo.measure.worker import Worker
-from collage_evo.measure.worker_context import WorkerContext
-from collage_evo.measure.worker_slot import PoolConfig
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.worker import Worker
+from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
@@ -47,7 +47,7 @@ from collage_evo.target.slots import acquire_slot
 from collage_evo.target.target import Target
 from stand_in import FakeCuda, read_trace
 from stand_in.backend import FakeGpuBackend
-from tests.measure.helpers import make_setting
+from tests.fitness.helpers import make_setting
 
 HERE = str(Path(__file__).parent)
 BRIEF = TimingSettings(1, 3, 0.001, 5.0)

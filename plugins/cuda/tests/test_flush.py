@@ -9,15 +9,15 @@ import pytest
 
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import CostKeys, CostMeter
+from collage_evo.fitness import cold_caches
+from collage_evo.fitness.cold_caches import flush_bytes
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.measure import cold_caches
-from collage_evo.measure.cold_caches import flush_bytes
 from collage_evo.patterns.match import Match
 from collage_evo_cuda.accelerator import Cuda
 from tests.costs.test_matches import CONV, GRAPH, SETTINGS, Builders, Pool
-from tests.measure.helpers import make_setting
-from tests.measure.test_flush import FULL
-from tests.measure.test_flush import GRAPH as SMALL
+from tests.fitness.helpers import make_setting
+from tests.fitness.test_flush import FULL
+from tests.fitness.test_flush import GRAPH as SMALL
 from tests.support.models import chain
 
 

@@ -17,6 +17,7 @@ from onnx import TensorProto
 from collage_evo.backends import registry
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.fitness.kernels import kernels_of
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet
@@ -24,7 +25,6 @@ from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
-from collage_evo.measure.kernels import kernels_of
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.patterns.match import Region

@@ -15,11 +15,11 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Probe, no
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import CostJob
+from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.measure.jobs import CostJob
-from collage_evo.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Region
 from collage_evo.placement.failure import Failure
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
@@ -29,7 +29,7 @@ from collage_evo.target.target import Target
 from collage_evo_lanes.backend import ENGINES, LanesBackend
 from plugins.lanes.tests.branchy import BranchyNet
 from plugins.lanes.tests.hand_lanes import FAULTS, HandLanes, random_model
-from tests.measure.helpers import cost_job, make_setting
+from tests.fitness.helpers import cost_job, make_setting
 from tests.support.faults import FaultyBackend, install_backend
 
 LIBRARIES = ("onnxruntime", "openvino", "ncnn", "tvm")

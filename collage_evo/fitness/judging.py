@@ -1,0 +1,284 @@
+"""Error bounds and errors of a session's outputs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from collage_evo.accuracy.choose import load_metric
+from collage_evo.accuracy.judge import Judgement, judge, judge_closely, run_samples
+from collage_evo.accuracy.losses import Pairs
+from collage_evo.accuracy.metric import Metric
+from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.backends.select import exact_arithmetic
+from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import Setting
+from collage_evo.fitness.references import Reference, read_references
+from collage_evo.graph.check.edges import DECIDED
+from collage_evo.graph.check.nonfinite import lost
+from collage_evo.graph.ir.values import identical, plain
+from collage_evo.graph.reference.noise import ROOM, Noise, differing
+from collage_evo.graph.reference.reference import Error, counted_distances, holds_labels
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.runtime.manifest import read_infos
+from collage_evo.runtime.session import Session
+
+BROKEN = 1.0
+"""Relative error from which on a result is unrelated to its reference, in any precision."""
+LATE_ERROR = 2.0
+"""After many runs the error of a result in a lower precision may be so many times that of the first run."""
+FEW = 2
+"""Samples that estimate the error of a placement in a lower precision before all judge it. Chosen."""
+NEAR = 1.5
+"""An estimate from few samples, without the sample with the largest error, may be so many times too large."""
+PART = 4
+"""For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
+JUDGE_SECONDS = 60.0
+"""A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
+out."""
+EXACT = "exact"
+"""Key of an artifact's information for whether it computes in float32 throughout."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The error on few samples: on all of them, and without the sample with the largest error.
+
+    A single sample can cause most of an error, for example where a classifier's label changes. ``pairs``: the samples
+    and their outputs.
+    """
+
+    error: float
+    least: float
+    pairs: Pairs = ()
+
+
+class Judge:
+    """Compares outputs with references by the rules of one run. Samples and metric are loaded when first needed."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting, self._limits = setting, setting.limits
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples of the search."""
+        return read_samples(self._setting.files.search)
+
+    @cached_property
+    def metric(self) -> Metric:
+        return load_metric(self._setting.metric, self._limits.excused, self._setting.metric_sha256)
+
+    @cached_property
+    def _reference_score(self) -> float | None:
+        """The score of the model itself on the samples of the search, by the metric."""
+        return self.metric.reference(self.samples)
+
+    @cached_property
+    def _nonfinite(self) -> list[Reference]:
+        return read_references(self._setting.files.nonfinite)
+
+    @cached_property
+    def _edges(self) -> list[Reference]:
+        return read_references(self._setting.files.edges)
+
+    def bound(self, exact: bool) -> float:
+        """The largest relative error of a correct piece."""
+        return self._limits.of_pieces if exact else max(self._limits.of_pieces, BROKEN)
+
+    def whole_bound(self, exact: bool) -> float:
+        """The largest relative error of the model's own outputs; in a lower precision only a metric decides, if there
+        is one.
+
+        The number of detected objects may differ, and with it the shape of an output.
+        """
+        if exact:
+            return self._limits.tolerance
+        return math.inf if self._setting.metric else max(self._limits.tolerance, BROKEN)
+
+    def late_bound(self, exact: bool, first: Error) -> float:
+        """The largest relative error after many runs, if ``first`` was the error of the first one."""
+        return self._limits.tolerance if exact else max(self._limits.tolerance, LATE_ERROR * first.relative)
+
+    def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
+        """The largest errors over ``references``; or why the session fails."""
+        worst = Error(0.0, 0.0)
+        for feeds, expected in references:
+            error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
+            worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
+            if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
+                return failure
+        return worst
+
+    def wrong_at_edges(self, session: Session, exact: bool) -> Failure | None:
+        """The failure of float32 results for inputs that random ones hardly reach; lower precisions lose more
+        there."""
+        for feeds, expected in self._edges if exact else ():
+            outputs = plain(session.run(list(expected), feeds))
+            # In these samples rounding decides nothing, so it excuses no more than moved the outputs there.
+            error, bound = self._apart(outputs, expected, exact, {}), ROOM * DECIDED
+            if failure := self.fault(session, feeds, error, max(self.whole_bound(exact), bound)):
+                return failure.noting("for ties, large or tiny numbers as inputs")
+        return None
+
+    def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
+        """The failure where NaN and infinity must be preserved: of the whole model, or on ``references``."""
+        if not self._setting.keeps_nonfinite:
+            return None
+        for feeds, expected in self._nonfinite if references is None else references:
+            if lost(plain(session.run(list(expected), feeds)), list(expected.values())):
+                return Failure(Fault.NOT_FINITE, "NaN or infinity in its inputs gets lost: verify.nonfinite is kept")
+        return None
+
+    def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
+        """The failure of the last of many runs, on inputs for which the first run had the error ``first``."""
+        feeds, expected = reference
+        last = self._apart([plain(session.read(name)) for name in expected], expected, exact)
+        return self.fault(session, feeds, last, self.late_bound(exact, first))
+
+    def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
+        """The failure of the run with this ``error``; None if it passes."""
+        if not math.isfinite(error.relative) and math.isfinite(bound):
+            return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
+        elif error.relative > bound:
+            return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
+        for name, array in feeds.items():
+            if not all(identical(copy, array) for copy in session.copies(name)):
+                return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
+        return None
+
+    def _apart(
+        self,
+        outputs: Sequence[Any],
+        expected: Mapping[str, Any],
+        exact: bool,
+        excused: Mapping[str, Noise] | None = None,
+    ) -> Error:
+        """The largest errors of any output beyond what is ``excused``, by default by rounding; for labels in a lower
+        precision the share that differs, not the distance."""
+        noise = self._limits.excused if excused is None else excused
+        errors = []
+        for output, (name, right) in zip(outputs, expected.items(), strict=True):
+            counted, excuse = not exact and holds_labels([right]), noise.get(name)
+            found = [distance.error for distance in counted_distances(output, right, counted)]
+            if excuse is None or (exact and differing(output, right) > excuse.share):
+                errors += found
+            else:
+                errors += [error for error in found if not excuse.explains(error.relative, counted)]
+        largest = (max((getattr(error, name) for error in errors), default=0.0) for name in ("relative", "max_abs"))
+        return Error(*largest)
+
+    def over_samples(
+        self, session: Session, exact: bool, most: int | None = None, known: Pairs = ()
+    ) -> float | Failure | None:
+        """The error that the budget bounds, over the samples of the search; None where no budget applies.
+
+        A session in float32 that passed its check against the references needs no more, unless there is a metric.
+        ``most`` samples, always the first ones, give an estimate. ``known``: the first few, with their outputs.
+        """
+        pairs = self._outputs(session, exact, most, known)
+        if pairs is None or isinstance(pairs, Failure):
+            return pairs
+        # a part of the samples has a score of its own
+        error = self._error(pairs, self._reference_score if most is None else None)
+        return self._refused(error, exact) or error
+
+    def estimate(self, session: Session, exact: bool) -> Estimate | Failure | None:
+        """An estimate of that from few samples; None for a metric, which few samples cannot estimate."""
+        pairs = None if self._setting.metric else self._outputs(session, exact, FEW)
+        if pairs is None or isinstance(pairs, Failure):
+            return pairs
+        error = least = self._error(pairs)
+        if self._setting.over == "all" and len(pairs) > 1:
+            least = min(self._error([*pairs[:left_out], *pairs[left_out + 1 :]]) for left_out in range(len(pairs)))
+        return self._refused(least, exact) or Estimate(error, least, pairs)
+
+    def promising(self, estimate: Estimate) -> bool:
+        """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
+        return len(self.samples) > FEW and estimate.least <= NEAR * self._limits.budget
+
+    def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
+        """The error that counts if no samples beyond those of ``estimate`` are used."""
+        return self._refused(estimate.error, exact) or estimate.error
+
+    def _outputs(
+        self, session: Session, exact: bool, most: int | None, known: Pairs = ()
+    ) -> Pairs | Failure | None:
+        """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
+        if not self._limits.front or (exact and not self._setting.metric):
+            return None
+        try:
+            clock = time.monotonic if self._setting.target.accelerated else ActiveClock()
+            more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
+        except TimeoutError as late:
+            return Failure(Fault.FAR_BEHIND, str(late))
+        return [*known, *more]
+
+    def _error(self, pairs: Pairs, reference: float | None = None) -> float:
+        return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
+
+    def _refused(self, error: float, exact: bool) -> Failure | None:
+        """The failure for an error that no answer could have."""
+        if exact or error <= self._limits.measured:
+            return None
+        detail = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
+        return Failure(Fault.WRONG_NUMBERS, detail, error)
+
+    def roughly(self, session: Session, exact: bool) -> float | Failure | None:
+        """The drop of a metric over a part of the samples; None where all samples are needed.
+
+        They are needed where the drop over the part would fail the session, or there is no metric.
+        """
+        if not self._setting.metric:
+            return None
+        try:
+            dropped = self.over_samples(session, exact, len(self.samples) // PART)
+        except InputError:  # a metric may need many samples, or one of each class
+            return None
+        return None if isinstance(dropped, Failure) and dropped.fault is Fault.WRONG_NUMBERS else dropped
+
+    def closely(self, session: Session, samples: Path) -> Judgement:
+        """The error of ``session`` over the samples in a file, with an interval."""
+        return judge_closely(_run(session, read_samples(samples)), self.metric, self._setting.over)
+
+
+def _run(
+    session: Session,
+    samples: tuple[Sample, ...],
+    seconds: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
+) -> Pairs:
+    if not samples:
+        raise InputError("the run has no samples for the error: start it again with --overwrite")
+    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
+
+
+class ActiveClock:
+    """A clock that pauses while this process is halted for the timing of others.
+
+    It advances by no more than the processor time that the process used since the last call: judging on the processor
+    always uses one core.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._seconds = (time.monotonic(), time.process_time()), 0.0
+
+    def __call__(self) -> float:
+        before, self._asked = self._asked, (time.monotonic(), time.process_time())
+        self._seconds += min(now - then for now, then in zip(self._asked, before, strict=True))
+        return self._seconds
+
+
+def all_exact(placement: Placement) -> bool:
+    """Whether every region of ``placement`` computes in float32 throughout."""
+    return all(map(exact_arithmetic, placement.regions))
+
+
+def computes_exactly(artifact: Path) -> bool:
+    """Whether an artifact's information declares float32 throughout; False without a declaration."""
+    return all(info.get(EXACT, True) for info in read_infos(artifact))

@@ -1,0 +1,320 @@
+"""Machine: the door through which the stages of a run measure, on this machine or on a cluster.
+
+Stages and their tests know :class:`Machine` and the records of its methods only; processes, cores, locks, building
+ahead and the workers of a cluster are behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
+from collage_evo.fitness.builders import Builders, build_job
+from collage_evo.fitness.evaluate import MeasuredEvaluator
+from collage_evo.fitness.evaluate import ReferenceArtifact as ReferenceArtifact
+from collage_evo.fitness.jobs import (
+    A,
+    ArtifactJob,
+    Asks,
+    BuildJob,
+    JudgeJob,
+    Opened,
+    OpenJob,
+    PlacementJob,
+    Profiled,
+    ProfileJob,
+    ReloadJob,
+    Reply,
+    Setting,
+    TimeJob,
+    Written,
+    regions_of,
+)
+from collage_evo.fitness.pool import WorkerPool
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.worker_slot import Over
+from collage_evo.patterns.match import Placement
+from collage_evo.placement.failure import Failure
+from collage_evo.placement.outcome import Bounds, Outcome
+from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings
+
+JUDGE_TIMEOUT_S = 600.0
+"""Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
+interval."""
+PROFILE_RUNS = 10
+
+
+class Process(Protocol):
+    """A measuring process that has loaded nothing yet; its exit ends it."""
+
+    def __enter__(self) -> Process: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
+
+    def start(self) -> object:
+        """Start it, so that it gets ready while others do; else its first job does."""
+
+    def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
+        """The answer; a crash, a silence of ``timeout_s`` or too much memory is a failure."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Regions(Protocol):
+    """Compiles and times regions: processes that compile stay while it is open."""
+
+    def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
+        """Compile all ``jobs``; why some could not be compiled, or not within ``seconds``."""
+
+    def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
+        """Replies in the order of ``jobs``; none begins once time is ``over``."""
+
+    def placements(self, placements: Sequence[Placement], timing: TimingSettings) -> list[Outcome | None]:
+        """Compile all ``placements``, then time each as a whole model."""
+
+
+class PlacementEvaluator(Protocol):
+    """Times placements against a reference run: :class:`collage_evo.fitness.evaluate.MeasuredEvaluator`."""
+
+    bounds: Bounds
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
+        """Outcomes of ``placements``; none where one would have begun after ``until``."""
+
+    def race_against(self, outcome: Outcome) -> None:
+        """Let all later ones race against ``outcome`` if it may be the answer."""
+
+    def write(self, placement: Placement, artifact: Path) -> Future[Written | Failure]:
+        """Start writing a placement that was measured as an artifact."""
+
+    def listen(self, on_measured: Callable[[Placement, Outcome], None]) -> None:
+        """Call ``on_measured`` with each placement that is measured from now on, in the thread that measures it."""
+
+
+class Machine(Protocol):
+    """What measures for the stages of a run. Nothing else is timed while a method times."""
+
+    @property
+    def setting(self) -> Setting:
+        """Settings that all measurements share."""
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """Cores that it may use."""
+
+    @property
+    def first_cores(self) -> tuple[int, ...]:
+        """Cores on which one session runs where the machine has several groups of them."""
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds of silence after which a process counts as hanging."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that a process may take."""
+
+    @property
+    def warning(self) -> str:
+        """The warning to print before anything is measured; empty if there is none."""
+
+    @property
+    def sessions(self) -> int:
+        """Sessions of a whole model that run at once while it is timed: with several, latencies are the machine's."""
+
+    @property
+    def most_sessions(self) -> int:
+        """Sessions that fill the machine."""
+
+    def alone(self, sessions: int = 1) -> AbstractContextManager[Callable[[], Process]]:
+        """Exclusive use of the machine: makes processes on its first cores, on which so many sessions run at once."""
+
+    def regions(self) -> AbstractContextManager[Regions]:
+        """Compiles and times regions."""
+
+    def placements(
+        self,
+        agreed_on: Placement,
+        timing: TimingSettings,
+        give_up_ms: float,
+        reference_run: ReferenceArtifact,
+        bounds: Bounds,
+        margin: float,
+        on_worker: Callable[[str, float, bool], None],
+    ) -> AbstractContextManager[PlacementEvaluator]:
+        """Times whole placements.
+
+        Args:
+            agreed_on: workers of a cluster agree on its latency, within the share ``margin``, or take no part:
+                ``on_worker`` gets the name of each, its latency in ms, and whether it takes part.
+            timing: of each placement.
+            give_up_ms: timing of a slower one is aborted.
+            reference_run: runs beside each placement, where one session runs at a time.
+            bounds: the largest value of each objective but latency that an answer may have.
+        """
+
+    def write(self, placements: Mapping[str, Placement], directory: Path) -> Mapping[str, Path | Failure]:
+        """Write each of ``placements`` as an artifact of its name in ``directory``; a failure is of one only."""
+
+    def check(self, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
+        """Load ``artifact`` in a fresh process, check its outputs, and time each of its regions."""
+
+    def judge(self, artifact: Path, samples: Path) -> Judgement | Failure:
+        """The error of ``artifact`` over ``samples``, in a fresh process, which a user's metric may end."""
+
+    def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
+        """The time of a run of ``artifact``, which was checked before, in so many sessions at once."""
+
+    def within(self, limits: Limits) -> Self:
+        """The same machine, judging by other limits."""
+
+    def on_threads(self, threads: int) -> Self:
+        """The same machine, measuring on so many threads."""
+
+    def close(self) -> None:
+        """End all processes, and free their cores."""
+
+
+@dataclass(frozen=True)
+class PooledMachine:
+    """A :class:`Machine` whose jobs a pool of workers does; ``throughput``: whole models are timed in as many
+    sessions as fill it."""
+
+    pool: WorkerPool
+    throughput: bool = False
+
+    @property
+    def setting(self) -> Setting:
+        return self.pool.setting
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        return self.pool.cores
+
+    @property
+    def first_cores(self) -> tuple[int, ...]:
+        return self.pool.slots[0]
+
+    @property
+    def timeout_s(self) -> float:
+        return self.pool.timeout_s
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.pool.memory_bytes
+
+    @property
+    def warning(self) -> str:
+        return self.pool.workers.warning
+
+    @property
+    def sessions(self) -> int:
+        return self.most_sessions if self.throughput else 1
+
+    @property
+    def most_sessions(self) -> int:
+        target = self.setting.target
+        return 1 if target.accelerated else max(1, len(self.cores) // target.threads)
+
+    def _in(self, sessions: int) -> WorkerPool:
+        """The pool on slots for so many sessions at once. It shares its workers with the others: those that hold
+        cores for another number are ended."""
+        pool = replace(self.pool, setting=replace(self.setting, sessions=sessions))
+        if pool.slots != self.pool.slots:
+            pool.close()
+        return pool
+
+    @contextlib.contextmanager
+    def alone(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
+        pool = self._in(sessions)
+        with pool.uncontended() as cores:
+            yield lambda: Sandbox(pool.setting, cores, pool.memory_bytes)
+
+    @contextlib.contextmanager
+    def regions(self) -> Iterator[Regions]:
+        with Builders(self.pool) as builders:
+            yield _PooledRegions(self.pool, self._in(self.sessions), builders)
+
+    @contextlib.contextmanager
+    def placements(
+        self,
+        agreed_on: Placement,
+        timing: TimingSettings,
+        give_up_ms: float,
+        reference_run: ReferenceArtifact,
+        bounds: Bounds,
+        margin: float,
+        on_worker: Callable[[str, float, bool], None],
+    ) -> Iterator[PlacementEvaluator]:
+        job = PlacementJob(regions_of(agreed_on), timing, math.inf)
+        pool, asked = self._in(self.sessions).agreed(job, margin)
+        for worker, latency_ms, agrees in asked:
+            on_worker(worker, latency_ms, agrees)
+        alike = not self.setting.target.accelerated and self.sessions == 1
+        with Builders(pool) as builders:
+            yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run if alike else None, bounds)
+
+    def write(self, placements: Mapping[str, Placement], directory: Path) -> Mapping[str, Path | Failure]:
+        written: dict[str, Path | Failure] = {}
+        with Sandbox(self.setting, self.first_cores, self.memory_bytes) as process:
+            for name, placement in placements.items():
+                artifact = directory / f"{name}.collage"
+                job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
+                answer = process.call(job, self.timeout_s)
+                written[name] = answer if isinstance(answer, Failure) else artifact
+        return written
+
+    def check(self, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
+        with self.alone() as process_of, process_of() as process:
+            opened = process.call(OpenJob(str(artifact)), self.timeout_s)
+            return opened, process.call(ProfileJob(runs=PROFILE_RUNS), self.timeout_s)
+
+    def judge(self, artifact: Path, samples: Path) -> Judgement | Failure:
+        with self.alone() as process_of, process_of() as process:
+            return process.call(JudgeJob(str(artifact), str(samples)), max(self.timeout_s, JUDGE_TIMEOUT_S))
+
+    def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
+        with self.alone(sessions) as process_of, process_of() as process:
+            opened = process.call(ReloadJob((str(artifact),), 0), self.timeout_s)
+            if isinstance(opened, Failure):
+                return opened
+            timed = process.call(TimeJob(timing, attempts=ATTEMPTS), self.timeout_s)
+        return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
+
+    def within(self, limits: Limits) -> PooledMachine:
+        return self._with(limits=limits)
+
+    def on_threads(self, threads: int) -> PooledMachine:
+        return self._with(target=replace(self.setting.target, threads=threads))
+
+    def _with(self, **changed: Any) -> PooledMachine:
+        return replace(self, pool=replace(self.pool, setting=replace(self.setting, **changed)))
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+@dataclass(frozen=True)
+class _PooledRegions:
+    pool: WorkerPool
+    whole: WorkerPool
+    builders: Builders
+
+    def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
+        return self.builders.build(jobs, seconds)
+
+    def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
+        return self.pool.map(jobs, over)
+
+    def placements(self, placements: Sequence[Placement], timing: TimingSettings) -> list[Outcome | None]:
+        self.build([build_job(region) for placement in placements for region in placement.regions])
+        return MeasuredEvaluator(self.whole, self.builders, timing, math.inf).evaluate(placements)

@@ -1,0 +1,119 @@
+"""What tests of measuring processes share: a small model with its reference, jobs on it, and clusters."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.codec import from_json, to_json
+from collage_evo.fitness.jobs import Begin, CostJob, Job, Message, Setting, WorkFiles
+from collage_evo.fitness.references import write_references
+from collage_evo.fitness.worker import serve
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.patterns.match import Region
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
+from tests.support.models import chain
+from tests.support.quick import QUICK_ALL_CORES, options
+
+
+def make_setting(folder: Path) -> Setting:
+    """A single convolution and its Relu, with reference outputs, in ``folder``."""
+    model = chain(1)
+    files = WorkFiles(folder)
+    for path in (files.original, files.normalised):
+        onnx.save(model, path)
+    feeds = random_inputs(model, seed=1)
+    outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
+    write_references(files.reference, [(feeds, outputs)])
+    write_references(files.edges, ())
+    return Setting(str(folder), str(folder / "cache"), 2**30, Target(), Limits(tolerance=1e-3))
+
+
+def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:
+    """Time the convolution at least ``runs`` times and ``min_seconds`` seconds."""
+    timing = TimingSettings(1, runs, min_seconds, max_seconds=600.0)
+    return CostJob(Region(1, "onnxruntime", "default"), timing, 1e9, flush=False)
+
+
+def answer_here(setting: Setting, job: Job) -> Any:
+    """The answer to ``job`` of the loop of a worker process, in this one."""
+    answers = io.StringIO()
+    serve(io.StringIO(f"{to_json(Begin(setting, ()))}\n{to_json(job, Job)}\n"), answers)
+    return from_json(answers.getvalue().splitlines()[-1], Message)
+
+
+@dataclass
+class Cluster:
+    """A scheduler and workers as processes; each worker with lock files of its own, as on its own machine."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+
+@contextmanager
+def dask_cluster(folder: Path, workers: int, allowed_failures: int = 3) -> Iterator[Cluster]:
+    """Dask, which gives a call up when more than ``allowed_failures`` workers died of it."""
+    from distributed import Client
+
+    info = folder / "scheduler.json"
+    environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(allowed_failures)}
+    started = [_started("dask_scheduler", info, environment, "--port", "0", "--host", "127.0.0.1")]
+    for index in range(workers):
+        own = folder / str(index)
+        own.mkdir(parents=True)
+        environment["TMPDIR"] = str(own)
+        arguments = ["--nthreads", "1", "--no-nanny", "--local-directory", str(own)]
+        started.append(_started("dask_worker", info, environment, *arguments))
+    try:
+        while not info.exists():
+            assert started[0].poll() is None
+            time.sleep(0.1)
+        with Client(scheduler_file=str(info)) as client:
+            if workers:
+                client.wait_for_workers(workers)
+            address = client.scheduler.address
+        yield Cluster(address, started[0], started[1:])
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _started(program: str, info: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", f"distributed.cli.{program}", "--scheduler-file", str(info), "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*command, *arguments], env=dict(environment), **quiet)
+
+
+_SOON_GIVEN_UP = """
+from collage_evo.cli import main
+from collage_evo.fitness import cluster
+cluster.CONNECT_S = "3s"
+main()
+"""
+"""The command line, which waits less long for a scheduler that is gone."""
+
+
+def cluster_run(folder: Path, executor: str, address: str, evaluations: int) -> subprocess.Popen[str]:
+    """The command ``run`` on ``tiny.onnx`` in ``folder``, which measures on a cluster."""
+    settings = {
+        **QUICK_ALL_CORES, "fitness.executor": executor, "fitness.address": address, "fitness.margin": 1000,
+        "search.evaluations": evaluations, "search.seconds": 90, "search.ga.patience": 0,
+        "final.speeds": "searched",
+    }  # fmt: skip
+    program = [sys.executable, "-c", _SOON_GIVEN_UP, "run", "tiny.onnx", "--out", "run", *options(settings)]
+    return subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,288 @@
+"""Each single backend: the likely fastest first; who is far behind is given up after a run, and says so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+import pytest
+
+from collage_evo.answer import baselines as module
+from collage_evo.answer.baselines import (
+    Baseline,
+    best_single,
+    measure_baselines,
+    read_baselines,
+    why_needless,
+    write_baselines,
+)
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness.jobs import Measured, WholeJob
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.placement.outcome import Outcome
+from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.run.stages.excluded_engines import excluded_engines
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.processor import Processor
+from collage_evo.target.target import Target
+from collage_evo_cuda.libraries.torch import Torch
+from tests.fitness.helpers import make_setting
+from tests.support.machine import FakeMachine, setting_of
+
+MANY = 50_000
+"""Runs of a tiny model that take much longer than it takes to see that it is too slow."""
+TIMING = TimingSettings(1, 5, 0.001, 5.0)
+
+
+def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None:
+    here, saved = Target(), tmp_path / "baselines.json"
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1), here.digest),)
+    write_baselines(saved, found)
+    assert read_baselines(saved, tmp_path, here) == found
+    assert not read_baselines(saved, tmp_path, replace(here, threads=2))
+
+
+def machine(error: float = 1e-6, target: Target = Target(), **times_ms: float) -> FakeMachine:  # noqa: B008
+    """A machine on which each backend takes its time (ms), once if that is too long, or is never done (not a number);
+    the rest cannot run."""
+
+    def answer(job: WholeJob) -> Measured | Failure:
+        if job.backend not in times_ms:
+            return Failure(Fault.BUILD, "no such operator")
+        ms = times_ms[job.backend]
+        if math.isnan(ms):
+            return Failure(Fault.HANG, "no answer")
+        if math.isinf(ms):
+            return Failure(Fault.FAR_BEHIND, "given up during its first run")
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), error, 1e-6)
+
+    return FakeMachine(answer, setting_of(target=target))
+
+
+def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: Variant = DEFAULT) -> Backend:
+    made = variants or (DEFAULT,)
+    fake = SimpleNamespace(
+        name=name,
+        runs_any_model=lambda variant: runs_any_model,
+        variants=made,
+        declines=lambda variant: "",
+        like_defaults=lambda device: usual,
+    )
+    return cast(Backend, fake)
+
+
+def measured(**times_ms: float) -> tuple[list[WholeJob], tuple[Baseline, ...]]:
+    here = machine(**times_ms)
+    backends = [backend("a"), backend("b"), backend("general", runs_any_model=True), backend("none")]
+    return here.jobs, measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+
+
+def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best() -> None:
+    jobs, found = measured(general=10.0, a=5.0, b=20.0)
+    assert [job.backend for job in jobs] == ["general", "a", "b", "none"]
+    assert [job.give_up_ms for job in jobs] == [math.inf, 30.0, 15.0, 15.0]
+    latencies = {one.name: one.outcome.latency_ms for one in found}
+    assert latencies == {"general": 10.0, "a": 5.0, "b": 20.0, "none": None}
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["general"] == reasons["a"] == ""
+    assert reasons["b"] == "far behind: given up after 1 run, 4.0 times as slow as the best"
+    assert reasons["none"] == "build: no such operator"
+    assert best_single(found).name == "a"
+
+
+def test_who_has_no_time_has_no_artifact(tmp_path: Path) -> None:
+    names = ("general.collage", "none.collage")
+    for name in names:  # written before it is checked
+        (tmp_path / name).mkdir()
+    here = machine(general=1.0)
+    measure_baselines([backend("none"), backend("general", True)], tmp_path, here, TIMING, lambda baseline: None)
+    assert [(tmp_path / name).exists() for name in names] == [True, False]
+
+
+def test_a_backend_far_behind_is_not_tried_in_another_variant() -> None:
+    here = machine(quick=1.0, slow=9.0, hopeless=11.0, endless=math.inf)
+    both = (DEFAULT, Variant("other"))
+    backends = [backend(name, name == "quick", *both) for name in ("quick", "slow", "hopeless", "endless")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
+    assert tried == [
+        *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
+    ]
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["hopeless/other"] == "far behind: hopeless is too, so this was not tried"
+    assert reasons["endless/other"] == "far behind: endless is too, so this was not tried"
+    assert best_single(found).name == "quick"
+
+
+@pytest.mark.parametrize("error", [1e-6, None])
+def test_a_last_resort_runs_where_nothing_else_is_right(error: float | None) -> None:
+    here = machine(**({"right": 1.0} if error else {}))
+    backends = [backend("resort", True, DEFAULT, Variant("slow", last_resort=True)), backend("right")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    assert [one.name for one in found] == ["resort", "right", *([] if error else ["resort/slow"])]
+
+
+def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others() -> None:
+    here = machine(quick=1.0)
+    backends, far = [backend("quick", True, DEFAULT, Variant("other"))], {("quick", "default"): "it took 1.9 times"}
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, far=far)
+    assert [job.variant for job in here.jobs] == ["other"]
+    assert "it took 1.9 times" in found[0].outcome.reason
+
+
+def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried() -> None:
+    here = machine(first=1.0, general=2.0, slow=1.0)
+    backends = [backend("slow"), backend("first", True), backend("general", True)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
+    assert [job.backend for job in here.jobs] == ["first", "general"]
+    assert [one.name for one in found if one.out_of_time] == ["slow"]
+    assert "backends.seconds" in found[-1].outcome.reason
+
+
+@pytest.mark.parametrize(("ms", "begun"), [(10.0, True), (1e3, False)])
+def test_a_library_that_may_compile_for_long_is_not_begun_with_time_for_a_few_runs(ms: float, begun: bool
+) -> None:
+    here = machine(first=ms, slow=ms)
+    backends = [backend("slow"), backend("first", True)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=10.0)
+    assert ([job.backend for job in here.jobs] == ["first", "slow"]) is begun
+    assert found[-1].out_of_time is not begun
+
+
+def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others() -> None:
+    here = machine(exact=3.0, tf32=2.0, half=1.0, compiler=1.0)
+    halves = {"tf32": Arithmetic.TF32, "half": Arithmetic.FLOAT16, "other": Arithmetic.BFLOAT16}
+    variants = tuple(Variant(name, arithmetic) for name, arithmetic in halves.items())
+    eager = [backend(variant.name, True, variant) for variant in variants[:2]]
+    backends = [backend("compiler", False, DEFAULT, *variants), *eager, backend("exact", True)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    order = [one.variant for one in found if one.backend == "compiler"]
+    assert order == ["half", "tf32", "default", "other"]
+
+
+def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
+    here = machine(first=1.0, endless=math.nan)
+    backends = [backend("endless"), backend("first", True)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=5.0)
+    assert [one.name for one in found if one.out_of_time] == ["endless"]
+    first, endless = here.timeouts_s
+    assert first == here.timeout_s
+    assert 4.0 < endless <= 5.0
+
+
+def test_where_nothing_ran_yet_time_is_never_over() -> None:
+    here = machine(slow=1.0)
+    backends = [backend("slow"), backend("cannot", True)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
+    assert best_single(found).name == "slow"
+
+
+def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other() -> None:
+    here = machine(target=Target("cuda"), usual=1.0, both=math.inf)
+    on_host, on_device = Variant("host"), Variant("device", device="cuda")
+    backends = [backend(name, name == "usual", on_host, on_device) for name in ("usual", "both")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
+    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
+    assert tried == ["usual device", "usual host", "both device", "both host"]
+    assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
+
+
+def test_only_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine(first=1.0, second=1.0, third=1.0)
+    half = Variant("half", Arithmetic.BFLOAT16)
+    monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
+    second = backend("second", True, DEFAULT, half, usual=half)
+    backends = [backend("first", True, half, DEFAULT, usual=half), second, backend("third", True)]
+    measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
+    assert [f"{job.backend} {job.variant}" for job in here.jobs] == [
+        *("first default", "third default", "first half", "second half", "second default")
+    ]
+
+
+def test_where_none_runs_the_model_each_says_why() -> None:
+    _, found = measured()
+    with pytest.raises(UnavailableError, match="general: build: no such operator"):
+        best_single(found)
+
+
+def test_libraries_that_run_most_models_say_so() -> None:
+    assert get_backend("onnxruntime").runs_any_model(DEFAULT)
+    assert not get_backend("tvm").runs_any_model(DEFAULT)
+    torch = Torch()
+    assert {one.name for one in torch.variants if torch.runs_any_model(one)} == {
+        f"cuda-eager{end}" for end in ("", "-tf32", "-bf16", "-f16")
+    }, "others compile"
+
+
+def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> None:
+    times = []
+    with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
+        for give_up_ms in (math.inf, 1e-9):
+            settings = TimingSettings(1, MANY, 0.0, 60.0)
+            job = WholeJob("onnxruntime", "default", str(tmp_path / "whole.collage"), settings, give_up_ms)
+            times.append(len(sandbox.call(job, 60.0).times_ms))
+    assert times[0] == MANY > times[1]
+
+
+def test_each_result_is_known_before_the_next_begins_those_that_run_most_models_first() -> None:
+    here = machine(usual=2.0, odd=1.0)
+    done: list[tuple[int, list[str]]] = []
+    measure_baselines(
+        [backend("odd"), backend("usual", runs_any_model=True)],
+        Path("baselines"),
+        here,
+        TIMING,
+        lambda found: done.append((len(here.jobs), [baseline.name for baseline in found])),
+    )
+    assert done == [(1, ["usual"]), (2, ["usual", "odd"])]
+
+
+@pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
+def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
+    error: float, best: str
+) -> None:
+    here = machine(error, low=1.0, slow=10.0)
+    backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
+    assert best_single(found, budget=0.02).name == best
+    assert best_single(found).name == "slow", "by default of those in float32"
+
+
+@pytest.mark.parametrize(
+    ("bfloat16_ms", "error", "features", "tried"),
+    [
+        (4.0, 0.01, {"avx512_fp16", "amx_bf16"}, False),
+        (6.0, 0.01, {"avx512_fp16", "amx_bf16"}, True),
+        (4.0, 0.019, {"avx512_fp16", "amx_bf16"}, True),
+        (4.0, 0.01, {"avx512_fp16", "amx_bf16", "amx_fp16"}, True),
+        (None, None, {"avx512_fp16"}, True),
+    ],
+    ids=["faster than float16 can be", "near", "too near to the budget", "matrices in float16", "not measured"],
+)
+def test_float16_is_not_tried_where_bfloat16_is_faster_than_it_can_be(
+    bfloat16_ms: float | None, error: float | None, features: set[str], tried: bool
+) -> None:
+    openvino, machine = get_backend("openvino"), Processor("x86_64", "some", frozenset(features))
+    known = [
+        Baseline("openvino", "openvino", "default", Path("a"), Outcome(10.0, error=0.0)),
+        Baseline("openvino/bf16", "openvino", "bf16", Path("b"), Outcome(bfloat16_ms, error=error), exact=False),
+        Baseline("onnxruntime", "onnxruntime", "default", Path("c"), Outcome(90.0, error=0.0)),
+    ]
+    why = why_needless(known, openvino, openvino.variant("f16"), 0.018, machine)
+    assert (why is None) == tried
+    assert why_needless(known, openvino, openvino.variant("bf16"), 0.018, machine) is None
+    if why is not None:
+        needless = Baseline("openvino/f16", "openvino", "f16", Path("d"), Outcome.unfit(why), exact=False)
+        config = SimpleNamespace(policy=DEFAULT_POLICY)
+        run = SimpleNamespace(limits=setting_of().limits, config=config, reporter=MagicMock())
+        excluded = excluded_engines(cast(Any, run), [*known, needless], [openvino])
+        assert excluded["openvino", "f16"] == why.message

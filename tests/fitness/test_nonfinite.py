@@ -1,0 +1,87 @@
+"""Where NaN and infinity have to be kept, what loses them takes no part: a piece, a whole model, an artifact."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.config import parse_config
+from collage_evo.fitness.jobs import CostJob, Measured, OpenJob, Setting, WholeJob
+from collage_evo.fitness.references import nonfinite_references, read_references, write_references
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.patterns.match import Region
+from collage_evo.placement.failure import Failure, Fault
+from collage_evo.runtime.timing import TimingSettings
+from tests.fitness.helpers import make_setting
+
+GATHER = """(float[3] x) => (float[3] y) <float[2] table = {1, 2}> {
+    low = Constant <value_float = 0.0> () zero = Mul(x, low)
+    index = Cast <to = 7> (zero) y = Gather(table, index)
+}"""
+"""NaN and infinity become an index out of range."""
+TIMING = TimingSettings(1, 3, 0.001, 5.0)
+
+
+@pytest.fixture(scope="module")
+def any_numbers(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    """A convolution and a Relu, which OpenVINO makes one: NaN is zero behind it."""
+    return make_setting(tmp_path_factory.mktemp("nonfinite"))
+
+
+@pytest.fixture(scope="module")
+def kept(any_numbers: Setting) -> Setting:
+    files = any_numbers.files
+    ((feeds, expected),) = read_references(files.reference)
+    spoiled = nonfinite_references(onnx.load(files.original), feeds, (list(feeds), list(expected)), threads=1)
+    write_references(files.nonfinite, spoiled)
+    return replace(any_numbers, keeps_nonfinite=True)
+
+
+def answers(setting: Setting, backend: str) -> list[Any]:
+    """Of a piece, a whole model, and the artifact that this one left."""
+    if not get_backend(backend).probe().available:
+        pytest.skip(get_backend(backend).probe().reason)
+    artifact = str(Path(setting.work) / f"{backend}.collage")
+    jobs = (
+        CostJob(Region(3, backend, "default"), TIMING, 1e9, flush=False),
+        WholeJob(backend, "default", artifact, TIMING),
+        OpenJob(artifact),
+    )
+    with Sandbox(setting, (), 2**33) as sandbox:
+        return [sandbox.call(job, 60.0) for job in jobs]
+
+
+def test_what_loses_them_takes_part_where_that_does_not_matter(any_numbers: Setting) -> None:
+    assert not [answer for answer in answers(any_numbers, "openvino") if isinstance(answer, Failure)]
+
+
+def test_what_loses_them_takes_no_part_where_it_does(kept: Setting) -> None:
+    for answer in answers(kept, "openvino"):
+        assert isinstance(answer, Failure)
+        assert answer.fault is Fault.NOT_FINITE
+        assert "verify.nonfinite" in answer.message
+
+
+def test_what_keeps_them_is_timed_as_ever(kept: Setting) -> None:
+    cost, whole, opened = answers(kept, "onnxruntime")
+    assert isinstance(cost, Measured)
+    assert isinstance(whole, Measured)
+    assert not isinstance(opened, Failure)
+
+
+def test_the_key_is_one_of_two_words() -> None:
+    model: Mapping[str, Any] = {"model": {"source": "builtin:squeezenet"}}
+    assert parse_config(model, ["verify.nonfinite=kept"], "a test").verify.nonfinite == "kept"
+
+
+@pytest.mark.parametrize("text", ["(int64[3] x) => (int64[3] y) { y = Neg(x) }", GATHER])
+def test_a_model_without_floats_or_that_takes_none_of_them_has_nothing_to_lose(tmp_path: Path, text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
+    pairs = nonfinite_references(model, random_inputs(model, 0), (["x"], ["y"]), threads=1)
+    write_references(tmp_path / "none.npz", pairs)
+    assert pairs == read_references(tmp_path / "none.npz") == []
