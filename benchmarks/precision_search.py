@@ -22,14 +22,14 @@ from joblib import Parallel, delayed
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.encoding import place
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import new_state
 from tests.support.precise import BUDGET, CHAINS, GRAPHS, PreciseTarget, chain_optimum_ms
 from tests.support.simulated_target import SimulatedEvaluator

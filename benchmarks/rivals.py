@@ -12,19 +12,19 @@ from copy import deepcopy
 
 from deap import base, tools
 
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.genome.selection import drawing_from, fitness_of
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.variation import mutate, random_genome
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.encoding import decode, encode, place
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.greedy import backend_placement
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.selection import drawing_from, fitness_of
-from collage_evo.search.evolution.settings import Budget, GaSettings
-from collage_evo.search.evolution.variation import mutate, random_genome
 from tests.support.simulated_target import SimulatedEvaluator
 
 MOST_PROPOSALS = 20

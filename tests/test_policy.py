@@ -17,7 +17,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.config import Config, dump_config, load_config, parse_config
 from collage_evo.errors import ConfigError
 from collage_evo.fitness.jobs import Setting
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.run.directory import enlarge_budget, reopen_run, start_run
 from collage_evo.target.target import Target

@@ -130,7 +130,7 @@ def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:
 
 def test_an_objective_is_known_to_who_measures_it_and_to_who_bounds_it() -> None:
     assert naming({"ERROR"}, "backends/", "cli/", "commands/") == {
-        "placement/outcome.py",
+        "genome/outcome.py",
         "run/objectives.py",  # the bounds, and what each match adds
         "run/search.py",  # an earlier search counts whatever its errors
         "answer/candidates.py",

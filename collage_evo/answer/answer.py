@@ -14,8 +14,8 @@ from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import FEWEST, Ratio, Stopping
 from collage_evo.errors import InputError
 from collage_evo.fitness.machine import Machine
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
 ITSELF = Ratio(1.0, 1.0, 1.0, ())

@@ -21,8 +21,8 @@ from collage_evo.files import read_json, write_json
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.jobs import FallbackJob, Setting, WholeJob
 from collage_evo.fitness.machine import Machine, Process
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Bounds, Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.processor import Processor, this_machine
 from collage_evo.target.target import Target

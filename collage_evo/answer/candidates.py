@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Objective
-from collage_evo.placement.space import SearchSpace
 from collage_evo.search.evolution.state import Evaluated
 
 EXACT = (Arithmetic.FLOAT32.value,)

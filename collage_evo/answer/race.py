@@ -17,7 +17,7 @@ from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.fitness.jobs import OpenJob, ReloadJob, SampleBatchesJob
 from collage_evo.fitness.machine import Machine, Process
 from collage_evo.fitness.timing import SampleBatch, log_ratio, log_ratios
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.runtime.timing import Timing
 from collage_evo.statistics import robust_deviation
 

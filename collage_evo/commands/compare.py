@@ -25,11 +25,11 @@ from collage_evo.commands.front_again import compile_front
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Profiled
 from collage_evo.fitness.judging import BROKEN
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.placement.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage

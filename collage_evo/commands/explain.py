@@ -19,10 +19,10 @@ from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import WorkFiles
+from collage_evo.genome.cost_model import Engine
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Engine
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.explain import (

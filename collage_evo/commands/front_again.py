@@ -12,7 +12,7 @@ from pathlib import Path
 from collage_evo.answer.baselines import measure_one
 from collage_evo.backends.registry import get_backend
 from collage_evo.files import link_or_copy
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.report.comparison import ARTIFACT, Side, failed
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun

@@ -32,7 +32,7 @@ stays near the prior, and a family without probes is no better than the worst on
 when it runs the whole model are subtracted from its kernels. The additive model charges a match's inner cost, and
 both sides of every border crossed. Where engines of one family meet inside a piece, it charges the part of their
 borders that they do not have in common (``CostModel.joint_ms``). The dynamic program's bounds include that too
-(``search/cover/bounds.py``), so that its optimum stays exact.
+(``genome/cover/bounds.py``), so that its optimum stays exact.
 
 Profiles, borders and the model that learns from placements are three separate models. The first two are sums that the
 dynamic program can optimise exactly, fitted before there is a placement; the third has features that it cannot (sizes
@@ -43,7 +43,7 @@ On a target with an accelerator in addition to the host, engines of both take pa
 however many engines read it there. ``costs/copies.py`` times copies of several sizes, there and back, in a worker
 process of the run, and fits a fixed part and one per byte. The additive model charges them in addition to borders
 (``CostModel.copies``); a border contains only the cost of its engine. In the dynamic program a tensor's state also
-includes the memories that hold it (``search/cover/movement.py``: ``Tariff``), so the first reader in a memory pays,
+includes the memories that hold it (``genome/cover/movement.py``: ``Tariff``), so the first reader in a memory pays,
 and later readers do not; pairwise costs between engines would charge a copy for each reader. In the bound all engines
 of the accelerator share a part of their rewards, within the cost of copies, as engines of one family share what their
 borders have in common. So the optimum stays exact, and a target without an accelerator has the states and prices that

@@ -14,12 +14,12 @@ from random import Random
 import numpy as np
 from scipy.optimize import least_squares
 
+from collage_evo.genome.cost_model import BYTES_PER_MB, Border, Engine, bordering, crossings
+from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Engine, bordering, crossings
-from collage_evo.placement.space import SearchSpace
 from collage_evo.policy import DEFAULT_POLICY, Policy
-from collage_evo.search.encoding import find_cover, place
 
 UNSURE = Border(0.015, 0.1)
 """Standard deviations of the prior on border costs."""

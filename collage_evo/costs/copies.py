@@ -16,8 +16,8 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.jobs import CopyJob, Measured
 from collage_evo.fitness.machine import Regions
-from collage_evo.placement.cost_model import BYTES_PER_MB, Border, Copies, Engine
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.cost_model import BYTES_PER_MB, Border, Copies, Engine
+from collage_evo.genome.failure import Failure
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import Target
 

@@ -14,7 +14,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import reading
 from collage_evo.fitness.jobs import Measured
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 
 SCHEMA = 3
 """Schema version; costs of an older one are measured again."""

@@ -13,11 +13,11 @@ from collage_evo.costs.borders import WholeModel, border_ms, inner_ms
 from collage_evo.costs.matches import CostTable
 from collage_evo.costs.profiles import NodeMs
 from collage_evo.costs.unprofiled import guessed_ms
+from collage_evo.genome.cost_model import FREE, Border, Copies, CostModel, Engine, bordering
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import FREE, Border, Copies, CostModel, Engine, bordering
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.space import SearchSpace
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
 

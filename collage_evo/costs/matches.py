@@ -14,10 +14,10 @@ from collage_evo.fitness.builders import build_job
 from collage_evo.fitness.cold_caches import Widths, flush_bytes, widths_of
 from collage_evo.fitness.jobs import CostJob, Measured, bare
 from collage_evo.fitness.machine import Regions
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import CPU, Target

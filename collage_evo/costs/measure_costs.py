@@ -30,12 +30,12 @@ from collage_evo.costs.matches import CostMeter, Costs
 from collage_evo.costs.profiles import PROFILED_TOGETHER, ProfileRequest, node_ms, to_profile
 from collage_evo.costs.unprofiled import kernel_sets, spread
 from collage_evo.fitness.jobs import KernelTimes
+from collage_evo.genome.cost_model import Border, Engine, bordering, family_ms
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, Engine, bordering, family_ms
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.transforms.edits import within
 
 MOST_CUT = 4

@@ -18,11 +18,11 @@ from collage_evo.backends.variants import plain_name
 from collage_evo.fitness.builders import build_job
 from collage_evo.fitness.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.fitness.machine import Regions
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
 from collage_evo.patterns.match import Match, Region
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.failure import Failure
 from collage_evo.precision.transforms.edits import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
 

@@ -12,13 +12,13 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, read_json, write_json
+from collage_evo.genome.cost_model import Border, Copies, CostModel, Engine
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Terms
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.extract import content_hash
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Terms
-from collage_evo.placement.space import SearchSpace
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.transforms.edits import edits_text
 from collage_evo.target.target import Target

@@ -4,7 +4,7 @@
 Dask (docs/cluster.md). A worker slot is one timing slot, a group of cores that file locks reserve while the slot is
 open, with one worker process (``fitness/worker.py``) pinned to these cores. Jobs and answers are JSON lines. If a
 worker process crashes, hangs past ``fitness.timeout_s`` or grows past ``fitness.memory_gb``, the pool kills and
-replaces it and answers its job with a ``Failure``: a kind (``placement/failure.py``) and a message. Each kind of job
+replaces it and answers its job with a ``Failure``: a kind (``genome/failure.py``) and a message. Each kind of job
 has an answer type of its own (``fitness/jobs.py``); a ``Reply`` adds which worker answered, and a worker of a
 cluster that may not measure sends ``LeftOut`` instead.
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from collage_evo.fitness.jobs import ArtifactJob, Asks, BuildJob, Compiled, Written, bare
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.target.slots import timing_slots
 
 LONG_BUILD_S = 4.0

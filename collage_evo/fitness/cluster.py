@@ -23,7 +23,7 @@ from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.fitness.jobs import Job, LeftOut, Measured, PlacementJob, Reply
 from collage_evo.fitness.worker_slot import LATE, Answered, Call, Expected, Over, PoolConfig, WorkerSlot
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 
 CONNECT_S = "10s"
 TIMEOUT_S = 10.0

@@ -14,9 +14,9 @@ from pathlib import Path
 from collage_evo.fitness.builders import Builders, CompileAhead
 from collage_evo.fitness.jobs import ArtifactJob, Measured, PlacementJob, Written, regions_of
 from collage_evo.fitness.pool import WorkerPool
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Bounds, Observed, Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Bounds, Observed, Outcome
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 MOST_AT_ONCE = 8

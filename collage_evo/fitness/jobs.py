@@ -13,10 +13,10 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
 from collage_evo.codec import from_plain
 from collage_evo.errors import InputError
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Observed
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Part, Placement, Region
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Observed
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target

@@ -19,13 +19,13 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.references import Reference, read_references
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.check.edges import DECIDED
 from collage_evo.graph.check.nonfinite import lost
 from collage_evo.graph.ir.values import identical, plain
 from collage_evo.graph.reference.noise import ROOM, Noise, differing
 from collage_evo.graph.reference.reference import Error, counted_distances, holds_labels
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session
 

@@ -41,9 +41,9 @@ from collage_evo.fitness.jobs import (
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_slot import Over
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings
 
 JUDGE_TIMEOUT_S = 600.0

@@ -28,7 +28,7 @@ from collage_evo.fitness.jobs import (
 from collage_evo.fitness.judging import computes_exactly
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.session import Session

@@ -20,13 +20,13 @@ from collage_evo.fitness.kernels import kernels_of
 from collage_evo.fitness.references import nonfinite_references, read_recorded
 from collage_evo.fitness.timing import region_timer, timeout_s, warm_timer, watchdog
 from collage_evo.fitness.worker_context import WorkerContext, unbuilt
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.static import is_random
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import ATTEMPTS, Timing

@@ -34,7 +34,7 @@ from collage_evo.fitness.jobs import (
     Setting,
     Waits,
 )
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import SHARED, machine_directory, shared_temporary
 

@@ -19,11 +19,11 @@ from collage_evo.fitness.judging import EXACT, ActiveClock, Estimate, all_exact
 from collage_evo.fitness.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
 from collage_evo.fitness.timing import SingleSession, timeout_s, watchdog
 from collage_evo.fitness.worker_context import WorkerContext, unbuilt
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.check.edges import other_shapes
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.reference.reference import Error
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Piece, Program

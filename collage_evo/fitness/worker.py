@@ -49,10 +49,10 @@ from collage_evo.fitness.open_artifact import OpenArtifacts
 from collage_evo.fitness.parts import Parts
 from collage_evo.fitness.whole_models import WholeModels
 from collage_evo.fitness.worker_context import WorkerContext, unbuilt
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 
 

@@ -17,10 +17,10 @@ from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.judging import Judge
 from collage_evo.fitness.references import Reference, read_references
 from collage_evo.fitness.timing import throttled
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure_uncontended

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from collage_evo.answer.sequential import Ratio
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import call_counts, describe_failure, format_ms, format_shapes

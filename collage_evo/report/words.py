@@ -10,7 +10,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic, plain_name
 from collage_evo.errors import CollageError
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 
 TINY = 1e-4
 """Errors below this are written as powers of ten: zeros behind the point are hard to count."""

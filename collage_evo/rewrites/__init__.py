@@ -8,7 +8,7 @@ and genomes are of the normalised model.
 A match with a rewrite has the nodes of its site, or these with the elementwise operators behind them, and its own
 engine, ``VARIANT~REWRITE``, whose base is VARIANT (``backends/rewritten.py``). Backends judge the replacement, so one
 may take a rewritten site whose original operators it does not take. Every variant takes part that runs the
-replacement. Such an engine has the borders of its variant (``bordering`` in ``placement/cost_model.py``): borders are
+replacement. Such an engine has the borders of its variant (``bordering`` in ``genome/cost_model.py``): borders are
 fitted only for the base, a tensor passes free between rewritten and plain parts of one piece, and the dynamic
 program, seeds, and the surrogate have only base engines, so that more rewrites make none of them slower in that
 respect. Costs, estimates and refusals belong to an engine.

@@ -19,10 +19,10 @@ from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
 from collage_evo.errors import CollageError
 from collage_evo.fitness.jobs import Written
 from collage_evo.fitness.machine import PlacementEvaluator
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.so_far import describe_so_far
 from collage_evo.report.words import format_engine, format_ms, title
 from collage_evo.run.context import RunContext

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collage_evo.config import Config, SearchConfig
+from collage_evo.genome.settings import Budget
 from collage_evo.report.stage import Stage
 from collage_evo.run.deadline import seconds_left
 from collage_evo.run.store import Store
-from collage_evo.search.evolution.settings import Budget
 
 SEARCH_SECONDS = "search_seconds"
 """Store key of the decided seconds."""

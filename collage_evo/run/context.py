@@ -29,7 +29,7 @@ from collage_evo.errors import (
 from collage_evo.fitness.jobs import Setting, WorkFiles
 from collage_evo.fitness.machine import Machine, PooledMachine
 from collage_evo.fitness.pool import WorkerPool, workers_of
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable

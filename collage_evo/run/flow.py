@@ -23,10 +23,10 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import AnswerStays, NotSearchable
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter

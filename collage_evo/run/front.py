@@ -22,11 +22,11 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.candidates import Tried, arithmetics
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import engine_name
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.report.result import FrontPoint, finite
 from collage_evo.report.words import SIMPLIFIED, Part, describe_parts, format_engine, format_ms, in_words
-from collage_evo.search.encoding import decode
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""

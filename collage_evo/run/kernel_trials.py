@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.tuning import Kernel
 from collage_evo.costs.matches import CostTable
+from collage_evo.genome.cost_model import Engine
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.roofline import Roofline, heavy_operators
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Engine
 
 ROUND = 16
 """Trials of one round."""

@@ -33,9 +33,9 @@ from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
 from collage_evo.fitness.jobs import TuneJob
 from collage_evo.fitness.machine import Machine, Process
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Match
-from collage_evo.placement.failure import Failure
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
 
 KNOWN = "structures"

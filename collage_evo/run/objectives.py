@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.genome.outcome import Bounds, Objective, Terms
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match
-from collage_evo.placement.outcome import Bounds, Objective, Terms
 from collage_evo.run.context import RunContext
 
 

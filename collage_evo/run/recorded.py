@@ -11,17 +11,17 @@ from collage_evo.answer.baselines import Baseline, read_baselines
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.places import command
 from collage_evo.report.result import RESULT, FrontPoint, Result, read_finished, unfinished
 from collage_evo.run.directory import kind_of_run, reopen_run, require_records
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.checkpoint import recorded
 from collage_evo.search.evolution.state import Evaluated
 

@@ -14,11 +14,12 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.saved_costs import MeasuredCosts
+from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Outcome
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.result import (
     CostModelResult,
@@ -40,7 +41,6 @@ from collage_evo.run.search import Placed, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.program import Piece
-from collage_evo.search.encoding import decode, place
 
 
 def seed_results(

@@ -13,20 +13,20 @@ from typing import ClassVar
 from collage_evo.answer.candidates import Tried
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import DamagedFile, InputError, NotSearchable
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.outcome import Evaluator, Objective, Outcome
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Evaluator, Objective, Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_ms
 from collage_evo.run.kernel_tuning import Tuned
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 

@@ -18,19 +18,19 @@ from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import NotSearchable
+from collage_evo.genome.cost_model import CostModel, Engine, bordering
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Terms
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.align import same_nodes
 from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import CostModel, Engine, bordering
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Terms
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.transforms.edits import edits_of
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.stages.precision import SHARES, Sensitivities
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.seeds import Seeds
 
 KIND = "like"

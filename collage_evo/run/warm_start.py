@@ -19,11 +19,11 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Fault
 from collage_evo.graph.ir.align import likeness
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.failure import Fault
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run

@@ -1,1 +1,1 @@
-"""Genetic search for the fastest placement, with genomes, seeds, exact covers and a learned cost model."""
+"""Genetic search for the fastest placement: loop, seeds, mixtures of precisions, learned cost model, tuning."""

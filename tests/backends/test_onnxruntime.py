@@ -12,11 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.fitness.worker_context import unbuilt
+from collage_evo.genome.failure import Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.models.builder import Builder
-from collage_evo.placement.failure import Fault
 from collage_evo.testing.cases import CASES
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from collage_evo.costs.borders import LEAST_SHARE, BorderSample, WholeModel, border_ms, fit_borders, inner_ms
-from collage_evo.placement.cost_model import Border, Engine
+from collage_evo.genome.cost_model import Border, Engine
 from collage_evo.policy import DEFAULT_POLICY
 from tests.support.spaces import make_graph
 

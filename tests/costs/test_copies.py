@@ -11,8 +11,8 @@ from collage_evo.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.jobs import CopyJob, Measured
-from collage_evo.placement.cost_model import Border, Copies
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.cost_model import Border, Copies
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.target.target import Target
 from tests.support.machine import FakeMachine, setting_of
 

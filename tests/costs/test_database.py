@@ -12,7 +12,7 @@ import pytest
 from collage_evo.costs.database import CostDatabase
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Measured
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 
 
 def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:

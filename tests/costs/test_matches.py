@@ -12,10 +12,10 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, CostSettings
 from collage_evo.fitness import cold_caches
 from collage_evo.fitness.jobs import BuildJob, Compiled, CostJob, Measured
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Match
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 from tests.support.machine import FakeMachine, FakeRegions

@@ -17,15 +17,15 @@ from collage_evo.costs.measure_costs import MOST_PROBED_MS, Profiled, measure_bo
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.jobs import KernelTimes
+from collage_evo.genome.cost_model import Border, Copies, CostModel, Engine
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.roofline import multiply_adds
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, Copies, CostModel, Engine
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.encoding import place
 from tests.support.meters import Meter
 from tests.support.spaces import products
 from tests.support.standing import StandingBackend

@@ -13,10 +13,10 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.errors import DamagedFile
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Objective
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Objective
 from collage_evo.policy import Policy
 from collage_evo.target.target import Target
 from tests.support.models import chain

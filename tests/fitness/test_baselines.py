@@ -26,8 +26,8 @@ from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.jobs import Measured, WholeJob
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings

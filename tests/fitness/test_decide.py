@@ -17,8 +17,8 @@ from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
 from collage_evo.errors import InputError
 from collage_evo.fitness.machine import Machine
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 
 MACHINE = cast(Machine, None)
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")

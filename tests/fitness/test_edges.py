@@ -11,10 +11,10 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.jobs import CostJob, Measured, Opened, OpenJob, WholeJob
 from collage_evo.fitness.references import read_references, write_references
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.check.edges import edge_samples
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 

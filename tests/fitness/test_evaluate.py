@@ -17,9 +17,9 @@ from collage_evo.fitness import builders
 from collage_evo.fitness.builders import Builders, CompileAhead, build_job
 from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact
 from collage_evo.fitness.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
 
 NO = Failure(Fault.BUILD, "no")

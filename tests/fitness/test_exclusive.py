@@ -33,8 +33,8 @@ from collage_evo.fitness.jobs import (
     WholeJob,
 )
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import machine_directory

@@ -15,9 +15,9 @@ from collage_evo.fitness.machine import PooledMachine
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.artifact import load_artifact
 from tests.fitness.helpers import make_setting
 from tests.support.faults import WrongElsewhere, install_backend

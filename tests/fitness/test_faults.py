@@ -18,8 +18,8 @@ from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.jobs import CostJob, Job, Measured, PlacementJob
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import answer_here, cost_job, make_setting
 from tests.support.faults import install_faulty

@@ -21,11 +21,11 @@ from collage_evo.fitness.jobs import CostJob, JudgeJob, Measured, Opened, OpenJo
 from collage_evo.fitness.judging import FEW, NEAR, PART, Estimate, Judge, computes_exactly
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Error, Reference
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting

@@ -13,9 +13,9 @@ from collage_evo.config import parse_config
 from collage_evo.fitness.jobs import CostJob, Measured, OpenJob, Setting, WholeJob
 from collage_evo.fitness.references import nonfinite_references, read_references, write_references
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 

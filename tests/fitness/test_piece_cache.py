@@ -14,9 +14,9 @@ from collage_evo.fitness.compile.cache import RECORD, PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import Measured
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
 from collage_evo.target.processor import this_machine
 from tests.fitness.helpers import make_setting
 from tests.fitness.test_faults import alone

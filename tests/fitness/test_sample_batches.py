@@ -14,7 +14,7 @@ from collage_evo.fitness.jobs import Measured, Opened, OpenJob, ReloadJob, Sampl
 from collage_evo.fitness.open_artifact import BLOCKS, LARGEST, SMALLEST, ballast
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.timing import BATCH_RUNS, log_ratio, sample_batch
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.runtime.timing import Timing, TimingSettings, measure
 from tests.fitness.helpers import make_setting
 

@@ -12,7 +12,7 @@ import psutil
 
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.timing import LEAST_S, timeout_s, watchdog
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from tests.fitness.helpers import cost_job, make_setting
 
 PROGRAM = """

@@ -12,7 +12,7 @@ from collage_evo.fitness.jobs import LeftOut, Measured
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_slot import PoolConfig, WorkerSlot
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.target.target import Target
 from tests.fitness.helpers import cost_job, make_setting
 

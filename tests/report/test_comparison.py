@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from collage_evo.answer.sequential import Ratio
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.report.comparison import (
     ARTIFACT,
     OVER_BUDGET,

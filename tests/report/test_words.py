@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collage_evo.accuracy.budget import checked_budget
 from collage_evo.backends.base import BuildFailure
 from collage_evo.fitness.worker_context import unbuilt
-from collage_evo.placement.failure import Failure, Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.report.words import (
     Part,
     describe_failure,

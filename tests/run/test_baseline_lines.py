@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from collage_evo.answer.baselines import Baseline
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.run.stages import baselines as stage
 
 

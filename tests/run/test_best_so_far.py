@@ -16,8 +16,8 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
 from collage_evo.fitness.jobs import ArtifactJob, Written
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.manifest import Profile

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
+from collage_evo.genome.encoding import encode
+from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Objective, Outcome
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.run import flow
 from collage_evo.run.search import Searched, SearchRecord
 from collage_evo.run.stages import budget_levels
-from collage_evo.search.encoding import encode
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.greedy import engine_placement

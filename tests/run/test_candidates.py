@@ -16,8 +16,8 @@ from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Written
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Objective, Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
 from collage_evo.run.stages.compile import CompiledCandidates

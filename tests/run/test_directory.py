@@ -10,6 +10,7 @@ import pytest
 from collage_evo.commands import tune
 from collage_evo.config import Config, changed, load_config, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError, SystemRefuses
+from collage_evo.genome.settings import Budget
 from collage_evo.report.places import COMMAND
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import Pace, search_budget
@@ -33,7 +34,6 @@ from collage_evo.run.recorded import ended_run
 from collage_evo.run.store import Store
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
-from collage_evo.search.evolution.settings import Budget
 from collage_evo.search.evolution.state import new_state
 from collage_evo.yaml_values import Overrides
 

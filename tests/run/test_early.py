@@ -15,12 +15,12 @@ import pytest
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostMeter
 from collage_evo.fitness.jobs import Measured
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
 from collage_evo.run.stages import early

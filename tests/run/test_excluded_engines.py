@@ -7,8 +7,8 @@ from typing import Any
 
 from collage_evo.answer.baselines import FAR_BEHIND, Baseline
 from collage_evo.backends.registry import get_backend
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.words import format_ratio
 from collage_evo.run.stages.excluded_engines import excluded_engines

@@ -22,15 +22,15 @@ from collage_evo.costs.saved_costs import MeasuredCosts, write_costs
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.fitness.references import read_references
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Border, CostModel
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import BackendAnswer, Explanation, RegionExplanation, print_explanation, print_region

@@ -18,10 +18,10 @@ from collage_evo.answer.so_far import read_so_far
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import AnswerStays, ConfigError, DamagedFile, InputError, NotSearchable, SystemRefuses
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.models.builder import Builder
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext

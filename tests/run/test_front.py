@@ -12,15 +12,15 @@ from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
+from collage_evo.genome.cost_model import CostModel
+from collage_evo.genome.encoding import encode, place
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import CostModel
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Objective, Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
 from collage_evo.run.front import UNRACED, Raced, front_points, marked
-from collage_evo.search.encoding import encode, place
 from collage_evo.search.evolution.state import Evaluated
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 from tests.support.spaces import make_graph

@@ -14,9 +14,9 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages import held_out as stage

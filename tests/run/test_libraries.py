@@ -15,7 +15,7 @@ from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.result import compare_defaults
 from collage_evo.target.target import Target

@@ -14,8 +14,9 @@ import pytest
 
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import InputError
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.report.words import describe_failure
@@ -25,7 +26,6 @@ from collage_evo.run.recorded import read_run
 from collage_evo.run.samples import model_file
 from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
 from collage_evo.run.warm_start import QUICK as QUICKER
-from collage_evo.search.encoding import decode
 from tests.graph.ir.test_align import with_one_more
 from tests.support.models import chain, tiny_convnet
 from tests.support.parsed import files_parsed

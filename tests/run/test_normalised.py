@@ -12,12 +12,12 @@ import pytest
 
 from collage_evo.answer.baselines import Baseline
 from collage_evo.fitness.jobs import Measured, PlacementJob
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.models.builder import Builder
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
 from collage_evo.run.stages import baselines as stage
 from collage_evo.run.store import Store
 from tests.support.machine import FakeMachine

@@ -9,8 +9,8 @@ import pytest
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
+from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Outcome
 from collage_evo.run.front import CHANGED, Phases, Raced, front_points
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 

@@ -13,9 +13,9 @@ from collage_evo.answer.baselines import Baseline, best_fallback
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.config_model import Shapes
 from collage_evo.errors import InputError
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.files import save_model
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
 from collage_evo.run.deadline import deadline, seconds_left

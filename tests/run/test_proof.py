@@ -19,8 +19,8 @@ from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.report.comparison import OVER_BUDGET, Comparison, verdict
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import FrontPoint

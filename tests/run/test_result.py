@@ -9,8 +9,8 @@ import pytest
 
 from collage_evo.answer.race import Race
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
 from collage_evo.report.result import FrontPoint, Latency
 from collage_evo.run import result_parts as stage
 from collage_evo.run.front import UNRACED

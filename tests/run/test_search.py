@@ -16,15 +16,15 @@ import pytest
 from collage_evo.codec import to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.settings import Budget
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import SearchRecord, recorded_search, run_search
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.settings import Budget
 from collage_evo.search.evolution.state import SearchState
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like

@@ -17,14 +17,15 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
 from collage_evo.costs.saved_costs import costs_key
 from collage_evo.errors import InputError
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.settings import Budget
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
@@ -41,7 +42,6 @@ from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
-from collage_evo.search.evolution.settings import Budget
 from collage_evo.target.target import Target
 from tests.support import misoptimised
 from tests.support.faults import install_faulty

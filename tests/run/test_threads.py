@@ -13,7 +13,7 @@ import pytest
 from collage_evo.answer.baselines import Baseline
 from collage_evo.commands.explain import ExplainedRun
 from collage_evo.config import parse_config
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import save_run

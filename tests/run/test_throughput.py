@@ -28,10 +28,12 @@ from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.jobs import PlacementJob
 from collage_evo.fitness.machine import Machine
 from collage_evo.fitness.worker_slot import PoolConfig
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.failure import Failure
+from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
-from collage_evo.placement.outcome import Outcome
 from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
@@ -44,8 +46,6 @@ from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.run.store import Store
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.encoding import place
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import Target
 from tests.fitness.helpers import answer_here, make_setting

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from collage_evo.errors import InputError, describing_system_errors
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import LATEST, PREVIOUS, Fingerprint
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like

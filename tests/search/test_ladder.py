@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, CostModel
-from collage_evo.placement.outcome import Objective
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import edits_of, nodes_in
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.correction import Correction
 from collage_evo.search.evolution.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
 from collage_evo.search.evolution.seeds import likeliest, make_seeds

@@ -14,25 +14,25 @@ import pytest
 from collage_evo.codec import from_json, to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.front import CoverFront, cover_fronts
+from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.selection import Individual, fitness_of, hypervolume, survivors, violation
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.variation import random_genome
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Border, CostModel
-from collage_evo.placement.outcome import Objective
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import SearchRecord, run_search
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.cover.front import CoverFront, cover_fronts
-from collage_evo.search.encoding import decode, place
-from collage_evo.search.evolution.acquisition import slope_at, violation
+from collage_evo.search.evolution.acquisition import slope_at
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
-from collage_evo.search.evolution.selection import Individual, fitness_of, hypervolume, survivors
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState, new_state
-from collage_evo.search.evolution.variation import random_genome
 from collage_evo.search.surrogate.terms import TermMap, TermModel
 from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, predicted_error, well_told
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator

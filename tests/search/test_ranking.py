@@ -7,12 +7,12 @@ from statistics import mean
 
 import pytest
 
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like

@@ -10,11 +10,11 @@ import optuna
 import pytest
 
 from collage_evo.errors import ConfigError
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate

@@ -7,10 +7,10 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Engine, bordering
+from collage_evo.genome.cover.dynamic_program import Cover
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
-from collage_evo.placement.cost_model import Engine, bordering
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import Cover
 
 
 class _IntegerProgram:

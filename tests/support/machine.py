@@ -27,9 +27,9 @@ from collage_evo.fitness.jobs import (
     regions_of,
 )
 from collage_evo.fitness.machine import PlacementEvaluator, Process, Regions
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Bounds, Outcome
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import Target
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.candidates import Tried
+from collage_evo.genome.cost_model import CostModel
+from collage_evo.genome.encoding import encode, place
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import CostModel
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import encode, place
 from collage_evo.search.evolution.state import Evaluated
 from tests.support.spaces import make_graph
 

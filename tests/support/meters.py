@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from collage_evo.fitness.jobs import Measured
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match
-from collage_evo.placement.failure import Failure
 
 
 class Meter:

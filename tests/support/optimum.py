@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
+from collage_evo.genome.cost_model import bordering
+from collage_evo.genome.encoding import assemble, runnable_order
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import bordering
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import assemble, runnable_order
 from tests.support.simulated_target import SimulatedEvaluator
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Engine, Flow
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine, Flow
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import place
 from tests.support.optimum import best_backend_set
 from tests.support.simulated_target import SimulatedEvaluator
 

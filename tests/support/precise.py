@@ -13,11 +13,11 @@ from random import Random
 
 import numpy as np
 
+from collage_evo.genome.cost_model import Border, CostModel, Engine
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, CostModel, Engine
-from collage_evo.placement.outcome import Objective
-from collage_evo.placement.space import SearchSpace
 from tests.support.optimum import backend_sets
 from tests.support.optimum_chain import chain_regions
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator

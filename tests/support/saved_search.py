@@ -16,15 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Border, CostModel
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import cheapest_covers
-from collage_evo.search.encoding import decode, place
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_graph
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
+from collage_evo.genome.cost_model import Engine, bordering, crossings, transfers
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.cost_model import Engine, bordering, crossings, transfers
-from collage_evo.placement.failure import Failure, Fault
-from collage_evo.placement.outcome import Outcome
-from collage_evo.placement.space import SearchSpace
 
 CACHE_BYTES = 1_000_000
 """Up to so many bytes of intermediate tensors a simulated region stays in the cache."""

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from collage_evo.genome.cost_model import Border, Copies, CostModel
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Node, Tensor, members, node_set
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, Copies, CostModel
-from collage_evo.placement.space import SearchSpace
 from tests.support.numerics import in_int8
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.search.encoding import decode
-from collage_evo.search.evolution.variation import mutate, random_genome
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.variation import mutate, random_genome
 from tests.support.optimum import exhaustive_optimum
 from tests.support.optimum_chain import chain_optimum
 from tests.support.optimum_graph import graph_optimum

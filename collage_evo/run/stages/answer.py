@@ -13,7 +13,7 @@ from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
 from collage_evo.errors import InputError
-from collage_evo.placement.failure import Failure
+from collage_evo.genome.failure import Failure
 from collage_evo.report.result import Speeds
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext

@@ -21,11 +21,11 @@ from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Fault
 from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.failure import Fault
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext

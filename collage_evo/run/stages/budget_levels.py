@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.answer.baselines import Baseline
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.encoding import decode, encode
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
-from collage_evo.search.encoding import decode, encode
 from collage_evo.search.evolution.correction import Correction
 from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.ranking import ranked

@@ -10,8 +10,8 @@ from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import race_candidates, safer_budget, safer_candidates
 from collage_evo.errors import InputError
 from collage_evo.files import link_or_copy
+from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Outcome
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import NotSearched, Placed, Searched, named

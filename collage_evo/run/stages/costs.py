@@ -18,10 +18,10 @@ from collage_evo.costs.measure_costs import measure_borders, profile_engines, ti
 from collage_evo.costs.profiles import profile_regions
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.fitness.machine import Regions
+from collage_evo.genome.cost_model import FREE, Engine
+from collage_evo.genome.outcome import Terms
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.placement.cost_model import FREE, Engine
-from collage_evo.placement.outcome import Terms
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning

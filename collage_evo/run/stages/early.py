@@ -12,17 +12,17 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.costs.unprofiled import guessed_ms
+from collage_evo.genome.cost_model import Border, CostModel, Engine, bordering
+from collage_evo.genome.encoding import encode
+from collage_evo.genome.outcome import Bounds, Outcome, Terms
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import Border, CostModel, Engine, bordering
-from collage_evo.placement.outcome import Bounds, Outcome, Terms
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.run.stages.likely_families import likely_families
-from collage_evo.search.encoding import encode
 from collage_evo.search.evolution.correction import AS_PREDICTED, Correction, Erred
 from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.seeds import level_kind, likeliest

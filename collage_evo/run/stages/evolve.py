@@ -12,9 +12,11 @@ from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
 from collage_evo.run.best_so_far import BestSoFar
@@ -23,12 +25,10 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
 from collage_evo.run.search import SearchRecord, run_search
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 

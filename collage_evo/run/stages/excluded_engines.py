@@ -10,8 +10,8 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
-from collage_evo.placement.cost_model import Engine
-from collage_evo.placement.failure import Fault
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Fault
 from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 

@@ -17,8 +17,8 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
 from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.judging import computes_exactly
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.placement.failure import Failure
 from collage_evo.report.result import finite
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from collage_evo.costs.matches import CostMeter, cost_ms
 from collage_evo.costs.unprofiled import guessed_ms
+from collage_evo.genome.cost_model import Engine, family_ms
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Engine, family_ms
-from collage_evo.placement.space import SearchSpace
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import cost_meter

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches
+from collage_evo.genome.cost_model import Engine
 from collage_evo.graph.prepare import SearchableModel
-from collage_evo.placement.cost_model import Engine
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext

@@ -20,11 +20,11 @@ error of 95 % of the budget at most (``answer/candidates.py``), in case samples 
 larger one. ``tests/support/targets.py`` contains simulated targets with known optima, on which
 ``benchmarks/search_methods.py`` compares this search with others.
 
-A measured placement has a value for each ``Objective`` (``placement/outcome.py``: latency, error). The search
+A measured placement has a value for each ``Objective`` (``genome/outcome.py``: latency, error). The search
 minimises latency; its state has a bound on each other objective. Without any, elite and tournaments choose the
 survivors. With some, NSGA-II does, the hall of fame is the Pareto front, progress is its hypervolume, and the best is
 the fastest that is measured within all bounds. Objectives other than latency have to add up over matches
-(``SearchSpace.terms``), as squared errors do: seeds then come from ``search/cover/front.py``, where the dynamic
+(``SearchSpace.terms``), as squared errors do: seeds then come from ``genome/cover/front.py``, where the dynamic
 program on latency + lambda x the other objective gives the lower hull of both, and lambda is bisected at the bound;
 each cover found on the way is measured while the program works on the next, which takes seconds on a large model.
 Before these come budget levels (``search/evolution/knapsack.py``): operators in order of saved time for their error,

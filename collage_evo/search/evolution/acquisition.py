@@ -8,21 +8,10 @@ from itertools import product
 
 import numpy as np
 
+from collage_evo.genome.selection import Standing, violation
 from collage_evo.search.surrogate.features import FeatureVector
 from collage_evo.search.surrogate.model import predicted_ms
 from collage_evo.search.surrogate.terms import TermModel, TermVector
-
-Standing = tuple[float, ...]
-"""Violation of the bound of each objective but latency, then latency in ms: less is better."""
-
-
-def violation(values: Sequence[float], bounds: Sequence[float]) -> Standing:
-    """Violation for latency and the other objectives' values, with a bound on each of these.
-
-    Placements within the bounds come before those that exceed one (Deb, 2000); among the former the fastest is best.
-    """
-    ms, *others = values
-    return (*(max(0.0, value - bound) for value, bound in zip(others, bounds, strict=True)), ms)
 
 
 @dataclass(frozen=True)

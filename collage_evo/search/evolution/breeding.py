@@ -17,14 +17,14 @@ from itertools import islice
 import numpy as np
 from deap import base
 
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.selection import Individual, drawing_from, select_parents
+from collage_evo.genome.settings import GaSettings
+from collage_evo.genome.variation import crossover, mutate, mutation_weights, random_genome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.genome import Genome
-from collage_evo.search.encoding import decode, encode, place
 from collage_evo.search.evolution.acquisition import Acquisition, Term
-from collage_evo.search.evolution.selection import Individual, drawing_from, select_parents
-from collage_evo.search.evolution.settings import GaSettings
 from collage_evo.search.evolution.state import SEED, Pending
-from collage_evo.search.evolution.variation import crossover, mutate, mutation_weights, random_genome
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from deap import tools
 
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Evaluator, Objective
+from collage_evo.genome.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Evaluator, Objective
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.breeding import Breeder, Candidate
-from collage_evo.search.evolution.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate

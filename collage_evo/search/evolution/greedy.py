@@ -11,12 +11,12 @@ from functools import reduce
 from operator import or_
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Engine, bordering
+from collage_evo.genome.cover.dynamic_program import cheapest_covers, known_cover
+from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine, bordering
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import cheapest_covers, known_cover
-from collage_evo.search.encoding import find_cover, place
 
 
 def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placement:

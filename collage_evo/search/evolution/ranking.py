@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import chain, zip_longest
 
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
 from collage_evo.search.evolution.state import SearchState
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms

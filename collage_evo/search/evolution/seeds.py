@@ -9,14 +9,14 @@ from itertools import islice, permutations
 from types import MappingProxyType
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.genome.cost_model import Engine, family_ms
+from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
+from collage_evo.genome.cover.front import cover_fronts
+from collage_evo.genome.encoding import encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Bounds, Objective
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import Engine, family_ms
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Bounds, Objective
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
-from collage_evo.search.cover.front import cover_fronts
-from collage_evo.search.encoding import encode, place
 from collage_evo.search.evolution.correction import AS_PREDICTED, Correction
 from collage_evo.search.evolution.greedy import (
     backend_placement,

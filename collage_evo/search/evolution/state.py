@@ -8,8 +8,8 @@ from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Bounds, Objective, Outcome
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Bounds, Objective, Outcome
 
 RngState = tuple[int, tuple[int, ...], float | None]
 """Type of the result of ``random.Random.getstate``."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Border, Copies, bordering
+from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
+from collage_evo.genome.genome import Genome
 from collage_evo.graph.ir.graph import members
-from collage_evo.placement.cost_model import Border, Copies, bordering
-from collage_evo.placement.genome import Genome
-from collage_evo.search.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.regression import LEAST_CORRECTED
 

@@ -13,11 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
+from collage_evo.genome.cost_model import bordering, crossings, transfers
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import bordering, crossings, transfers
-from collage_evo.placement.space import SearchSpace
 
 GROUPS = ("engine", "border", "region", "size", "kind", "node", "kind edge", "edge", "backends", "copy")
 """Kinds of features, in the order of their columns; each kind has its own prior."""

@@ -13,11 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from collage_evo.genome.cost_model import bordering
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.cost_model import bordering
-from collage_evo.placement.outcome import Objective
-from collage_evo.placement.space import SearchSpace
 from collage_evo.search.surrogate.regression import LEAST_CORRECTED, MOST_ROWS, Regression, table
 
 TERM_PRIOR = (0.3, 0.4)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.outcome import Outcome
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms
 

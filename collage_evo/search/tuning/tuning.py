@@ -16,11 +16,11 @@ import optuna
 
 from collage_evo.errors import ConfigError
 from collage_evo.files import reading
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.settings import Budget, GaSettings
 from collage_evo.search.evolution.state import SearchState
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate

@@ -39,8 +39,8 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker import Worker
 from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.fitness.worker_slot import PoolConfig
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure, Fault
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.private import machine_directory
 from collage_evo.target.slots import acquire_slot

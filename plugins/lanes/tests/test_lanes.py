@@ -17,11 +17,11 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import CostJob
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
 from collage_evo.patterns.match import Region
-from collage_evo.placement.failure import Failure
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings

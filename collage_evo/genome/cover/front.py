@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collage_evo.placement.outcome import Objective
-from collage_evo.search.cover.dynamic_program import Cover, cheapest_covers
-from collage_evo.search.cover.states import ROUNDING
+from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
+from collage_evo.genome.cover.states import ROUNDING
+from collage_evo.genome.outcome import Objective
 
 if TYPE_CHECKING:
-    from collage_evo.placement.space import SearchSpace
+    from collage_evo.genome.space import SearchSpace
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from collage_evo.errors import InputError
+from collage_evo.genome.failure import Failure
 from collage_evo.patterns.match import Placement
-from collage_evo.placement.failure import Failure
 
 
 class Objective(StrEnum):

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cost_model import Border, Copies, CostModel
+from collage_evo.genome.cover.dynamic_program import MOST_STATES, cheapest_covers, differing_covers
+from collage_evo.genome.cover.frontier import Frontier
+from collage_evo.genome.cover.layout import narrow_order
+from collage_evo.genome.encoding import place, runnable_order
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match
-from collage_evo.placement.cost_model import Border, Copies, CostModel
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.cover.dynamic_program import MOST_STATES, cheapest_covers, differing_covers
-from collage_evo.search.cover.frontier import Frontier
-from collage_evo.search.cover.layout import narrow_order
-from collage_evo.search.encoding import place, runnable_order
 from tests.support.exact import exact_cover
 from tests.support.optimum import acyclic_covers, cover_ms
 from tests.support.spaces import (

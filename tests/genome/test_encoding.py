@@ -13,22 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir.graph import Graph
-from collage_evo.graph.ir.kinds import kinds_of
-from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.placement.cost_model import Border, CostModel
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode, encode, place
-from collage_evo.search.evolution.greedy import (
-    backend_placement,
-    engine_placement,
-    greedy_placement,
-    rewritten_placement,
-)
-from collage_evo.search.evolution.seeds import make_seeds
-from collage_evo.search.evolution.settings import MUTATION_WEIGHTS, GaSettings
-from collage_evo.search.evolution.variation import (
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.settings import MUTATION_WEIGHTS, GaSettings
+from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.variation import (
     MUTATIONS,
     change_copies,
     change_engine,
@@ -37,6 +27,16 @@ from collage_evo.search.evolution.variation import (
     mutation_weights,
     random_genome,
 )
+from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.kinds import kinds_of
+from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.search.evolution.greedy import (
+    backend_placement,
+    engine_placement,
+    greedy_placement,
+    rewritten_placement,
+)
+from collage_evo.search.evolution.seeds import make_seeds
 from tests.support.numerics import in_int8
 from tests.support.spaces import (
     check_placement,

@@ -6,9 +6,9 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from collage_evo.genome.cover.frontier import Frontier, Option
+from collage_evo.genome.cover.movement import AheadTable, GapTable, ReadTable
 from collage_evo.graph.ir.graph import members
-from collage_evo.search.cover.frontier import Frontier, Option
-from collage_evo.search.cover.movement import AheadTable, GapTable, ReadTable
 
 Chain: TypeAlias = "tuple[int, Chain] | None"
 """Matches placed so far, newest first."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 
 if TYPE_CHECKING:
-    from collage_evo.placement.space import SearchSpace
+    from collage_evo.genome.space import SearchSpace
 
 BYTE = 8
 

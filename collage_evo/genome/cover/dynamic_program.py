@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collage_evo.errors import NotSearchable
-from collage_evo.search.cover.frontier import Frontier
-from collage_evo.search.cover.states import StateSearch, unroll
+from collage_evo.genome.cover.frontier import Frontier
+from collage_evo.genome.cover.states import StateSearch, unroll
 
 if TYPE_CHECKING:
-    from collage_evo.placement.space import SearchSpace
+    from collage_evo.genome.space import SearchSpace
 
 MOST_STATES = 220_000
 """States examined before the search settles for a bound, by default; some 35 microseconds each."""

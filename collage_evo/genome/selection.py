@@ -13,10 +13,21 @@ import numpy as np
 from deap import base, tools
 from deap.benchmarks.tools import hypervolume as deap_hypervolume
 
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.outcome import Objective
-from collage_evo.search.evolution.acquisition import violation
-from collage_evo.search.evolution.settings import GaSettings
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.outcome import Objective
+from collage_evo.genome.settings import GaSettings
+
+Standing = tuple[float, ...]
+"""Violation of the bound of each objective but latency, then latency in ms: less is better."""
+
+
+def violation(values: Sequence[float], bounds: Sequence[float]) -> Standing:
+    """Violation for latency and the other objectives' values, with a bound on each of these.
+
+    Placements within the bounds come before those that exceed one (Deb, 2000); among the former the fastest is best.
+    """
+    ms, *others = values
+    return (*(max(0.0, value - bound) for value, bound in zip(others, bounds, strict=True)), ms)
 
 
 @cache

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cover.dynamic_program import known_cover
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.space import SearchSpace
 from collage_evo.precision.transforms.edits import joined
-from collage_evo.search.cover.dynamic_program import known_cover
 
 MOST_DECODED = 2000
 """Cached placements: parents and the best child so far are decoded repeatedly while they are varied."""

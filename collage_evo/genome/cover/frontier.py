@@ -1,6 +1,6 @@
 """Frontier: a search space renumbered for the dynamic program, so that few tensors are live at once.
 
-Matches and tensors are bitmasks over that order, priced by :mod:`collage_evo.search.cover.bounds`.
+Matches and tensors are bitmasks over that order, priced by :mod:`collage_evo.genome.cover.bounds`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering
+from collage_evo.genome.cover.bounds import Prices, solve_prices
+from collage_evo.genome.cover.layout import Laid, layout_of
+from collage_evo.genome.cover.movement import LiveTensor, Tariff
 from collage_evo.graph.ir.graph import NodeSet, members
-from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering
-from collage_evo.search.cover.bounds import Prices, solve_prices
-from collage_evo.search.cover.layout import Laid, layout_of
-from collage_evo.search.cover.movement import LiveTensor, Tariff
 
 if TYPE_CHECKING:
-    from collage_evo.placement.space import SearchSpace
+    from collage_evo.genome.space import SearchSpace
 
 
 @dataclass(frozen=True)

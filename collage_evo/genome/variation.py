@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from collage_evo.genome.cost_model import Engine, bordering
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.settings import GaSettings
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members, node_set
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Region
-from collage_evo.placement.cost_model import Engine, bordering
-from collage_evo.placement.genome import Genome
-from collage_evo.placement.space import SearchSpace
-from collage_evo.search.encoding import decode
-from collage_evo.search.evolution.settings import GaSettings
 
 Mutation = Callable[[Genome, SearchSpace, Random], Genome]
 

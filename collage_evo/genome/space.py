@@ -9,16 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering, flows, predict
+from collage_evo.genome.outcome import Objective, Terms
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.placement.cost_model import CostModel, Engine, Flow, bordering, flows, predict
-from collage_evo.placement.outcome import Objective, Terms
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import Edits, edits_text
 
 if TYPE_CHECKING:
-    from collage_evo.placement.genome import Genome
+    from collage_evo.genome.genome import Genome
 
 Edge = tuple[int, int]
 """A data edge: producing node, consuming node."""
