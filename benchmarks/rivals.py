@@ -15,6 +15,7 @@ from deap import base, tools
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.greedy import backend_placement
 from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.genome.selection import drawing_from, fitness_of
 from collage_evo.genome.settings import Budget, GaSettings
@@ -23,7 +24,6 @@ from collage_evo.genome.variation import mutate, random_genome
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.greedy import backend_placement
 from collage_evo.search.evolution.seeds import make_seeds
 from tests.support.simulated_target import SimulatedEvaluator
 

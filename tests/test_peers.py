@@ -18,13 +18,13 @@ from collage_evo.backends.base import Target
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.references import write_references
+from collage_evo.genome.greedy import greedy_placement
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.search.evolution.greedy import greedy_placement
 from collage_evo.target.slots import usable_cores
 from collage_evo_cuda.torch.export import as_module
 from tests.support.models import tiny_convnet

@@ -134,7 +134,7 @@ def test_an_objective_is_known_to_who_measures_it_and_to_who_bounds_it() -> None
         "run/objectives.py",  # the bounds, and what each match adds
         "run/search.py",  # an earlier search counts whatever its errors
         "answer/candidates.py",
-        "search/evolution/knapsack.py",  # the mixed-precision ladder
+        "search/mixtures/knapsack.py",  # the mixed-precision ladder
         "search/evolution/seeds.py",
     }
 

@@ -16,6 +16,12 @@ from collage_evo.errors import InputError
 from collage_evo.genome.cost_model import Border, CostModel
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.greedy import (
+    backend_placement,
+    engine_placement,
+    greedy_placement,
+    rewritten_placement,
+)
 from collage_evo.genome.settings import MUTATION_WEIGHTS, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.variation import (
@@ -30,12 +36,6 @@ from collage_evo.genome.variation import (
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.search.evolution.greedy import (
-    backend_placement,
-    engine_placement,
-    greedy_placement,
-    rewritten_placement,
-)
 from collage_evo.search.evolution.seeds import make_seeds
 from tests.support.numerics import in_int8
 from tests.support.spaces import (

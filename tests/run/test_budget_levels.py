@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.genome.encoding import encode
+from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.precision.quantise.arithmetic import Arithmetic
@@ -22,10 +23,9 @@ from collage_evo.run.search import Searched, SearchRecord
 from collage_evo.run.stages import budget_levels
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
-from collage_evo.search.evolution.greedy import engine_placement
-from collage_evo.search.evolution.knapsack import greedy_levels
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.state import Evaluated, new_state
+from collage_evo.search.mixtures.knapsack import greedy_levels
 from tests.search.test_ladder import FLOAT32, LOW, space
 from tests.support.precise import predicted_error
 

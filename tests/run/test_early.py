@@ -40,7 +40,7 @@ from collage_evo.run.stages.early import (
 )
 from collage_evo.run.stages.likely_families import by_operators
 from collage_evo.run.store import Store
-from collage_evo.search.evolution.correction import Correction, Erred
+from collage_evo.search.mixtures.correction import Correction, Erred
 from tests.support.models import chain
 
 GRAPH = build_graph(chain(4))

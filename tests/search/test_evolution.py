@@ -15,6 +15,7 @@ from collage_evo.errors import ConfigError, InputError
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.genome.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.genome.settings import MUTATION_WEIGHTS, Budget, GaSettings
@@ -24,7 +25,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.acquisition import Acquisition
 from collage_evo.search.evolution.breeding import Breeder
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.seeds import NEAR_SEEDS, make_seeds
 from collage_evo.search.evolution.state import SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap

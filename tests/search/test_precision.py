@@ -18,6 +18,7 @@ from collage_evo.genome.cost_model import Border, CostModel
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import CoverFront, cover_fronts
 from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective
 from collage_evo.genome.selection import Individual, fitness_of, hypervolume, survivors, violation
 from collage_evo.genome.settings import Budget, GaSettings
@@ -29,7 +30,6 @@ from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.search.evolution.acquisition import slope_at
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.evolution import Evolution
-from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.search.evolution.state import SearchState, new_state

@@ -11,11 +11,11 @@ import pytest
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.variation import random_genome
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
-from collage_evo.search.evolution.greedy import engine_placement
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate, predicted_ms

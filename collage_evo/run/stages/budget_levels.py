@@ -16,11 +16,11 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
-from collage_evo.search.evolution.correction import Correction
-from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import Evaluated
+from collage_evo.search.mixtures.correction import Correction
+from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 
 SHARES = (0.95, 0.85)
 """Shares of the budget to aim at, by errors as measured: two, because the correction learned from one placement is

@@ -23,10 +23,10 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.run.stages.likely_families import likely_families
-from collage_evo.search.evolution.correction import AS_PREDICTED, Correction, Erred
-from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
 from collage_evo.search.evolution.seeds import level_kind, likeliest
 from collage_evo.search.evolution.state import SEED, Evaluated
+from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction, Erred
+from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 
 FIRST = (0.85, 0.45)
 """Aimed errors of the first two mixtures as shares of the budget. Chosen: where one of each kind of operators was

@@ -27,7 +27,7 @@ the fastest that is measured within all bounds. Objectives other than latency ha
 (``SearchSpace.terms``), as squared errors do: seeds then come from ``genome/cover/front.py``, where the dynamic
 program on latency + lambda x the other objective gives the lower hull of both, and lambda is bisected at the bound;
 each cover found on the way is measured while the program works on the next, which takes seconds on a large model.
-Before these come budget levels (``search/evolution/knapsack.py``): operators in order of saved time for their error,
+Before these come budget levels (``search/mixtures/knapsack.py``): operators in order of saved time for their error,
 up to a share of the budget, compiled as one piece. ``search/surrogate/terms.py`` corrects the predicted contribution
 of each match by measurements of placements. A place in the batch goes to the placement that is fastest among those
 within its bounds, under the place's belief about all objectives (``search/evolution/acquisition.py``); for most these

@@ -14,17 +14,17 @@ from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, 
 from collage_evo.genome.cover.front import cover_fronts
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.outcome import Bounds, Objective
-from collage_evo.genome.space import SearchSpace
-from collage_evo.patterns.match import Placement
-from collage_evo.search.evolution.correction import AS_PREDICTED, Correction
-from collage_evo.search.evolution.greedy import (
+from collage_evo.genome.greedy import (
     backend_placement,
     engine_placement,
     greedy_placement,
     rewritten_placement,
 )
-from collage_evo.search.evolution.knapsack import greedy_levels, predicted_error
+from collage_evo.genome.outcome import Bounds, Objective
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
+from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
+from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 
 PROMISING = 0.9
 """An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
@@ -86,7 +86,7 @@ def make_seeds(
 
     If matches differ in objectives other than latency, engines that are predicted to keep the ``bounds`` and to be
     faster than every baseline come first, then each level of
-    :func:`~collage_evo.search.evolution.knapsack.greedy_levels`; ``dp`` is the fastest whatever the other objectives;
+    :func:`~collage_evo.search.mixtures.knapsack.greedy_levels`; ``dp`` is the fastest whatever the other objectives;
     ``dp-front`` are the cover that adds the least and others that close in on the objective's bound, each as soon as
     it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and the other engines
     come last, in the order of :func:`likeliest`.

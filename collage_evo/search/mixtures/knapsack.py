@@ -16,13 +16,13 @@ from types import MappingProxyType
 
 from collage_evo.genome.cost_model import Engine, bordering
 from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.patterns.match import Placement
-from collage_evo.search.evolution.correction import AS_PREDICTED, Correction
-from collage_evo.search.evolution.greedy import engine_placement
+from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
 
 ERROR = Objective.ERROR
 
