@@ -244,7 +244,7 @@ def answer(folder: Path, name: str, budget: float) -> float:
 
 def _run(folder: Path, name: str, budget: float) -> Path:
     """Of the processor as it is held: what is found on one is not the other's."""
-    from collage_evo.target.processor import level
+    from collage_evo.hardware.processor import level
 
     return folder / name / "-".join(filter(None, ("run", f"{budget:g}", level())))
 
@@ -253,8 +253,8 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
     """Take turns, and print a table."""
     from turns import median_ms, ratio, take_turns
 
-    from collage_evo.target.processor import this_machine
-    from collage_evo.target.slots import usable_cores
+    from collage_evo.hardware.processor import this_machine
+    from collage_evo.hardware.slots import usable_cores
 
     cpu, networks = this_machine().cpu, {}
     print(cpu, flush=True)

@@ -24,9 +24,9 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.target.slots import usable_cores
 from tests.support.models import chain
 
 ENGINES = ("onnxruntime", "openvino")

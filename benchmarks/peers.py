@@ -66,14 +66,14 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.greedy import greedy_placement
 from collage_evo.genome.space import SearchSpace
+from collage_evo.hardware.slots import usable_cores
+from collage_evo.hardware.target import CPU, Target
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.search import Searched
-from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import CPU, Target
 from collage_evo_cuda.torch_cuda.requirements import unusable
 
 MODELS = (

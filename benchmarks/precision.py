@@ -36,8 +36,8 @@ from contest.tasks import TASKS
 from precision_table import shown
 from turns import Rounds, SideDied, Turn, take_turns
 
-from collage_evo.target.processor import this_machine
-from collage_evo.target.slots import usable_cores
+from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.slots import usable_cores
 
 PACKAGES = ("onnxruntime", "openvino", "nncf", "onnx", "numpy", "pillow")
 

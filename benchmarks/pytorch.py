@@ -20,7 +20,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.target.target import CPU, Target
+from collage_evo.hardware.target import CPU, Target
 from collage_evo_cuda.torch.export import as_module
 from collage_evo_cuda.torch_cuda.switches import computing_in
 

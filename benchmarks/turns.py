@@ -18,8 +18,8 @@ from typing import cast
 import numpy as np
 
 from collage_evo.answer.sequential import Ratio
-from collage_evo.target.slots import acquire_slot
-from collage_evo.target.target import CPU, Target
+from collage_evo.hardware.slots import acquire_slot
+from collage_evo.hardware.target import CPU, Target
 from collage_evo_cuda.runner import WARM_UP_S
 
 REST_S = 0.1

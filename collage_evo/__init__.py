@@ -20,7 +20,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if os.environ.get("COLLAGE_EVO_PROCESSOR"):
     # Libraries read the processor's instructions while they are imported.
-    from collage_evo.target.held import hold
+    from collage_evo.hardware.held import hold
 
     hold()
 

@@ -29,9 +29,9 @@ from collage_evo.effort import USUAL, Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.settings import GaSettings
+from collage_evo.hardware.levels import LEVELS
 from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.levels import LEVELS
 from collage_evo.yaml_values import Overrides, Refused, load_yaml, overridden
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from common import packaged, served
 from tornado.web import Application, HTTPError, RequestHandler
 
-from collage_evo.target.slots import usable_cores
+from collage_evo.hardware.slots import usable_cores
 
 LENGTH, WORDS = 64, 30522
 """Of the encoder: tokens of a sentence, and size of its vocabulary."""

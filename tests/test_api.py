@@ -14,8 +14,8 @@ import pytest
 import collage_evo
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.private import machine_directory
 from collage_evo.report.places import COMMAND
-from collage_evo.target.private import machine_directory
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 

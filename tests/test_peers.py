@@ -24,8 +24,8 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.target.slots import usable_cores
 from collage_evo_cuda.torch.export import as_module
 from tests.support.models import tiny_convnet
 from tests.support.spaces import make_space, resnet_like

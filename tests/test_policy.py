@@ -18,9 +18,9 @@ from collage_evo.config import Config, dump_config, load_config, parse_config
 from collage_evo.errors import ConfigError
 from collage_evo.fitness.jobs import Setting
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.target import Target
 from collage_evo.policy import Policy
 from collage_evo.run.directory import enlarge_budget, reopen_run, start_run
-from collage_evo.target.target import Target
 
 ROOT = Path(__file__).parents[1]
 FIELDS = {one.name: one for one in fields(Policy)}

@@ -23,9 +23,9 @@ from collage_evo.fitness.jobs import FallbackJob, Setting, WholeJob
 from collage_evo.fitness.machine import Machine, Process
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
+from collage_evo.hardware.processor import Processor, this_machine
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.processor import Processor, this_machine
-from collage_evo.target.target import Target
 
 USUAL = "onnxruntime"
 """Baseline that a user with an ONNX file is assumed to have now: ONNX Runtime with its defaults."""

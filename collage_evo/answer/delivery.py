@@ -10,11 +10,11 @@ from typing import Any
 
 from collage_evo.answer.so_far import SO_FAR
 from collage_evo.backends.base import Target
+from collage_evo.hardware.processor import level
 from collage_evo.runtime.artifact import read_artifact, write_artifact
 from collage_evo.runtime.manifest import BEST, HELD
 from collage_evo.runtime.package import MODEL as MODEL
 from collage_evo.runtime.signature import Signature
-from collage_evo.target.processor import level
 
 ANSWER = "answer"
 """Information key of an artifact for the final answer's name; a first answer lacks it."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from collage_evo.backends.variants import DEFAULT, TargetLike, Variant, plain_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
+from collage_evo.hardware.target import Target as Target  # part of the contract
 from collage_evo.precision.quantise.form import Int8Form
-from collage_evo.target.target import Target as Target  # part of the contract
 
 if TYPE_CHECKING:
     import onnx

@@ -18,9 +18,9 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import OF_THE_MACHINE, CollageError, InputError, one_line
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
+from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.target.processor import this_machine
 
 if TYPE_CHECKING:
     import onnx

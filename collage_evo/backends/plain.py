@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 
 if TYPE_CHECKING:
     import onnx

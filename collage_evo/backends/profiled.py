@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 
 MOST_RUNS, LEAST_RUNS = 25, 7
 FEWEST_RUNS, LEAST_S = 2, 1.5

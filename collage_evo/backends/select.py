@@ -13,9 +13,9 @@ from collage_evo.backends.variants import Arithmetic, TargetLike, Variant, plain
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.hardware.accelerator import accelerator_of
+from collage_evo.hardware.target import CPU
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
-from collage_evo.target.accelerator import accelerator_of
-from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     from collage_evo.patterns.match import Part

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from collage_evo.hardware.target import CPU
 from collage_evo.precision.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.precision.quantise.form import Int8Form
-from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from collage_evo.target.levels import SWITCH
-from collage_evo.target.processor import level, this_machine
+from collage_evo.hardware.levels import SWITCH
+from collage_evo.hardware.processor import level, this_machine
 
 if TYPE_CHECKING:
     from collage_evo.config import Config

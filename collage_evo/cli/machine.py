@@ -16,8 +16,8 @@ from collage_evo.report.console import PlainConsole
 def backends(as_json: Json = False, debug: Debug = False) -> None:
     """List all backends, and what installs the missing ones."""
     from collage_evo.backends.registry import survey
+    from collage_evo.hardware.slots import describe_quota
     from collage_evo.report.listings import print_backends
-    from collage_evo.target.slots import describe_quota
 
     entries = survey()
     if as_json:

@@ -30,6 +30,9 @@ from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.hardware.presence import Lookout
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.processor import this_machine
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
@@ -38,9 +41,6 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import lay_out, run_once
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_of_choices, require_finite
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.target.presence import Lookout
-from collage_evo.target.private import machine_directory
-from collage_evo.target.processor import this_machine
 
 RANDOM_SAMPLES = 16
 TAKES_TURNS = 2.0

@@ -13,11 +13,11 @@ from collage_evo.answer.baselines import measure_one
 from collage_evo.backends.registry import get_backend
 from collage_evo.files import link_or_copy
 from collage_evo.genome.failure import Failure
+from collage_evo.hardware.processor import this_machine
 from collage_evo.report.comparison import ARTIFACT, Side, failed
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.target.processor import this_machine
 
 WEIGHTS = "normalised.onnx.data"
 COPIED = ("normalised.onnx", WEIGHTS, "ranges.json", "records")

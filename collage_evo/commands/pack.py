@@ -15,6 +15,8 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError
+from collage_evo.hardware.processor import Processor
+from collage_evo.hardware.target import CPU
 from collage_evo.report.places import home_of
 from collage_evo.report.result import RESULT, read_finished
 from collage_evo.run.profiles import FOLDER
@@ -33,8 +35,6 @@ from collage_evo.runtime.package import (
     select_variant,
 )
 from collage_evo.runtime.program import Shapes
-from collage_evo.target.processor import Processor
-from collage_evo.target.target import CPU
 
 FLOAT32 = "float32"
 """Name of the fall-back in a package."""

@@ -25,6 +25,7 @@ from collage_evo.effort import EFFORT
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.fitness.process import exit_with_parent
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.stage import Stage
@@ -33,7 +34,6 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import move_run, start_run, telling_to_resume
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.search.tuning.ranges import check_range, grid_values, suggest
-from collage_evo.target.slots import usable_cores
 
 STUDY = "sweep"
 STORAGE = "study.db"

@@ -18,8 +18,8 @@ from collage_evo.fitness.jobs import CopyJob, Measured
 from collage_evo.fitness.machine import Regions
 from collage_evo.genome.cost_model import BYTES_PER_MB, Border, Copies, Engine
 from collage_evo.genome.failure import Failure
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.timing import Timing
-from collage_evo.target.target import Target
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
 """Bytes of the copies that are timed."""

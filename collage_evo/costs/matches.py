@@ -17,10 +17,10 @@ from collage_evo.fitness.machine import Regions
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.hardware.target import CPU, Target
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.target.target import CPU, Target
 
 PROTOCOL = 13
 """Version of the way of timing; it goes up with each change, so that older costs are not mixed with newer ones."""

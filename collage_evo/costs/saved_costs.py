@@ -18,10 +18,10 @@ from collage_evo.genome.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.extract import content_hash
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Match
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.transforms.edits import edits_text
-from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from collage_evo.errors import InputError
 from collage_evo.export.sources import StoredSamples
 from collage_evo.graph.ir.elements import NUMPY
 from collage_evo.graph.ir.memory import plan_memory
+from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.target import Target
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.signature import Signature
-from collage_evo.target.processor import this_machine
-from collage_evo.target.target import Target
 
 SCHEMA = 1
 _DEPLOYED = ("pipeline.py", "check.py", "pipeline.hpp", "tensors.hpp", "check.cpp")

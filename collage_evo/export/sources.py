@@ -23,12 +23,12 @@ from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.graph.reference.reference import relative_error
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
-from collage_evo.target.target import Target
 
 _AGAIN = "run the search again, and export its answer"
 MOST = 2

@@ -19,7 +19,7 @@ is one slot, whatever the number of cores, with a lock of its own; all cores com
 preparation, because libraries try on the accelerator what they compile. Compilation for the processor takes no lock,
 since a piece may take half a minute: the process leaves a note, begins only while nothing is timed, and is halted
 (``SIGSTOP``) while any run times. Time spent waiting or starting does not count as hanging. A process that holds
-cores or the lock, or waits for them, leaves a note (``target/presence.py``), which is valid as long as its file is
+cores or the lock, or waits for them, leaves a note (``hardware/presence.py``), which is valid as long as its file is
 locked; from these notes each run reports which other run it waits for.
 
 In the worker process ``fitness/worker.py`` hands each job to the part that does it: regions to
@@ -48,7 +48,7 @@ on a quarter of them. So the error that the search reports for a slow placement 
 none of a metric, which counts few decisions. A process that judges what it timed is halted while another one times,
 as one that compiles is: no process waits for it.
 
-While other programs work on the same cores a measurement is unreliable, and is repeated. ``target/interference.py``
+While other programs work on the same cores a measurement is unreliable, and is repeated. ``hardware/interference.py``
 detects them: the time that the cores were busy, as the system counts it, less the time that this process used.
 Context switches are no substitute: on several threads the pools of two libraries take cores from each other some 200
 times a second, although no other program runs.

@@ -16,8 +16,8 @@ from collage_evo.fitness.jobs import ArtifactJob, Asks, BuildJob, Compiled, Writ
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.slots import timing_slots
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.target.slots import timing_slots
 
 LONG_BUILD_S = 4.0
 """Processor time in seconds of a piece from which on its engine may use only half of the processes."""

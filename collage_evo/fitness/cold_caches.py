@@ -12,10 +12,10 @@ import numpy as np
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.graph.ir.operators import HEAVY
+from collage_evo.hardware.accelerator import accelerator_of
+from collage_evo.hardware.cores import own_cores
+from collage_evo.hardware.target import CPU
 from collage_evo.precision.transforms.edits import Numerics
-from collage_evo.target.accelerator import accelerator_of
-from collage_evo.target.cores import own_cores
-from collage_evo.target.target import CPU
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """Larger than the last-level cache of most CPUs: reading as many bytes evicts everything else."""

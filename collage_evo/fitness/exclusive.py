@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collage_evo.target.presence import Doing, Presence, interruptible, present
-from collage_evo.target.private import open_private
+from collage_evo.hardware.presence import Doing, Presence, interruptible, present
+from collage_evo.hardware.private import open_private
 
 POLL_S = 0.002
 SIGN_S = 1.0

@@ -16,10 +16,10 @@ from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Observed
 from collage_evo.graph.ir.graph import NodeSet
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Part, Placement, Region
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.target import Target
 
 REGIONS = "regions"
 """Key of an artifact's information that lists its regions, from which its pieces were compiled."""
@@ -145,7 +145,7 @@ class Opened:
     """An artifact is ready: its largest errors, and the cost of loading it.
 
     ``load_ms``: checking its files, importing its libraries and preparing its pieces. ``peak_bytes``: the most memory
-    that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`). ``notes``: ``Session.notes``.
+    that loading it and one run took (:class:`collage_evo.hardware.memory.PeakMemory`). ``notes``: ``Session.notes``.
     """
 
     relative_error: float

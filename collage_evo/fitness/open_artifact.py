@@ -29,11 +29,11 @@ from collage_evo.fitness.judging import computes_exactly
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.genome.failure import Failure
+from collage_evo.hardware.memory import PeakMemory
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import measure_uncontended
-from collage_evo.target.memory import PeakMemory
 
 LONG_TURN_S = 1.0
 """A round of a race that takes longer is not repeated."""

@@ -17,7 +17,7 @@ from collage_evo.errors import ConfigError, UnavailableError, one_line
 from collage_evo.fitness.cluster import DaskWorkers
 from collage_evo.fitness.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.fitness.worker_slot import Expected, LocalWorkers, Over, PoolConfig, Workers
-from collage_evo.target.slots import acquire_slot
+from collage_evo.hardware.slots import acquire_slot
 
 MOST_IDLE = 10
 """Consecutive rounds without an answer, because workers die or are excluded, before the pool gives up."""

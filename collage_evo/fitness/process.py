@@ -20,7 +20,7 @@ from typing import NoReturn
 from collage_evo.codec import from_json
 from collage_evo.fitness.exclusive import go_on
 from collage_evo.fitness.worker import serve
-from collage_evo.target.private import machine_directory
+from collage_evo.hardware.private import machine_directory
 
 IDLE_S = 60.0
 """A server without workers waits so long for a request."""

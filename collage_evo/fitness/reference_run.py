@@ -23,11 +23,11 @@ from collage_evo.backends.registry import Origin, register_from
 from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.references import read_references
 from collage_evo.fitness.timing import BATCH_RUNS, SampleBatch, SingleSession, batch_of, log_ratio, sample_batch
+from collage_evo.hardware.interference import Others
 from collage_evo.modules import module_command, module_environment
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
-from collage_evo.target.interference import Others
 
 FIRST_PAIR = 1.3
 """A placement that the first pair shows to be this many times as slow as the best has no second. Chosen."""

@@ -35,8 +35,8 @@ from collage_evo.fitness.jobs import (
     Waits,
 )
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.presence import Doing, present
-from collage_evo.target.private import SHARED, machine_directory, shared_temporary
+from collage_evo.hardware.presence import Doing, present
+from collage_evo.hardware.private import SHARED, machine_directory, shared_temporary
 
 RECYCLE_SHARE = 0.25
 """Libraries retain memory after a region is freed. A process above this share of its limit is replaced between jobs,

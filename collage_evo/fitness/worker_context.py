@@ -21,13 +21,13 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
+from collage_evo.hardware.core_distance import CoreDistance
+from collage_evo.hardware.cores import own_cores
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.slots import timing_slots, usable_cores
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure_uncontended
-from collage_evo.target.core_distance import CoreDistance
-from collage_evo.target.cores import own_cores
-from collage_evo.target.private import machine_directory
-from collage_evo.target.slots import timing_slots, usable_cores
 
 
 class WorkerContext:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from collage_evo.fitness.jobs import Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.slots import Slot, acquire_slot, timing_slots
+from collage_evo.hardware.slots import Slot, acquire_slot, timing_slots
 
 REFUSAL_REST_S = 0.3
 """Seconds that an excluded worker pauses before it returns a job, so that other workers get it."""

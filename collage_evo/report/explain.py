@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.hardware.target import CPU
 from collage_evo.report.console import new_table
 from collage_evo.report.result import RewrittenNodes
-from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
 EXPECTED, MEASURED = "expected times", "times of the whole model, expected one by one"

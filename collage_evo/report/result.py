@@ -18,13 +18,13 @@ from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import InputError
 from collage_evo.files import reading, write_json, write_whole
+from collage_evo.hardware.slots import usable_cores
+from collage_evo.hardware.target import CPU, Target
 from collage_evo.report.places import command, command_line
 from collage_evo.report.words import format_number
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution import checkpoint
-from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import CPU, Target
 
 SCHEMA = 6
 RESULT = "result.json"

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.hardware.target import CPU
 from collage_evo.report.accuracy import describe_accuracy, describe_loss, format_budget
 from collage_evo.report.console import new_table
 from collage_evo.report.front import front_rows, has_front
@@ -24,7 +25,6 @@ from collage_evo.report.words import (
     format_shapes,
     in_words,
 )
-from collage_evo.target.target import CPU
 
 SCALED = (
     "Times are of the final comparison. ~: timed before it, as the ratio to what ran both times, in ms of the "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.errors import InputError
-from collage_evo.target.private import open_private
+from collage_evo.hardware.private import open_private
 
 LOCK = "run.lock"
 """File in a run directory that a run at work has locked. In a temporary directory, whose path depends on the

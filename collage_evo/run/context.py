@@ -30,14 +30,14 @@ from collage_evo.fitness.jobs import Setting, WorkFiles
 from collage_evo.fitness.machine import Machine, PooledMachine
 from collage_evo.fitness.pool import WorkerPool, workers_of
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.memory import usable_memory
+from collage_evo.hardware.private import own_directory
+from collage_evo.hardware.target import Target
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
-from collage_evo.target.memory import usable_memory
-from collage_evo.target.private import own_directory
-from collage_evo.target.target import Target
 
 T = TypeVar("T")
 GIB = 2**30

@@ -17,6 +17,7 @@ from collage_evo.errors import CollageError, ConfigError, InputError, SystemRefu
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.load.load import ModelFile
+from collage_evo.hardware.target import Target
 from collage_evo.models import PREFIX
 from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import anew, goes_on
@@ -27,7 +28,6 @@ from collage_evo.run.store import Store
 from collage_evo.run.trusted import ADDRESS, note, outward, require_noted
 from collage_evo.runtime.manifest import BEST
 from collage_evo.search.evolution import checkpoint
-from collage_evo.target.target import Target
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"

@@ -8,9 +8,9 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.select import require_accelerator, require_tuners, select_backends
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.target.levels import SWITCH
-from collage_evo.target.processor import level
-from collage_evo.target.slots import describe_quota, usable_cores
+from collage_evo.hardware.levels import SWITCH
+from collage_evo.hardware.processor import level
+from collage_evo.hardware.slots import describe_quota, usable_cores
 
 
 def require_machine(config: Config) -> None:

@@ -18,6 +18,10 @@ from collage_evo.fitness.sandbox import expect_workers
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.hardware.presence import Lookout
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.processor import level, this_machine
+from collage_evo.hardware.slots import describe_quota
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.budget import USUAL_S
@@ -29,10 +33,6 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.run.stages.samples import with_noise_of_samples
 from collage_evo.run.store import LIMITS
-from collage_evo.target.presence import Lookout
-from collage_evo.target.private import machine_directory
-from collage_evo.target.processor import level, this_machine
-from collage_evo.target.slots import describe_quota
 
 
 @contextlib.contextmanager

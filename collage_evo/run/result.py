@@ -12,6 +12,7 @@ from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.sequential import Ratio
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import (
     Accuracy,
@@ -45,7 +46,6 @@ from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.target.processor import level as held_level
 
 BROKEN = "The answer exceeds the budget, which nothing that was measured meets: float32 is closest"
 """Note on such an answer."""

@@ -19,8 +19,8 @@ import platformdirs
 from collage_evo.config import Config, changed
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
+from collage_evo.hardware.private import open_private, own_directory
 from collage_evo.models import PREFIX
-from collage_evo.target.private import open_private, own_directory
 
 CODE = ("accuracy.metric", "data.source")
 """Keys that may name a function of a Python file."""

@@ -17,6 +17,10 @@ from collage_evo.codec import to_json
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.files import link_or_copy
 from collage_evo.graph.ir.memory import plan_memory
+from collage_evo.hardware.memory import usable_memory
+from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.slots import describe_quota, usable_cores
+from collage_evo.hardware.target import Target
 from collage_evo.modules import shell_command
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
@@ -39,10 +43,6 @@ from collage_evo.runtime.package import Selected, select_variant
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.memory import usable_memory
-from collage_evo.target.processor import this_machine
-from collage_evo.target.slots import describe_quota, usable_cores
-from collage_evo.target.target import Target
 
 LINKED_BYTES = 2**20
 """Bytes of a file that an artifact shares with the one that it is written from, where the file system has links."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.load.data import read_npz, require_rows
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import TimingSettings, measure
-from collage_evo.target.slots import usable_cores
 
 
 @dataclass(frozen=True)

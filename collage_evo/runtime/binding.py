@@ -13,7 +13,7 @@ import numpy as np
 from collage_evo.errors import InputError, named_line
 from collage_evo.graph.ir.elements import dtype_numbered, is_packed
 from collage_evo.graph.reference.ort_values import from_ort_value, to_ort_value
-from collage_evo.target.target import CPU
+from collage_evo.hardware.target import CPU
 
 Run = Callable[[Sequence[str], Mapping[str, Any]], list[Any]]
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
+from collage_evo.hardware.interference import Others
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import JUDGED_S, LONG_S, RACE_RUNS, Timing, TimingSettings
-from collage_evo.target.interference import Others
 
 PORTIONS = 16
 """Parts of a measured span, so that its spread shows and contention in a part weighs little."""

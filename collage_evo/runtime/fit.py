@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from collage_evo.errors import UnavailableError
-from collage_evo.target.processor import this_machine
-from collage_evo.target.target import Target
+from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.target import Target
 
 
 def require_fit_for(directory: Path, target: Target) -> None:

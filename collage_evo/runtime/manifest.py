@@ -20,11 +20,11 @@ from collage_evo.errors import CollageError, InputError, UnavailableError, short
 from collage_evo.files import reading
 from collage_evo.graph.ir.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
+from collage_evo.hardware.processor import Processor
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.processor import Processor
-from collage_evo.target.target import Target
 
 SCHEMA = 4
 MANIFEST = "manifest.json"

@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from collage_evo.codec import from_plain
 from collage_evo.errors import CollageError, InputError, UnavailableError, printable
 from collage_evo.files import reading
+from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
 from collage_evo.runtime.manifest import (
@@ -23,8 +25,6 @@ from collage_evo.runtime.manifest import (
     plain_files,
     read_manifest,
 )
-from collage_evo.target.processor import this_machine
-from collage_evo.target.target import Target
 
 MODEL = "model"
 """Information key of an artifact for the file name of the user's model, and its hash (shapes fixed)."""

@@ -10,7 +10,7 @@ Several libraries' pools share the target's cores. Three properties decide wheth
   are pinned, each to its own core, and a run starts on the core that no worker has. The system places the threads of
   a process that may run anywhere.
 - Distance. A hypervisor may move a virtual machine's cores between chips from one second to the next. That does not
-  affect a single thread; two then wait for each other several times as long. ``target/core_distance.py`` times a
+  affect a single thread; two then wait for each other several times as long. ``hardware/core_distance.py`` times a
   cache line's round trip between the cores before and after each measurement on several cores, and a measurement on
   distant cores is repeated, unless waiting for better times would take more than a quarter of the whole; it is then
   marked as contended. Races that decide are not filtered: both sides run under the same conditions.
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
-from collage_evo.target.cores import own_cores
+from collage_evo.hardware.cores import own_cores
 
 _TASKS = Path("/proc/self/task")
 _current_core: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
+from collage_evo.hardware.interference import Others
 from collage_evo.statistics import median_interval
-from collage_evo.target.interference import Others
 
 WARM_UP_GAIN = 5.0
 """Warm-up never makes a call so many times as fast."""

@@ -27,6 +27,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.hardware.target import CPU
 from collage_evo.precision.quantise.marks import heavy_in_int8
 from collage_evo.precision.quantise.ranges import calibrate
 from collage_evo.precision.quantise.rules import Ranges
@@ -34,7 +35,6 @@ from collage_evo.precision.transforms.casts import Casts
 from collage_evo.precision.transforms.catalogue import transform_of
 from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
-from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal

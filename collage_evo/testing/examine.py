@@ -24,8 +24,8 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.target.accelerator import accelerator_of
-from collage_evo.target.target import CPU
+from collage_evo.hardware.accelerator import accelerator_of
+from collage_evo.hardware.target import CPU
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, Harness
 from collage_evo.testing.finding import Finding, Status
 from collage_evo.testing.side_by_side import together

@@ -15,12 +15,12 @@ from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8
 from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
-from collage_evo.target.processor import Processor, this_machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
 from tests.precision import nets

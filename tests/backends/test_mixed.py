@@ -138,7 +138,7 @@ def test_of_two_products_that_are_added_the_one_in_the_kernel_counts(operators: 
 
 def test_a_processor_without_bfloat16_declines_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from collage_evo.backends import checks
-    from collage_evo.target.processor import Processor
+    from collage_evo.hardware.processor import Processor
 
     monkeypatch.setattr(checks, "this_machine", lambda: Processor("x86_64", "old", frozenset({"avx2"})))
     assert "does not compute in bfloat16" in BACKEND.declines(CAST)

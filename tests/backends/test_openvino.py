@@ -20,9 +20,9 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.session import Session
-from collage_evo.target.target import Target
 from collage_evo.testing.cases.case import weight
 from tests.runtime.helpers import TARGET, whole
 from tests.support.models import parse_graph
@@ -89,7 +89,7 @@ from pathlib import Path
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 
 b = Builder("relu")
 model = b.model(b.op("Relu", b.input("x", (1, 8))))
@@ -150,7 +150,7 @@ from collage_evo.backends.openvino import backend as module
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from tests.support.models import tiny_branchy
 
 graph, backend, folder, target = build_graph(tiny_branchy()), get_backend("openvino"), Path(sys.argv[1]), Target()

@@ -14,7 +14,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from tests.support.models import tiny_branchy
 
 

@@ -15,8 +15,8 @@ from collage_evo.backends.base import Built
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
-from collage_evo.target.target import Target
 
 TARGET = Target()
 PLACES = 8

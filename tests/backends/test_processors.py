@@ -10,7 +10,7 @@ import pytest
 from collage_evo.backends import checks
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.target.processor import Processor
+from collage_evo.hardware.processor import Processor
 
 AVX512 = {"avx2", "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
 PROCESSORS = {

@@ -16,10 +16,10 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.jobs import CostJob, Measured, Setting, WorkFiles
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.target import Target
 
 
 class Fake(OnnxRuntimeBackend):

@@ -20,10 +20,10 @@ from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
 from collage_evo.graph.reference.rounding import Moved
+from collage_evo.hardware.held import hold
+from collage_evo.hardware.processor import level
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.target.held import hold
-from collage_evo.target.processor import level
 from tests.runtime.helpers import TARGET
 from tests.support.recent_reports import NONFINITE, RECENT
 from tests.support.reports import REPORTS, Report

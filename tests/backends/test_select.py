@@ -10,7 +10,7 @@ from collage_evo.backends.base import Probe
 from collage_evo.backends.select import select_backends, whole_variants
 from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 
 
 class Fake:

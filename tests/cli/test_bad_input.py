@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.cli.app import STANDS_FOR
-from collage_evo.target import accelerator
+from collage_evo.hardware import accelerator
 from tests.cli.commands import Here, collage, refused
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options

@@ -20,8 +20,8 @@ import collage_evo
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
+from collage_evo.hardware.slots import acquire_slot, usable_cores
 from collage_evo.report.result import SCHEMA
-from collage_evo.target.slots import acquire_slot, usable_cores
 from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
 from tests.support.models import tiny_convnet

@@ -12,12 +12,12 @@ import onnx
 import pytest
 
 from collage_evo.errors import OtherProcessor
+from collage_evo.hardware.levels import LEVELS
+from collage_evo.hardware.processor import level
 from collage_evo.report.result import read_finished
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.package import PACKAGE
 from collage_evo.runtime.program import Program
-from collage_evo.target.levels import LEVELS
-from collage_evo.target.processor import level
 from tests.cli.commands import Here, collage, refused
 from tests.runtime.helpers import CONVNET, sums, whole
 from tests.support.models import tiny_convnet

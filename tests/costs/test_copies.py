@@ -13,7 +13,7 @@ from collage_evo.errors import UnavailableError
 from collage_evo.fitness.jobs import CopyJob, Measured
 from collage_evo.genome.cost_model import Border, Copies
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from tests.support.machine import FakeMachine, setting_of
 
 THERE, BACK = Border(0.01, 0.04), Border(0.03, 0.05)

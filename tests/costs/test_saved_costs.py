@@ -16,9 +16,9 @@ from collage_evo.errors import DamagedFile
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Objective
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Match
 from collage_evo.policy import Policy
-from collage_evo.target.target import Target
 from tests.support.models import chain
 from tests.support.numerics import in_int8
 from tests.support.spaces import make_space, resnet_like

@@ -22,6 +22,8 @@ from collage_evo.graph.ir.graph import node_set
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.processor import level
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges
@@ -29,8 +31,6 @@ from collage_evo.precision.transforms.edits import numerics_of
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
-from collage_evo.target.processor import level
-from collage_evo.target.target import Target
 
 TARGET = Target()
 

@@ -23,12 +23,12 @@ from collage_evo.errors import InputError
 from collage_evo.export import export_plain
 from collage_evo.export.deployed import pipeline
 from collage_evo.export.folder import plain_files
+from collage_evo.hardware.processor import level, this_machine
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
-from collage_evo.target.processor import level, this_machine
-from collage_evo.target.target import Target
 from tests.export.runs import TARGET, alone, gives_the_same, of_a_float_index, placed, usable, with_fallback
 from tests.support.models import chain, tiny_convnet, tiny_transformer
 

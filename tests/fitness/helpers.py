@@ -22,9 +22,9 @@ from collage_evo.fitness.references import write_references
 from collage_evo.fitness.worker import serve
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.target import Target
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 

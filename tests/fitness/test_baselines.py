@@ -28,11 +28,11 @@ from collage_evo.fitness.jobs import Measured, WholeJob
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.processor import Processor
+from collage_evo.hardware.target import Target
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.processor import Processor
-from collage_evo.target.target import Target
 from collage_evo_cuda.libraries.torch import Torch
 from tests.fitness.helpers import make_setting
 from tests.support.machine import FakeMachine, setting_of

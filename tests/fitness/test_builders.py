@@ -15,9 +15,9 @@ from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker import _processor_s
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.slots import usable_cores
 from tests.fitness.helpers import make_setting
 from tests.support.faults import install_faulty
 

@@ -25,7 +25,7 @@ from collage_evo.fitness.jobs import Job, Measured, Reply, Setting
 from collage_evo.fitness.pool import WorkerPool, workers_of
 from collage_evo.fitness.worker_slot import Answered, Call, Over, PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.slots import acquire_slot, usable_cores
+from collage_evo.hardware.slots import acquire_slot, usable_cores
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
 from tests.support.models import tiny_convnet

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from collage_evo.target import core_distance
-from collage_evo.target.core_distance import FAR, CoreDistance
+from collage_evo.hardware import core_distance
+from collage_evo.hardware.core_distance import FAR, CoreDistance
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
@@ -50,7 +50,7 @@ def test_near_is_measured_against_the_shortest_trip(
     monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips))
     assert distance.near()
     assert not distance.near()
-    monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
+    monkeypatch.setattr("collage_evo.hardware.core_distance.WAITING_SHARE", 1e9)
     assert distance.near(wait_s=600.0)
 
 
@@ -58,8 +58,8 @@ def test_cores_that_stay_far_apart_were_moved_for_good(
     distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch, distance)
-    monkeypatch.setattr("collage_evo.target.core_distance.TIMEOUT_S", 0.3)
-    monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
+    monkeypatch.setattr("collage_evo.hardware.core_distance.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("collage_evo.hardware.core_distance.WAITING_SHARE", 1e9)
     monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
     assert distance.near()
     monkeypatch.setattr(distance, "_round_trip", lambda core: 1000.0)

@@ -34,10 +34,10 @@ from collage_evo.fitness.jobs import (
 )
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure
+from collage_evo.hardware.presence import Doing, present
+from collage_evo.hardware.private import machine_directory
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.presence import Doing, present
-from collage_evo.target.private import machine_directory
 from tests.fitness.helpers import cost_job, make_setting
 
 LONG_S = 60.0

@@ -8,8 +8,8 @@ import pytest
 
 from collage_evo.fitness import whole_models
 from collage_evo.fitness.whole_models import LoadedPieceCache
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.program import Piece, Program
-from collage_evo.target.target import Target
 
 Loads = list[str]
 

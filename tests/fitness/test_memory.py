@@ -20,7 +20,7 @@ BYTES = 50_000_000
 
 PEAKS = """
 import numpy as np
-from collage_evo.target.memory import PeakMemory
+from collage_evo.hardware.memory import PeakMemory
 held = np.ones(50_000_000, np.uint8)
 first = PeakMemory()
 before = first.bytes

@@ -16,8 +16,8 @@ from collage_evo.fitness.jobs import Measured
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.processor import this_machine
 from collage_evo.patterns.match import Region
-from collage_evo.target.processor import this_machine
 from tests.fitness.helpers import make_setting
 from tests.fitness.test_faults import alone
 from tests.support.faults import PLACE, install_faulty

@@ -16,15 +16,15 @@ from types import SimpleNamespace
 import pytest
 
 from collage_evo.fitness.exclusive import ExclusiveTiming
-from collage_evo.target import presence
-from collage_evo.target.presence import Doing, Lookout, Note, Presence, present, waits
-from collage_evo.target.private import machine_directory
-from collage_evo.target.slots import acquire_slot
+from collage_evo.hardware import presence
+from collage_evo.hardware.presence import Doing, Lookout, Note, Presence, present, waits
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.slots import acquire_slot
 
 HOLD_CORE = """
 import sys, time
-from collage_evo.target.private import machine_directory
-from collage_evo.target.slots import acquire_slot
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.slots import acquire_slot
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
 time.sleep(600)

@@ -13,7 +13,7 @@ import pytest
 from collage_evo.answer.race import MAX_REPEATS, Race, Serving, race
 from collage_evo.fitness.jobs import Answer, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.target import CPU, Target
+from collage_evo.hardware.target import CPU, Target
 from tests.support.machine import FakeMachine, FakeProcess, setting_of
 
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")

@@ -28,10 +28,10 @@ from collage_evo.fitness.reference_run import (
 )
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.timing import BATCH_RUNS, batch_of
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
-from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 
 SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)

@@ -13,7 +13,7 @@ from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_slot import PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from tests.fitness.helpers import cost_job, make_setting
 
 LONG_S = 60.0

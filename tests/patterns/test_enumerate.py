@@ -10,10 +10,10 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.processor import Processor
 from collage_evo.patterns.common import SINGLE, general_patterns
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.target.processor import Processor
 from collage_evo.testing.cases import CASES
 from tests.support.models import chain, random_dag
 

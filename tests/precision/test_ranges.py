@@ -15,6 +15,7 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.observe import record
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.memory import PeakMemory
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import ranges as ranges_module
 from collage_evo.precision.quantise.ranges import ENOUGH, calibrate, read_ranges, write_ranges
@@ -25,7 +26,6 @@ from collage_evo.precision.quantise.scales import (
     weight_scales,
     with_room_for,
 )
-from collage_evo.target.memory import PeakMemory
 from tests.precision.nets import conv_relu, net, random_inputs
 
 

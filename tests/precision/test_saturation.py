@@ -22,15 +22,15 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import Processor, this_machine
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.rounded import usual_scales
 from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.quantise.scales import largest_pairs, largest_two, weight_scales
 from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
-from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import Processor, this_machine
-from collage_evo.target.target import Target
 
 Net = Callable[[Builder], str]
 PATTERNS: Mapping[str, Callable[[int], np.ndarray]] = {

@@ -14,6 +14,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import write
 from collage_evo.precision.quantise.form import Int8Form
@@ -21,7 +22,6 @@ from collage_evo.precision.quantise.marks import heavy_in_int8
 from collage_evo.precision.quantise.rounded import usual_scales
 from collage_evo.precision.quantise.rules import Range, Ranges, quantisable, weight_axis
 from collage_evo.precision.quantise.write import quantisation_key, quantised_region, structure_key
-from collage_evo.target.processor import Processor, this_machine
 from tests.precision import nets
 from tests.precision.nets import net, random_inputs, ranges_of, rounded, rounded_weights
 from tests.support.models import chain

@@ -22,6 +22,7 @@ from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.hardware.processor import this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
@@ -31,7 +32,6 @@ from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.turned_factors import TurnedFactors
-from collage_evo.target.processor import this_machine
 from tests.support.numerics import INPUTS
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}

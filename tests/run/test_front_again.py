@@ -19,9 +19,9 @@ from collage_evo.commands.front_again import _take
 from collage_evo.config import parse_config
 from collage_evo.graph.ir import weights
 from collage_evo.graph.load.files import read_model, save_linked
+from collage_evo.hardware.processor import this_machine
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, verdict
 from collage_evo.report.result import FrontPoint
-from collage_evo.target.processor import this_machine
 from tests.support.models import tiny_transformer
 
 LOGS = (0.003, 0.021) * 5

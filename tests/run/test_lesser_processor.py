@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import this_machine
 from collage_evo.report.result import result_in
-from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import this_machine
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
 

@@ -16,9 +16,9 @@ from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.target import Target
 from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.result import compare_defaults
-from collage_evo.target.target import Target
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 

@@ -21,14 +21,14 @@ from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import this_machine
 from collage_evo.report.comparison import OVER_BUDGET, Comparison, verdict
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import RecordedRun, read_runs
-from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import this_machine
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, nested
 

@@ -24,6 +24,7 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
@@ -42,7 +43,6 @@ from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
-from collage_evo.target.target import Target
 from tests.support import misoptimised
 from tests.support.faults import install_faulty
 from tests.support.machine import FakeMachine

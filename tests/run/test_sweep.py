@@ -17,10 +17,10 @@ import pytest
 from collage_evo.commands import sweep
 from collage_evo.config import Config, changed, load_config, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
 from collage_evo.run.directory import reopen_run
-from collage_evo.target.slots import usable_cores
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 

@@ -14,6 +14,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.commands.explain import ExplainedRun
 from collage_evo.config import parse_config
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import save_run
@@ -22,7 +23,6 @@ from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
 from collage_evo.run.stages.threads import OnThreads, fewest, settled
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.target.slots import usable_cores
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK_ALL_CORES, nested
 

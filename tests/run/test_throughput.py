@@ -33,6 +33,8 @@ from collage_evo.genome.encoding import place
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.hardware.slots import usable_cores
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
@@ -46,8 +48,6 @@ from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.run.store import Store
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
-from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import Target
 from tests.fitness.helpers import answer_here, make_setting
 from tests.support.machine import FakeMachine
 from tests.support.models import chain

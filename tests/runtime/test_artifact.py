@@ -14,11 +14,11 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import CollageError, InputError, OtherProcessor, UnavailableError
+from collage_evo.hardware import slots
+from collage_evo.hardware.cgroup import Limit
+from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
 from collage_evo.runtime.manifest import BORDER
-from collage_evo.target import slots
-from collage_evo.target.cgroup import Limit
-from collage_evo.target.processor import Processor, this_machine
 from tests.runtime.helpers import TARGET, alternating
 from tests.support.models import chain
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.target.slots import usable_cores
 from tests.runtime.helpers import TARGET, sums, whole
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.crowd import PORTIONS, Crowd, Tally
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, RACE_RUNS, TimingSettings
-from collage_evo.target.slots import usable_cores
 from tests.runtime.helpers import TARGET, alternating
 from tests.support.models import chain
 

@@ -21,12 +21,12 @@ import collage_evo
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pack import FLOAT32
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import level
 from collage_evo.runtime.artifact import MANIFEST, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import PACKAGE, read_package
 from collage_evo.runtime.program import Program
-from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import level
 from tests.runtime.helpers import CONVNET, assert_expected, image, sums, whole
 from tests.support.packages import GREATER, HERE, LESSER, ended, package
 

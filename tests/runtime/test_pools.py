@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from collage_evo.backends.base import Target
+from collage_evo.hardware.cores import own_cores
 from collage_evo.runtime import pools
 from collage_evo.runtime.pools import settle_pools
-from collage_evo.target.cores import own_cores
 
 SCRIPT = """
 import os, sys

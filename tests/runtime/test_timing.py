@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from collage_evo.hardware import interference
 from collage_evo.runtime.timing import (
     JUDGED_S,
     LONG_RUNS,
@@ -21,7 +22,6 @@ from collage_evo.runtime.timing import (
     measure,
     measure_uncontended,
 )
-from collage_evo.target import interference
 
 
 class Clock:

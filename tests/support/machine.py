@@ -29,9 +29,9 @@ from collage_evo.fitness.jobs import (
 from collage_evo.fitness.machine import PlacementEvaluator, Process, Regions
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.target.target import Target
 
 
 def setting_of(**changed: Any) -> Setting:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from collage_evo.target.slots import usable_cores
+from collage_evo.hardware.slots import usable_cores
 
 
 def _own_core() -> int:

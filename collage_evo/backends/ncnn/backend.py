@@ -23,7 +23,7 @@ from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.codec import to_json
 from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
-from collage_evo.target.cores import gnu_openmp
+from collage_evo.hardware.cores import gnu_openmp
 
 if TYPE_CHECKING:
     import onnx

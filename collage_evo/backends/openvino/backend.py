@@ -47,8 +47,8 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, TargetLike, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members
-from collage_evo.target.cores import own_cores
-from collage_evo.target.processor import level, this_machine
+from collage_evo.hardware.cores import own_cores
+from collage_evo.hardware.processor import level, this_machine
 
 if TYPE_CHECKING:
     import onnx

@@ -12,8 +12,8 @@ import math
 
 from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.ir.windows import spatial_pads
+from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.form import Int8Form, Layout
-from collage_evo.target.processor import this_machine
 
 _FEWEST_CHANNELS = 16
 """Fewest channels of images of several rows for which a Pad pays. With 3 it loses a little, with 16 it wins a

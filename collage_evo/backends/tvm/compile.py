@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.tvm.tidy import tidy
-from collage_evo.target.processor import level
+from collage_evo.hardware.processor import level
 
 if TYPE_CHECKING:
     import onnx

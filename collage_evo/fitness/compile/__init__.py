@@ -11,5 +11,5 @@ The cache stores pieces with their digests and the run that built them (``fitnes
 another run is verified before its first use, and rebuilt if its files changed. If the job then crashes or raises
 nevertheless, its pieces of other runs are rebuilt and the job is repeated once, before the failure counts against the
 backend: a recorded cost is permanent. That finds damage, not malice: pieces are code, so a cache that others may
-write into is refused before anything is read (``target/private.py``).
+write into is refused before anything is read (``hardware/private.py``).
 """

@@ -36,7 +36,7 @@ class PieceCache:
 
     A piece is verified before each use, and discarded if its files changed: artifacts have links to them. That finds
     damage; anyone who may write into the directory can run code, so it has to belong to the user exclusively
-    (:func:`collage_evo.target.private.own_directory`).
+    (:func:`collage_evo.hardware.private.own_directory`).
 
     Attributes:
         run: the run that builds the new pieces; empty for none.

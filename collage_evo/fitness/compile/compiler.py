@@ -35,13 +35,13 @@ from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
 from collage_evo.graph.normalise.normalise import Rules, normalise
 from collage_evo.graph.normalise.outputs import computed_outputs
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
 from collage_evo.runtime.program import Piece, Program
-from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)

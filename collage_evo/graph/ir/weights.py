@@ -28,7 +28,7 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from collage_evo.digests import digest_of
 from collage_evo.files import link_or_copy
-from collage_evo.target.private import own_temporary
+from collage_evo.hardware.private import own_temporary
 
 MESSAGE_BYTES = 2**31 - 2**24
 """A protobuf message holds less than 2 GiB, the operators included."""

@@ -14,6 +14,7 @@ import numpy as np
 from collage_evo.graph.convert.extract import constant_digest
 from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.ir.windows import kernel_inside
+from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.bias import mean_shift
 from collage_evo.precision.quantise.rules import weight_axis
 from collage_evo.precision.quantise.scales import (
@@ -23,7 +24,6 @@ from collage_evo.precision.quantise.scales import (
     scales_of,
     weight_scales,
 )
-from collage_evo.target.processor import this_machine
 
 _MEMO = "rounded weights"
 

@@ -15,6 +15,7 @@ from onnx import helper
 from collage_evo.graph.convert.extract import canonical_names, extract, import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
+from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.bias import corrected_bias
 from collage_evo.precision.quantise.form import PRODUCTS, Int8Form, Layout
 from collage_evo.precision.quantise.marks import mark_int8
@@ -23,7 +24,6 @@ from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weigh
 from collage_evo.precision.quantise.rules import Ranges, weight_axis
 from collage_evo.precision.quantise.scales import Scale, quantise_bias, with_room_for
 from collage_evo.precision.quantise.tensors import Tensors
-from collage_evo.target.processor import this_machine
 
 
 def quantised_region(

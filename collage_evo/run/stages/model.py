@@ -18,10 +18,10 @@ from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
-from collage_evo.target.slots import usable_cores
 
 NORMALISED = "normalised"
 BEGUN = "model"

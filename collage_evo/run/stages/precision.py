@@ -12,6 +12,7 @@ from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.graph.prepare import SearchableModel
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.rules import Ranges
@@ -21,7 +22,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import Precision
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
-from collage_evo.target.slots import usable_cores
 
 SHARES = "shares"
 SHARED_SAMPLES = 64

@@ -30,9 +30,9 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.context import Workplace
 from collage_evo.run.samples import samples_of_shapes
-from collage_evo.target.slots import usable_cores
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
 """Samples that each placement is judged on, unless the configuration sets the number; by the relative error fewer

@@ -1,4 +1,4 @@
-"""What the core asks of an NVIDIA GPU, by the contract of ``collage_evo/target/accelerator.py``."""
+"""What the core asks of an NVIDIA GPU, by the contract of ``collage_evo/hardware/accelerator.py``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from collage_evo.errors import UnavailableError
-from collage_evo.target.accelerator import Accelerator
+from collage_evo.hardware.accelerator import Accelerator
 from collage_evo_cuda.arrays import as_device_array
 from collage_evo_cuda.device import DeviceArray
 from collage_evo_cuda.gpu import describe_gpu, format_capability, takes_one_process

@@ -12,10 +12,10 @@ from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import engine_name
 from collage_evo.errors import InputError
+from collage_evo.hardware.target import CPU
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.program import Piece
 from collage_evo.runtime.runner import Runner, closed, require_fit
-from collage_evo.target.target import CPU
 from collage_evo_cuda.arrays import arrays_on, require_place
 from collage_evo_cuda.device import Device, DeviceArray, DeviceExecutable
 from collage_evo_cuda.open import open_device

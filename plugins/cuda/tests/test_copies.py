@@ -11,7 +11,7 @@ import pytest
 from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.jobs import CopyJob, Job
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from collage_evo_cuda.open import open_device
 from collage_evo_cuda.runner import WARM_UP_S, time_copies
 from stand_in import FakeCuda, read_trace

@@ -15,9 +15,9 @@ import pytest
 import collage_evo
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import UnavailableError
+from collage_evo.hardware.target import Target
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.session import Session
-from collage_evo.target.target import Target
 from device_helpers import DEVICE, HOST, placed
 from stand_in import FakeCuda
 from stand_in.backend import FakeGpuBackend

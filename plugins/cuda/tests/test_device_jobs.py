@@ -40,11 +40,11 @@ from collage_evo.fitness.worker import Worker
 from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.slots import acquire_slot
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.private import machine_directory
-from collage_evo.target.slots import acquire_slot
-from collage_evo.target.target import Target
 from stand_in import FakeCuda, read_trace
 from stand_in.backend import FakeGpuBackend
 from tests.fitness.helpers import make_setting

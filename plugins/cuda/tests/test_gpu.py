@@ -4,7 +4,7 @@ import pytest
 
 from collage_evo.backends.select import require_accelerator
 from collage_evo.errors import UnavailableError
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from collage_evo_cuda import driver
 from collage_evo_cuda.gpu import describe_gpu, gpu_capability
 from stand_in import FakeCuda, forget_driver

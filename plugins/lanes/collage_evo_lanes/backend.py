@@ -28,7 +28,7 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
-from collage_evo.target.cores import own_cores
+from collage_evo.hardware.cores import own_cores
 from collage_evo_lanes.load import LoadedLanes
 from collage_evo_lanes.plan import LanePlan
 

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from collage_evo.target.cores import own_cores
+from collage_evo.hardware.cores import own_cores
 
 _here = threading.local()
 """``crews``: the calling thread's lane threads by number and width of lanes. Weak: callers hold the references."""

@@ -21,11 +21,11 @@ from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.target import Target
 from collage_evo_lanes.backend import ENGINES, LanesBackend
 from plugins.lanes.tests.branchy import BranchyNet
 from plugins.lanes.tests.hand_lanes import FAULTS, HandLanes, random_model

@@ -17,8 +17,8 @@ from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.hardware.target import Target
 from collage_evo.runtime import pools
-from collage_evo.target.target import Target
 from collage_evo_lanes import backend as lanes_module
 from collage_evo_lanes import lane_threads as crew_module
 from collage_evo_lanes.backend import DESCRIBED, Engine, LanesBackend, engine_on

@@ -13,7 +13,7 @@ import pytest
 from ep_build import PLUGIN, compiled
 
 from collage_evo.export.context_model import export_context_model
-from collage_evo.target.processor import level
+from collage_evo.hardware.processor import level
 from tests.export.runs import placed, usable
 from tests.support.models import tiny_convnet
 

@@ -20,10 +20,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.export.context_model import export_context_model
+from collage_evo.hardware.processor import level
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact
-from collage_evo.target.processor import level
 from tests.export.runs import alone, of_a_float_index, placed, usable, with_fallback
 from tests.support.hostile import FORKED, HOSTILE
 from tests.support.mapped import folder_in_memory, replace_unseen

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from collage_evo.graph.convert.observe import observe
 from collage_evo.graph.ir.graph import Tensor
-from collage_evo.target.memory import PeakMemory
+from collage_evo.hardware.memory import PeakMemory
 
 BYTES, LAYERS = 10_000_000, 40
 

@@ -18,8 +18,8 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile, load_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.hardware.memory import PeakMemory
 from collage_evo.models.builder import Builder
-from collage_evo.target.memory import PeakMemory
 from tests.support.models import parse_graph, tiny_convnet
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 
 if TYPE_CHECKING:
     import onnx

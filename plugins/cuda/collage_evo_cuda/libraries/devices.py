@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Tensors
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.ir.graph import Graph, NodeSet
-from collage_evo.target.target import CPU, Target
+from collage_evo.hardware.target import CPU, Target
 from collage_evo_cuda.device import DeviceExecutable
 
 if TYPE_CHECKING:

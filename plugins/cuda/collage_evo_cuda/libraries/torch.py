@@ -10,7 +10,7 @@ import numpy as np
 
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import Target
+from collage_evo.hardware.target import Target
 from collage_evo_cuda.libraries.devices import OnDevices
 from collage_evo_cuda.torch.backend import TorchBackend
 from collage_evo_cuda.torch_cuda.backend import TorchCudaBackend

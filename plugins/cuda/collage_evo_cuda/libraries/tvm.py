@@ -11,7 +11,7 @@ from collage_evo.backends.tvm.backend import TvmBackend
 from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.tune import TvmTuner
 from collage_evo.backends.variants import Variant
-from collage_evo.target.target import CPU
+from collage_evo.hardware.target import CPU
 from collage_evo_cuda.libraries.devices import OnDevices
 from collage_evo_cuda.tvm.backend import TvmCudaBackend
 

@@ -27,7 +27,7 @@ from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import named_line
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
-from collage_evo.target.cores import gnu_openmp
+from collage_evo.hardware.cores import gnu_openmp
 from collage_evo_cuda import PACKAGE
 from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.torch.archive import require_unpickled

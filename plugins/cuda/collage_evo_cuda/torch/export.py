@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.target.private import own_temporary
+from collage_evo.hardware.private import own_temporary
 from collage_evo_cuda.torch.fusions import ATTENTIONS, FUSIONS, Fusion, Step, Values, steps
 
 _FILTERS = {"Conv", "ConvTranspose"}

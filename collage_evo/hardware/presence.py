@@ -21,7 +21,7 @@ from types import TracebackType
 
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
-from collage_evo.target.private import open_private
+from collage_evo.hardware.private import open_private
 
 LOOK_S = 0.5
 SOON_S = 2.0

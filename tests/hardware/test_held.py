@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from collage_evo.target.held import _BITS
-from collage_evo.target.levels import LEVELS, SWITCH, goes_beyond
-from collage_evo.target.processor import this_machine
+from collage_evo.hardware.held import _BITS
+from collage_evo.hardware.levels import LEVELS, SWITCH, goes_beyond
+from collage_evo.hardware.processor import this_machine
 
 ASK = """
 import collage_evo, faulthandler, json, threading
@@ -24,7 +24,7 @@ def ask():
 thread = threading.Thread(target=ask)
 thread.start()
 thread.join()
-from collage_evo.target.processor import this_machine
+from collage_evo.hardware.processor import this_machine
 print(json.dumps([found["AVX2"], found["AVX512F"], this_machine().cpu]))
 """
 """NumPy asks CPUID when it is imported; what runs in a thread is held as well."""

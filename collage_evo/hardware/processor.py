@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from collage_evo.errors import InputError
-from collage_evo.target.held import hold
-from collage_evo.target.levels import LEVELS, SWITCH, goes_beyond
+from collage_evo.hardware.held import hold
+from collage_evo.hardware.levels import LEVELS, SWITCH, goes_beyond
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from collage_evo.codec import from_json, to_json
-from collage_evo.target.processor import Processor
-from collage_evo.target.target import Target
+from collage_evo.hardware.processor import Processor
+from collage_evo.hardware.target import Target
 
 XEON = Processor("x86_64", "Xeon", frozenset({"avx2", "avx512f"}), "glibc 2.39")
 TARGET = Target("cpu", 1, (0,), XEON)

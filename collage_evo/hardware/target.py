@@ -9,8 +9,8 @@ from functools import cached_property
 
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError
-from collage_evo.target.accelerator import Accelerator, accelerator_of
-from collage_evo.target.processor import Processor, this_machine
+from collage_evo.hardware.accelerator import Accelerator, accelerator_of
+from collage_evo.hardware.processor import Processor, this_machine
 
 CPU = "cpu"
 """The device that needs no copies: its memory is the host's."""

@@ -12,11 +12,11 @@ import typer.testing
 from collage_evo.cli import app
 from collage_evo.config import load_config
 from collage_evo.errors import InputError
+from collage_evo.hardware import slots
+from collage_evo.hardware.cgroup import cpu_quota, memory_limit
+from collage_evo.hardware.memory import usable_memory
+from collage_evo.hardware.slots import describe_quota, usable_cores
 from collage_evo.run.context import usable
-from collage_evo.target import slots
-from collage_evo.target.cgroup import cpu_quota, memory_limit
-from collage_evo.target.memory import usable_memory
-from collage_evo.target.slots import describe_quota, usable_cores
 
 V2 = "29 23 0:26 {top} /sys/fs/cgroup ro,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate"
 V1 = "31 23 0:27 {top} /sys/fs/cgroup/cpu,cpuacct rw shared:5 - cgroup cgroup rw,cpu,cpuacct"

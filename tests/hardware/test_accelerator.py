@@ -8,9 +8,9 @@ import pytest
 
 from collage_evo.backends.select import require_accelerator
 from collage_evo.errors import UnavailableError
-from collage_evo.target import accelerator as module
-from collage_evo.target.accelerator import accelerator_of
-from collage_evo.target.target import Target
+from collage_evo.hardware import accelerator as module
+from collage_evo.hardware.accelerator import accelerator_of
+from collage_evo.hardware.target import Target
 
 INSTALL = "the plug-in for cuda is not installed: make gpu, or pip install ./plugins/cuda"
 

@@ -11,8 +11,8 @@ import sys
 import time
 
 from collage_evo.files import write_whole
-from collage_evo.target import core_distance_echo as echo
-from collage_evo.target.private import machine_directory, open_private
+from collage_evo.hardware import core_distance_echo as echo
+from collage_evo.hardware.private import machine_directory, open_private
 
 FAR = 1.5
 """Cores that need this many times their shortest trip so far are far apart."""

@@ -11,9 +11,9 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.exclusive import ExclusiveTiming
-from collage_evo.target.presence import Doing, Presence, present
-from collage_evo.target.private import SHARED, machine_directory, open_private, own_directory
-from collage_evo.target.slots import acquire_slot
+from collage_evo.hardware.presence import Doing, Presence, present
+from collage_evo.hardware.private import SHARED, machine_directory, open_private, own_directory
+from collage_evo.hardware.slots import acquire_slot
 
 
 @pytest.fixture

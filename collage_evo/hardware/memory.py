@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from collage_evo.target.cgroup import ROOT, memory_limit
+from collage_evo.hardware.cgroup import ROOT, memory_limit
 
 _PROCESS = Path("/proc/self")
 

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from collage_evo.errors import InputError
-from collage_evo.target.levels import LEVELS, SWITCH, goes_beyond
-from collage_evo.target.private import own_temporary
+from collage_evo.hardware.levels import LEVELS, SWITCH, goes_beyond
+from collage_evo.hardware.private import own_temporary
 
 _SOURCE = Path(__file__).with_name("cpuid.c")
 _EAX, _EBX, _ECX, _EDX = range(4)

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.target.levels import LEVELS, SWITCH
-from collage_evo.target.processor import Processor, machine_of, this_machine
-from collage_evo.target.target import Target
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import Processor, machine_of, this_machine
+from collage_evo.hardware.target import Target
 
 WIDEST = frozenset().union(*LEVELS.values(), {"sse4_2", "fma", "avx", "avx512_fp16", "avx_vnni", "amx_bf16"})
 XEON = Processor("x86_64", "Xeon", WIDEST)
@@ -52,7 +52,7 @@ def test_a_level_that_is_unknown_or_not_reached_is_refused_with_what_to_do() -> 
 
 @pytest.mark.skipif("avx2" not in this_machine().features, reason="no level that this processor could be held to")
 def test_the_environment_holds_this_processor_to_a_level() -> None:
-    told = "from collage_evo.target.processor import this_machine; print(this_machine().cpu)"
+    told = "from collage_evo.hardware.processor import this_machine; print(this_machine().cpu)"
     command = [sys.executable, "-c", told]
     found = subprocess.run(command, env={**os.environ, SWITCH: "avx2"}, capture_output=True, text=True, check=True)
     assert ", held to avx2" in found.stdout

@@ -10,9 +10,9 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from collage_evo.target.cgroup import ROOT, cpu_quota
-from collage_evo.target.presence import Doing, Presence
-from collage_evo.target.private import machine_directory, open_private
+from collage_evo.hardware.cgroup import ROOT, cpu_quota
+from collage_evo.hardware.presence import Doing, Presence
+from collage_evo.hardware.private import machine_directory, open_private
 
 POLL_S = 0.1
 """Interval between checks for free cores."""
@@ -21,7 +21,7 @@ POLL_S = 0.1
 def usable_cores(root: Path = ROOT) -> tuple[int, ...]:
     """Cores for this process's work: the first of those that it may run on, as many as its CPU quota allows.
 
-    ``root`` as in :func:`collage_evo.target.cgroup.cpu_quota`.
+    ``root`` as in :func:`collage_evo.hardware.cgroup.cpu_quota`.
     """
     cores, quota = tuple(sorted(os.sched_getaffinity(0))), cpu_quota(root)
     # Rounded down: with one busy thread more than the quota allows, the kernel stops all threads for a part of each
@@ -75,7 +75,7 @@ def acquire_slot(
 
     None when that takes longer than ``timeout_s`` seconds, or when ``given_up`` is set.
 
-    Presence notes show other processes the waiting and holding runs (:mod:`collage_evo.target.presence`).
+    Presence notes show other processes the waiting and holding runs (:mod:`collage_evo.hardware.presence`).
     """
     given_up = given_up or threading.Event()
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
