@@ -14,6 +14,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
+from collage_evo.config import parse_config
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
@@ -69,7 +70,7 @@ class Run:
     def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
         limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
         pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=limits))
-        config: Any = None
+        config = parse_config({"model": {"source": "m.onnx"}}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
@@ -84,6 +85,15 @@ def test_who_keeps_the_budget_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (answer, run.raced, held.excluded, held.notes) == ("low", ["low"], {}, ())
     assert held.judged is not None
     assert held.judged.error == 0.009
+
+
+@pytest.mark.parametrize(("judged", "advice"), [(10, "give 438 in all"), (5, "this model is too slow for so many")])
+def test_too_few_held_out_samples_are_said_with_what_to_give(
+    judged: int, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run(monkeypatch, tmp_path, {"low": Judgement(0.0, judged, 0.0, 0.0, changed=0.0)})
+    (note,) = run.hold_out()[1].notes
+    assert note.endswith(advice)
 
 
 def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

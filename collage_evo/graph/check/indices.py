@@ -150,7 +150,7 @@ def _source(values: Values, name: str) -> str:
         if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
             return ""
         # On its way a number may be rounded up to the next one, a negative one become large, any become true.
-        if node.op_type == "Cast" and not values.dtype(name).startswith("int"):
+        if node.op_type == "Cast" and not TensorProto.DataType.Name(attribute(node, "to", 0)).startswith("INT"):
             return ""
         name = node.input[0]
     return ""
