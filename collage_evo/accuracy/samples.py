@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,7 +81,8 @@ def _parts(total: int, sizes: Sizes) -> tuple[int, int, int]:
 def how_to_hold_out(needed: int, sizes: Sizes, given: int) -> str:
     """What to do for so many held-out samples, where so many are ``given`` in all."""
     enough = replace(sizes, held_out=max(needed, sizes.held_out))
-    total = next(n for n in itertools.count(SHARED + 1) if _parts(n, enough)[1] >= needed)
+    totals = range(SHARED + 1, 4 * (needed + SHARED))
+    total = totals[bisect_left(totals, needed, key=lambda n: _parts(n, enough)[1])]
     steps = [f"give {total} in all"] if total > given else []
     return " and ".join([*steps, f"set -s accuracy.held_out={needed}"] if needed > sizes.held_out else steps)
 

@@ -95,7 +95,7 @@ class ModelFile:
 
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto, Stamps]:
-        """The name, the parsed model, and the stamps of its files, of which external weights are not read yet."""
+        """The name, the parsed model, and if external weights are still to be read the stamps of all its files."""
         if self.source.startswith(PREFIX):
             return *make_builtin(self.source, self.seed), {}
         before = stamps_of([self._path])
@@ -103,7 +103,7 @@ class ModelFile:
         require_unwritten(before)
         with reading(self._path, _AGAIN):
             apart = {self._path.parent / _location(tensor) for tensor in filter(_is_outside, all_weights(model))}
-            return self._path.stem, model, {**before, **stamps_of(apart)}
+            return self._path.stem, model, {**before, **stamps_of(apart)} if apart else {}
 
     @cached_property
     def _whole(self) -> onnx.ModelProto:
