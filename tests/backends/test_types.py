@@ -75,6 +75,12 @@ def test_a_divisor_that_may_be_zero_is_declined(dtype: str, op: str, backend: st
     assert not get_backend(backend).supports_node(graph, graph.nodes[0])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_each_integer_but_0_is_true(dtype: str, tmp_path: Path) -> None:
+    model = model_of(dtype, "b = Cast<to = 9>(x) y = Cast<to = 1>(b)", "float32")
+    require_right(model, "openvino", {"x": np.array([0, 1, 2**31 - 1, -(2**31)], dtype)}, tmp_path)
+
+
 @pytest.mark.parametrize("backend", LIBRARIES)
 @pytest.mark.parametrize(
     "body",

@@ -36,7 +36,7 @@ from collage_evo.backends.checks import (
 )
 from collage_evo.backends.openvino.blob import blob_files, write_blob
 from collage_evo.backends.openvino.int8 import INT8
-from collage_evo.backends.openvino.masks import spread_masks
+from collage_evo.backends.openvino.masks import compare_truths, spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
@@ -211,6 +211,7 @@ def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
     if variant.name != AS_IT_COMES:
         spread_masks(read)
         choose_as_onnx(read)
+        compare_truths(read)
     return read
 
 

@@ -1,8 +1,10 @@
-"""Correction of attention masks that OpenVINO's CPU plugin adds wrongly."""
+"""Correction of masks that OpenVINO's CPU plugin computes wrongly: of attention, and truth values of integers."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from collage_evo.backends.openvino.sizes import bodies_of
 
 _QUANTISERS = frozenset({"Convert", "FakeQuantize", "Multiply", "Subtract"})
 """The library's operators for ONNX's quantisers and Casts."""
@@ -35,6 +37,25 @@ def spread_masks(model: Any) -> None:
             else:
                 right = opset13.negative(opset13.negative(mask))
             scores.input(place).replace_source_output(right.output(0))
+
+
+def compare_truths(model: Any) -> None:
+    """Change integers that become truth values, in place and in bodies, into comparisons with 0.
+
+    OpenVINO 2026.4 takes the least integer of 32 bits for false.
+    """
+    from openvino import opset13
+
+    for convert in model.get_ordered_ops():
+        for body in bodies_of(convert, convert.get_type_name()):
+            compare_truths(body)
+        if convert.get_type_name() != "Convert" or convert.get_output_element_type(0).get_type_name() != "boolean":
+            continue
+        source = convert.input_value(0)
+        if source.get_element_type().get_type_name() in ("i32", "i64"):
+            truth = opset13.not_equal(source, opset13.constant(0, source.get_element_type()))
+            truth.set_friendly_name(convert.get_friendly_name())  # profiles name operators by it
+            convert.output(0).replace(truth.output(0))
 
 
 def _is_multiplied(weights: Any) -> bool:

@@ -34,7 +34,7 @@ def _not_total(model: Any) -> str:
     sizes_of: dict[tuple[str, int], Sizes] = {}
     for op in model.get_ordered_ops():
         kind = op.get_type_name()
-        if problem := next(filter(None, map(_not_total, _bodies(op, kind))), ""):
+        if problem := next(filter(None, map(_not_total, bodies_of(op, kind))), ""):
             return problem
         sources = [port.get_source_output() for port in op.inputs()]
         if any(port.get_partial_shape().rank.is_dynamic for port in (*sources, *op.outputs())):
@@ -57,7 +57,7 @@ def _settled(model: Any) -> bool:
     ops = ((op, op.get_output_size()) for op in model.get_ops())
     several = (op.get_output_partial_shape(place) for op, size in ops for place in range(1, size))
     return not any(shape.is_dynamic for shape in several) and not any(
-        _bodies(op, op.get_type_name()) for op in model.get_ops()
+        bodies_of(op, op.get_type_name()) for op in model.get_ops()
     )
 
 
@@ -76,7 +76,8 @@ def _folded(model: Any) -> Any:
     return copy
 
 
-def _bodies(op: Any, kind: str) -> tuple[Any, ...]:
+def bodies_of(op: Any, kind: str) -> tuple[Any, ...]:
+    """The models inside ``op``, of that kind: branches, or the body of a loop."""
     if kind == "If":
         return op.get_function(0), op.get_function(1)
     return (op.get_function(),) if kind in ("Loop", "TensorIterator") else ()
