@@ -92,7 +92,7 @@ BESIDES: Mapping[str, set[str]] = {
     # ONNX Runtime is the reference, most people's library, and the reader of a form of an export.
     "onnxruntime": {
         *("graph/reference/reference.py", "graph/reference/ort_values.py"),
-        *("report/summary.py", "export/__init__.py", "cli/answers.py"),
+        *("answer/baselines.py", "export/__init__.py", "cli/answers.py"),
     }
 }
 """Modules outside of backends/ that name a library."""

@@ -43,17 +43,6 @@ def budget_too_small(result: Result, home: Path) -> str:
     return "no library meets this budget on this model, not even in float32: choose a larger one (--budget)"
 
 
-def library_faster(result: Result, home: Path) -> str:
-    """No placement won, and a library that meets the budget was faster in the final comparison than the answer"""
-    if _combined(result):
-        return ""
-    faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
-    if not faster:
-        return ""
-    name = format_engine(faster[0].backend, faster[0].variant)
-    return f"{name} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
-
-
 def library_over_budget(result: Result, home: Path) -> str:
     """A library with its defaults is faster than the one that won, and exceeds a budget of relative error"""
     faster = [one for one in result.libraries if not one.keeps and _finite(one.error) and one.speedup.high < 1.0]
@@ -160,7 +149,6 @@ def more_threads(result: Result, home: Path) -> str:
 
 ADVICE: tuple[Rule, ...] = (
     budget_too_small,
-    library_faster,
     library_over_budget,
     noisy_times,
     data_for_int8,

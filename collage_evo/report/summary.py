@@ -121,13 +121,8 @@ def describe_answer(result: Result) -> str:
     what, files = describe_parts(parts), {result.best_single, *(library.name for library in result.libraries)}
     # in the words of a library on the user's own file, which it is faster than
     alike = result.answer == "placement" and what in map(format_name, files)
-    return what + (simplified(result) if alike else "") + side
-
-
-def simplified(result: Result) -> str:
-    """What distinguishes a placement in one library from that library on the user's own file."""
-    before, after = result.model.get("file_nodes"), result.model["nodes"]
-    return SIMPLIFIED + (f" ({before} operators to {after})" if before else "")
+    before, after = result.model.get("file_nodes", "all"), result.model["nodes"]
+    return what + (f"{SIMPLIFIED} ({before} operators to {after})" if alike else "") + side
 
 
 def describe_model(result: Result) -> str:

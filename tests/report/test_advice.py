@@ -67,7 +67,6 @@ NOISY = Latency("best", 5.0, 4.0, 9.0, 100)
 
 GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
     rules.budget_too_small: [{"front": [replace(FLOAT32, feasible=False)]}],
-    rules.library_faster: [{"libraries": (replace(RIVAL, keeps=True),)}],
     rules.library_over_budget: [{"libraries": (RIVAL,)}],
     rules.noisy_times: [{"best": NOISY, "candidate_speedup": ratio(0.9, 0.8, 1.0)}],
     rules.data_for_int8: [{"accuracy": RANDOM}, {"accuracy": RANDOM, "front": [BFLOAT16]}],
@@ -88,11 +87,6 @@ GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
 
 NOT_GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
     rules.budget_too_small: [{}, {"front": [replace(FLOAT32, feasible=False), replace(FLOAT32, answer=False)]}],
-    rules.library_faster: [
-        {"libraries": (RIVAL,)},
-        {"libraries": (replace(RIVAL, keeps=True, speedup=ratio(0.99, 0.9, 1.1)),)},
-        {"libraries": (replace(RIVAL, keeps=True),), **WON},
-    ],
     rules.library_over_budget: [
         {"libraries": (replace(RIVAL, keeps=True),)},
         {"libraries": (replace(RIVAL, error=None),)},
