@@ -245,7 +245,10 @@ def test_what_the_caller_changes_after_the_check_does_not_run(
         assert (ids == 5).all()
         with pytest.raises(InputError, match="idx=5"):
             session.run(None, {"ids": ids})
-        session.execute()  # on what was fed last and let in
+        ids[...] = IDS
+        session.feed({"ids": ids})
+        assert (ids == 5).all()
+        session.execute()
         np.testing.assert_array_equal(session.read("y"), expected(IDS))
 
 
