@@ -63,15 +63,17 @@ def _begin(
 ) -> None:
     """Make the trials in a run directory, made or reopened."""
     from collage_evo.config import load_config
+    from collage_evo.run.at_work import at_work
     from collage_evo.run.directory import run_directory, start_run, undone_without_answer
 
     require_given_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
     hold_process(config)
     directory = run_directory(config, source, out)
-    begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
-    with undone_without_answer(directory):
-        run_study(directory, begun, kind, as_json)
+    with at_work(directory):
+        begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
+        with undone_without_answer(directory):
+            run_study(directory, begun, kind, as_json)
 
 
 def run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:

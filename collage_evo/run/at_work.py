@@ -22,6 +22,7 @@ environment, another run would not find it."""
 class _Held:
     file: int
     thread: int
+    made: bool
     times: int = 1
 
 
@@ -53,8 +54,9 @@ def _enter(place: Path) -> None:
             return
         if held is not None:
             raise _busy(place, os.getpid())
+        made = not place.exists()
         place.mkdir(parents=True, exist_ok=True)
-        _held[place] = _Held(_locked(place), me)
+        _held[place] = _Held(_locked(place), me, made)
 
 
 def _locked(place: Path) -> int:
@@ -83,7 +85,7 @@ def _leave(place: Path) -> None:
         if not held.times:
             (place / LOCK).unlink(missing_ok=True)
             os.close(_held.pop(place).file)
-            with contextlib.suppress(OSError):  # unless something is in it
+            if held.made and not any(place.iterdir()):
                 place.rmdir()
 
 

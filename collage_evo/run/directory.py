@@ -39,12 +39,14 @@ IN_MEMORY = "given"
 """Folder for models and data that were passed in memory."""
 MADE = (
     *(BEST, f".{BEST}.new", f".{BEST}.before", "result.json", "report.html", "details.log"),
-    *(CONFIG, RUN, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
+    *(CONFIG, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
     *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),
     *("baselines", "fallbacks", "work", "picked", "profiles", "trials", IN_MEMORY),
+    RUN,
 )
-"""Patterns for the names of all that a run, a sweep or a tuning writes into its directory."""
+"""Patterns for the names of all that a run, a sweep or a tuning writes into its directory, in the order in which they
+are moved: the answer first, and last the file without which they are no run."""
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
 CHOSEN = "search.ga."
@@ -113,12 +115,14 @@ def start_run(
             return reopened
         if used:
             if overwrite:
+                give_back(directory)  # of a run that was killed before it had an answer
                 _require_overwritable(directory, config, source, in_memory)
             _require_ready(config, in_memory)
             if not overwrite:
                 choose = "choose --resume to go on, --overwrite to start over, or --out"
                 raise InputError(f"{directory} is in use: {choose}")
-            _set_aside(directory)
+            shutil.rmtree(directory / REPLACED, ignore_errors=True)
+            _move(directory, directory / REPLACED)
         save_run(directory, config, kind)
     return config
 
@@ -184,22 +188,13 @@ def _move(source: Path, target: Path) -> None:
         path.replace(target / path.name)
 
 
-def _set_aside(directory: Path) -> None:
-    """Make room for a new run in ``directory``; the run that is there stays until the new one has an answer."""
-    before = directory / REPLACED
-    if before.is_dir() and not (directory / BEST).exists():
-        remove_run(directory)  # it was killed before it had an answer
-    else:
-        shutil.rmtree(before, ignore_errors=True)
-        _move(directory, before)
-
-
 def give_back(directory: Path) -> bool:
     """Remove a run without an answer in favour of the one that it was to replace; False if there is no such pair."""
     before = directory / REPLACED
     if not before.is_dir() or (directory / BEST).exists():
         return False
-    remove_run(directory)
+    if (before / RUN).exists():  # else a kill came while that run was moved
+        remove_run(directory)
     _move(before, directory)
     before.rmdir()
     return True

@@ -54,7 +54,7 @@ def _full(key: str, value: str, directory: Path) -> str:
         return f"{Path(file).expanduser().resolve()}:{function}"
     if not value or key == "accuracy.metric" or value.startswith(PREFIX):
         return ""
-    path = Path(value).expanduser().resolve()
+    path = (Path(value) if key in (CACHE, "search.like") else Path(value).expanduser()).resolve()
     leads = key == CACHE or (path.exists() and not path.is_relative_to(directory.resolve()))
     return str(path) if leads else ""
 

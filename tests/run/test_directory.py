@@ -279,6 +279,14 @@ def test_a_kill_before_the_first_answer_loses_no_run_that_was_overwritten(ended:
     assert contents(ended) == before
 
 
+def test_a_kill_while_a_run_is_set_aside_loses_nothing_of_it(ended: Path) -> None:
+    before = contents(ended)
+    (ended / ".replaced").mkdir()
+    (ended / "best.collage").rename(ended / ".replaced" / "best.collage")
+    assert give_back(ended)
+    assert contents(ended) == before
+
+
 @pytest.mark.parametrize("left", ["best.collage", "profiles/0/best.collage", "baselines.json"])
 def test_a_full_disk_takes_nothing_away_that_was_measured_and_the_run_says_how_it_goes_on(
     tmp_path: Path, left: str

@@ -66,7 +66,9 @@ def run_sweep(config: Config, directory: Path) -> Trials:
 
 
 def test_grid_tries_every_point_once_and_writes_plots(runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / ".replaced").mkdir()  # the sweep that it overwrites
     found = run_sweep(config_of(sampler="grid", trials=10), tmp_path)
+    assert not (tmp_path / ".replaced").exists()
     assert sorted((p, t) for _, p, t in runs.asked) == [(8, 1), (8, 2), (16, 1), (16, 2)]
     assert found.trials[0].params == {"search.ga.population": 16, "target.threads": 2}
     assert found.trials[0].value == pytest.approx(1.36)
