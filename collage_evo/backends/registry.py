@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import sys
@@ -12,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from collage_evo.backends.base import Backend, Probe
+from collage_evo.backends.probing import probe_elsewhere
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import ConfigError, UnavailableError
 
@@ -103,8 +105,9 @@ def get_backend(name: str) -> Backend:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ConfigError(f"no backend {name!r}{hint}; there are: {', '.join(backend_names())}")
     try:
-        backend = entry.load()()
-    except Exception as error:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's own, and may be JSON
+            backend = entry.load()()
+    except (Exception, SystemExit) as error:
         # A plugin is foreign code and may raise anything: the message must name it.
         raise UnavailableError(
             f"backend {name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
@@ -126,7 +129,7 @@ def on_host(backend: str, variant: str) -> bool:
 
 def probe_all() -> list[tuple[str, Probe]]:
     """Each backend's name and whether it can be used here; a broken plugin is a Probe with its reason."""
-    return [(name, _probe(name)) for name in backend_names()]
+    return [(name, probe_backend(name)) for name in backend_names()]
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,9 @@ def survey() -> list[Entry]:
 
 
 def _entry(name: str, probe: Probe) -> Entry:
-    try:
-        backend: Backend | None = get_backend(name)
-    except UnavailableError:
-        backend = None
+    backend: Backend | None = None
+    with contextlib.suppress(UnavailableError):
+        backend = get_backend(name) if probe.available or name not in _foreign() else None
     if backend is None:
         return Entry(name, _entry_points()[name].value, False, reason=probe.reason)
     kind = type(backend)
@@ -189,13 +191,33 @@ def _declines(backend: Backend, variant: Variant) -> str:
         return f"asking it failed: {type(error).__name__}: {error}"
 
 
-def _probe(name: str) -> Probe:
+def probe_backend(name: str) -> Probe:
+    """Whether a backend can be used here; one of another package is imported here only if that did no harm elsewhere.
+
+    Raises:
+        ConfigError: no backend has that name.
+    """
+    foreign = _foreign()
+    elsewhere = probe_elsewhere(foreign)[name] if name in foreign else None
+    if elsewhere is not None and not elsewhere.available:
+        return elsewhere
     try:
-        return get_backend(name).probe()
+        probe = elsewhere or get_backend(name).probe()
+        if not isinstance(probe, Probe):
+            raise TypeError(f"{probe!r} is no Probe")
+        get_backend(name)
+    except ConfigError:
+        raise
     except UnavailableError as error:
         return Probe(False, reason=str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Probe(False, reason=f"probing failed: {type(error).__name__}: {error}")
+    return probe
+
+
+def _foreign() -> dict[str, EntryPoint]:
+    """The entry points of other packages."""
+    return {name: one for name, one in _entry_points().items() if not one.value.startswith("collage_evo.backends.")}
 
 
 def _entry_points() -> dict[str, EntryPoint]:

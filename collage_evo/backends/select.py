@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
-from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.registry import get_backend, probe_all, probe_backend
 from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import Arithmetic, TargetLike, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
@@ -35,11 +35,11 @@ def select_backends(names: Sequence[str], target: TargetLike) -> tuple[Backend, 
     """
     if not names:
         return usable_backends(target)
+    for name in names:
+        if not (probe := probe_backend(name)).available:
+            raise UnavailableError(f"backend '{name}' cannot be used: {probe.reason}")
     chosen = tuple(get_backend(name) for name in dict.fromkeys(names))
     for backend in chosen:
-        probe = backend.probe()
-        if not probe.available:
-            raise UnavailableError(f"backend '{backend.name}' cannot be used: {probe.reason}")
         if not any(serves(variant, target) for variant in backend.variants):
             served = ", ".join(backend.devices)
             raise UnavailableError(

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 import psutil
 
+from collage_evo.backends.probing import PROBED, known_probes
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import SystemRefuses
 from collage_evo.fitness.compile.cache import PieceCache
@@ -49,7 +50,7 @@ _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
 def _variables() -> dict[str, str]:
     """Additions to the environment of every worker process."""
-    return {"OPENBLAS_NUM_THREADS": "1", SHARED: str(shared_temporary())}
+    return {"OPENBLAS_NUM_THREADS": "1", SHARED: str(shared_temporary()), PROBED: known_probes()}
 
 
 def expect_workers() -> None:

@@ -48,6 +48,7 @@ def know(monkeypatch: pytest.MonkeyPatch) -> Known:
         known: dict[str, Any] = {backend.name: backend for backend in backends}
         monkeypatch.setattr(module, "get_backend", known.__getitem__)
         monkeypatch.setattr(module, "probe_all", lambda: [(name, known[name].probe()) for name in known])
+        monkeypatch.setattr(module, "probe_backend", lambda name: known[name].probe())
 
     know(Fake("a", ("cpu",)), Fake("b", ("cpu", "cuda")), Fake("c", ("cuda",)))
     return know
