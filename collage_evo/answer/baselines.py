@@ -39,7 +39,7 @@ HOPELESS = 10.0
 COMPILES_RUNS = 150
 """A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM did
 not compile networks of 270, 500 and 1,200 ms a run within 35 s."""
-_OVER = Failure(Fault.NO_TIME, "the time for single libraries was over (backends.seconds)")
+_OVER = Failure(Fault.NO_TIME, "the time for baselines was over (--effort thorough has more)")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 # Importing registers the commands, in the order of the help.
 from collage_evo.cli import search, answers, proof, artifacts, studies, machine  # noqa: F401
-from collage_evo.cli.app import app
+from collage_evo.cli.app import app, in_options
 from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, describing_system_errors
 
@@ -29,7 +29,7 @@ def main() -> None:
     except CollageError as error:
         if debug:
             raise
-        print(printable(f"error: {error}"), file=sys.stderr)
+        print(printable(f"error: {in_options(str(error), sys.argv)}"), file=sys.stderr)
         sys.exit(error.exit_code)
     except TyperException as error:
         print(printable(f"error: {error.format_message().rstrip('.')}; see --help"), file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -117,6 +118,16 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--out": ["output.dir"],
 }
 """Options that are aliases of configuration keys."""
+
+
+def in_options(text: str, arguments: Sequence[str]) -> str:
+    """The ``text`` of an error that begins with a key of a configuration, with the option that set it instead, if
+    that is among the ``arguments``."""
+    typed = {argument.partition("=")[0] for argument in arguments}
+    for option, keys in STANDS_FOR.items():
+        if typed.issuperset(option.split()):
+            text = re.sub(rf"^(\S+: )?({'|'.join(map(re.escape, keys))})(?=[: ])", option, text)
+    return text
 
 
 def require_given_once(options: Mapping[str, object], overrides: Sequence[str] | None) -> None:

@@ -157,13 +157,13 @@ def prepare_model(
     types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
-    drawn = () if feeds else ("inputs are random: give your own with data.source where their values matter",)
+    drawn = () if feeds else ("inputs are random: give your own with --data where their values matter",)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
     for name, value in fixed.items():
         always = " ".join(map(str, value.flat[:8]))
         notes += (
             f"input {name!r} is always {always}, because ONNX Runtime refuses random numbers there: give your own "
-            "with data.source where others matter",
+            "with --data where others matter",
         )
     inputs = given_inputs(model)
     compiled = [value.name for value in model.graph.input if value.name not in inputs]

@@ -144,7 +144,7 @@ def more_threads(result: Result, home: Path) -> str:
         return ""
     if (result.best.median_ms or 0.0) < SHORT_MS:
         return ""
-    return f"it runs on {threads} of {cores} cores: -s target.threads={cores} may make one run faster"
+    return f"it runs on {threads} of {cores} cores: --threads {cores} may make one run faster"
 
 
 ADVICE: tuple[Rule, ...] = (

@@ -19,7 +19,7 @@ from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
-from collage_evo.report.places import COMMAND, home_of
+from collage_evo.report.places import COMMAND, DETAILS, home_of
 from collage_evo.report.result import Finished, Result
 from collage_evo.report.summary import (
     describe_answer,
@@ -104,6 +104,7 @@ def write_html(path: Path, result: Result) -> None:
             curve=curve,
             directory=path.parent,
             home=home_of(path.parent),
+            details=(home_of(path.parent) / DETAILS).exists(),
         )
     )
     write_whole(path, page)

@@ -13,6 +13,10 @@ PICKED = "picked"
 """The folder of a run directory with the answers for other budgets, each in one named after its budget."""
 
 
+DETAILS = "details.log"
+"""File of a run directory with the original messages of libraries about failures."""
+
+
 def home_of(answer: Path) -> Path:
     """The run directory whose search found the answer in ``answer``: that itself, or the one it was picked from."""
     if answer.absolute().parent.name != PICKED:

@@ -33,6 +33,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.private import own_directory
 from collage_evo.hardware.target import Target
+from collage_evo.report.places import DETAILS
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable
@@ -49,8 +50,6 @@ and export a model of 3.4 GB; a process may have two models, and cached pieces o
 REFERENCE_IN_MEMORY = 3
 """Memory that a loaded reference run takes, as a multiple of the model's weights: ONNX Runtime maps them and has a
 packed copy, and its process had a placement's, too."""
-DETAILS = "details.log"
-"""File of a run directory with the original messages of libraries about failures."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.cli.app import STANDS_FOR
+from collage_evo.cli.app import STANDS_FOR, in_options
 from collage_evo.hardware import accelerator
 from tests.cli.commands import Here, collage, refused
 from tests.support.models import tiny_convnet
@@ -165,3 +165,18 @@ def test_a_device_whose_plug_in_is_not_installed_ends_with_3(
     done = here("run", "tiny.onnx", "-s", "target.device=cuda", cwd=bad)
     accelerator.accelerator_of.cache_clear()
     refused(done, "the plug-in for cuda is not installed: make gpu", "configs/resnet_cpu.yaml", code=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "told"),
+    [
+        ("data.source f.py:g raised KeyError", "--data f.py:g", "--data f.py:g raised KeyError"),
+        ("m.onnx: accuracy.budget: no budget", "--budget=x", "--budget: no budget"),
+        ("accuracy.budget: no budget", "--precision exact", "--precision exact: no budget"),
+        ("accuracy.budget: no budget", "-s accuracy.budget=x", "accuracy.budget: no budget"),
+        ("no sample fits: give others with data.source", "--data x", "no sample fits: give others with data.source"),
+        ("time.x is no key", "--time 5", "time.x is no key"),
+    ],
+)
+def test_an_error_names_the_option_that_was_typed_and_not_its_key(text: str, typed: str, told: str) -> None:
+    assert in_options(text, typed.split()) == told

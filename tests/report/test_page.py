@@ -216,3 +216,9 @@ def test_ratios_and_the_error_have_the_words_of_the_command_line(tmp_path: Path)
     assert "ONNX Runtime in float32 the answer is 2.85 times (2.46 to 3.29) as fast" in page
     assert "92 % of the budget used" in page
     assert "times as long" not in page
+
+
+def test_the_page_names_the_file_of_libraries_words_where_there_is_one(tmp_path: Path) -> None:
+    assert "details.log" not in page_of(mixed(), tmp_path)
+    (tmp_path / "details.log").write_text("a library's words\n")
+    assert f"{tmp_path}/details.log" in page_of(mixed(), tmp_path)

@@ -44,7 +44,7 @@ def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
     return {
-        (backend.name, variant.name): "was not timed: the time for baselines was over (backends.seconds)"
+        (backend.name, variant.name): "was not timed: the time for baselines was over (--effort thorough has more)"
         for backend in backends
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late

@@ -29,7 +29,7 @@ BEGUN = "model"
 ALL_RULES = "all"
 NOTHING_FINITE = (
     "the model returns only NaN or infinity for these inputs, so errors are unknown and the answer is in float32: "
-    "give your inputs with data.source"
+    "give your inputs with --data"
 )
 
 
