@@ -235,7 +235,7 @@ def test_a_metric_that_was_changed_since_the_run_began_is_refused_by_each_proces
     file.write_text(SCORE.replace("80", "70"))
     with pytest.raises(InputError, match=r"metric\.py:score was changed since the run began: restore it"):
         _ = Judge(context.setting).metric
-    context.pool.close()
+    context.machine.close()
 
 
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:
