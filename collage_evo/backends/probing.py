@@ -38,7 +38,7 @@ def probe_elsewhere(entries: Mapping[str, EntryPoint]) -> dict[str, Probe]:
 
 
 def _ask(entry: EntryPoint) -> Probe:
-    what, answer = f"backend {entry.name!r} ({entry.value})", None
+    what, answer, code = f"backend {entry.name!r} ({entry.value})", "", 0
     path = os.pathsep.join(place for place in sys.path if place)
     with tempfile.NamedTemporaryFile("r", prefix="collage_evo-") as file:
         command = [*module_command(__name__), file.name, entry.name, entry.value, entry.group]
@@ -56,7 +56,8 @@ def _ask(entry: EntryPoint) -> Probe:
         except subprocess.TimeoutExpired:
             why = f"gave no answer within {TIMEOUT_S:g} s"
         except Exception as error:
-            why = f"gave no Probe: {named_line(error)}" if answer else f"ended its process with exit code {code}"
+            ended = not answer and not isinstance(error, OSError)
+            why = f"ended its process with exit code {code}" if ended else f"gave no Probe: {named_line(error)}"
     return Probe(False, reason=f"{what} {why}: mend or uninstall its package")
 
 

@@ -38,12 +38,13 @@ from collage_evo.report.explain import (
 from collage_evo.report.places import command
 from collage_evo.report.result import RESULT, RegionResult, Result, read_finished, result_in
 from collage_evo.run.directory import reopen_run
+from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import FOLDER
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised
 from collage_evo.run.stages.precision import may_quantise
 from collage_evo.run.stages.threads import settled
-from collage_evo.run.store import LIMITS, Store
+from collage_evo.run.store import Store
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """Note on the time of a single backend in a run for throughput."""

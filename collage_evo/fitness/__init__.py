@@ -71,8 +71,8 @@ because one session takes that share of the machine. The error of this is what i
 for two, 12 to 22 % for ncnn). Timing parts next to neighbours would require the neighbour to be the rest of a
 placement that is not known yet. A factor for each engine is the first parameter that the learned cost model fits
 (``PRIOR``: 15 %), from whole models measured on the full machine, and the final race uses no estimates.
-``PooledMachine`` has a pool for whole models and one for parts, which share their workers; those that hold cores for the
-other are ended between the two. The checkpoint's fingerprint includes the objective.
+``PooledMachine`` has a pool for whole models and one for parts, which share their workers; those that hold cores for
+the other are ended between the two. The checkpoint's fingerprint includes the objective.
 
 On an accelerator a part of the model is timed by its events, around a replay of its capture. Before each replay, as
 many bytes are written as the rest of the model touches (256 MB at most, as Triton's ``do_bench`` clears, and at least

@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
-from collage_evo.run.store import LIMITS
 from collage_evo.runtime.manifest import BEST
 
 LEAD_S = 2.0
@@ -79,8 +78,8 @@ def deadline(
 ) -> Iterator[None]:
     """Context that calls ``end`` in the main thread after ``seconds``, less ``LEAD_S`` and ``spent_s``.
 
-    A run in ``directory`` that has run the model and has no answer yet ends with its first one, at most ``seconds``
-    later. Other threads, and systems without ``SIGALRM``, only have the plan that a run makes of its time.
+    A run in ``directory`` that has no answer yet ends with its first one, at most ``seconds`` later. Other threads,
+    and systems without ``SIGALRM``, only have the plan that a run makes of its time.
     """
     if seconds is None:
         yield
@@ -90,7 +89,7 @@ def deadline(
     end_at = _END.get()
 
     def check() -> None:
-        awaited = directory is not None and _awaits_answer(directory)
+        awaited = directory is not None and not (directory / BEST).exists()
         if _clock() < end_at + (seconds if awaited else 0.0):
             return
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -101,10 +100,6 @@ def deadline(
             yield
     finally:
         _END.reset(token)
-
-
-def _awaits_answer(directory: Path) -> bool:
-    return any(directory.rglob(f"{LIMITS}.json")) and not (directory / BEST).exists()
 
 
 @contextlib.contextmanager

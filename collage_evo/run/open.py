@@ -32,7 +32,9 @@ from collage_evo.run.machine import require_machine
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.run.stages.samples import with_noise_of_samples
-from collage_evo.run.store import LIMITS
+
+LIMITS = "limits"
+"""Store key of the error limits, which a run decides once."""
 
 
 @contextlib.contextmanager

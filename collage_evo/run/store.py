@@ -10,8 +10,6 @@ from typing import TypeVar
 from collage_evo.files import read_json, write_json
 
 T = TypeVar("T")
-LIMITS = "limits"
-"""Store key of the error limits, which a run decides once it has run the model."""
 
 
 @dataclass(frozen=True)
