@@ -224,7 +224,9 @@ class _IndexBounds:
                     node, position, constant = step
                     if constant is not None:
                         factor, term = _AFFINE[node.op_type, position](factor, term, constant)
-                    name = node.output[0] if node.op_type not in _COMPARISONS else ""
+                    if node.op_type in _COMPARISONS:
+                        break
+                    name = node.output[0]
                 centre = np.broadcast_to(-term / factor, shape)
         except ValueError:  # behind a Reshape constants fit another shape
             return None
