@@ -301,7 +301,6 @@ CALLS: dict[str, tuple[str, list[Any]]] = {
     "feed": ("session", [{"x": rows(2), "k": K}]),
     "read": ("session", ["y"]),
     "copies": ("session", ["y"]),
-    "time_device_ms": ("session", [0]),
     "bind_cpu_input": ("binding", ["x", rows(2)]),
     "bind_ortvalue_input": ("binding", ["x", ort.OrtValue.ortvalue_from_numpy(rows(2))]),
     "bind_ortvalue_output": ("binding", ["y", ort.OrtValue.ortvalue_from_numpy(rows(2))]),
