@@ -96,7 +96,7 @@ def measure_baselines(
     setting = machine.setting
     measured: list[Baseline] = []
     on, end = setting.target.digest, time.monotonic() + seconds
-    with machine.alone(machine.sessions) as fresh_process:
+    with machine.exclusive(machine.sessions) as fresh_process:
         for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
@@ -136,7 +136,7 @@ def measure_as_it_comes(
     """
     measured: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
-    with machine.alone(machine.sessions) as fresh_process:
+    with machine.exclusive(machine.sessions) as fresh_process:
         for backend in sorted(libraries, key=lambda library: not library.runs_any_model(library.as_it_comes)):
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
@@ -149,7 +149,7 @@ def measure_as_it_comes(
 
 def measure_one(backend: Backend, variant: Variant, artifact: Path, machine: Machine) -> Outcome:
     """Measure one backend in one variant with a few runs, and write ``artifact``."""
-    with machine.alone(machine.sessions) as fresh_process:
+    with machine.exclusive(machine.sessions) as fresh_process:
         return _in_own_process(backend, variant, artifact, machine, fresh_process, FEW_RUNS, math.inf)
 
 
@@ -251,7 +251,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Mac
     target = machine.setting.target
     others = [one for one in usable_backends(target) if one.name not in names]
     measured: list[Baseline] = []
-    with machine.alone() as fresh_process:
+    with machine.exclusive() as fresh_process:
         for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
             for backend in filter(takes_open_inputs, group):
                 resorts = [variant.name for variant in backend.variants if variant.last_resort]

@@ -269,7 +269,7 @@ def race(
     """
     batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with (
-        machine.alone(machine.sessions) as fresh_process,
+        machine.exclusive(machine.sessions) as fresh_process,
         RaceRunner(artifacts, machine, fresh_process, random.Random(0)) as runner,
     ):
         runner.check(checked)

@@ -135,7 +135,7 @@ class Machine(Protocol):
     def most_sessions(self) -> int:
         """Sessions that fill the machine."""
 
-    def alone(self, sessions: int = 1) -> AbstractContextManager[Callable[[], Process]]:
+    def exclusive(self, sessions: int = 1) -> AbstractContextManager[Callable[[], Process]]:
         """Exclusive use of the machine: makes processes on its first cores, on which so many sessions run at once."""
 
     def regions(self) -> AbstractContextManager[Regions]:
@@ -234,7 +234,7 @@ class PooledMachine:
         return pool
 
     @contextlib.contextmanager
-    def alone(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
+    def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
         pool = self._in(sessions)
         with pool.uncontended() as cores:
             yield lambda: Sandbox(pool.setting, cores, pool.memory_bytes)
@@ -274,16 +274,16 @@ class PooledMachine:
         return written
 
     def check(self, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
-        with self.alone() as process_of, process_of() as process:
+        with self.exclusive() as process_of, process_of() as process:
             opened = process.call(OpenJob(str(artifact)), self.timeout_s)
             return opened, process.call(ProfileJob(runs=PROFILE_RUNS), self.timeout_s)
 
     def judge(self, artifact: Path, samples: Path) -> Judgement | Failure:
-        with self.alone() as process_of, process_of() as process:
+        with self.exclusive() as process_of, process_of() as process:
             return process.call(JudgeJob(str(artifact), str(samples)), max(self.timeout_s, JUDGE_TIMEOUT_S))
 
     def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
-        with self.alone(sessions) as process_of, process_of() as process:
+        with self.exclusive(sessions) as process_of, process_of() as process:
             opened = process.call(ReloadJob((str(artifact),), 0), self.timeout_s)
             if isinstance(opened, Failure):
                 return opened

@@ -182,7 +182,7 @@ class _Rounds:
 
     @cached_property
     def _process(self) -> Process:
-        fresh_process = self._stack.enter_context(self._tuning.machine.alone())
+        fresh_process = self._stack.enter_context(self._tuning.machine.exclusive())
         return self._stack.enter_context(fresh_process())
 
     def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:

@@ -70,7 +70,7 @@ class FakeMachine:
         return self.answer(job)
 
     @contextlib.contextmanager
-    def alone(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
+    def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
         yield lambda: FakeProcess(self)
 
     @contextlib.contextmanager
