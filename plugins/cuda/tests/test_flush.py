@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.costs.database import CostDatabase
-from collage_evo.costs.matches import CostKeys, CostMeter
+from collage_evo.costs.matches import CostKeys
 from collage_evo.fitness import cold_caches
 from collage_evo.fitness.cold_caches import flush_bytes
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo_cuda.accelerator import Cuda
-from tests.costs.test_matches import CONV, GRAPH, SETTINGS, Builders, Pool
+from tests.costs.test_matches import CONV, GRAPH, SETTINGS
 from tests.fitness.helpers import make_setting
 from tests.fitness.test_flush import FULL
 from tests.fitness.test_flush import GRAPH as SMALL
@@ -35,8 +34,6 @@ def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path, monkeyp
 
 
 def test_a_part_on_the_device_and_the_same_on_the_host_have_keys_of_their_own_flush(tmp_path: Path) -> None:
-    pool, settings = Pool(tmp_path), replace(SETTINGS, flush=True)
-    database = CostDatabase(tmp_path / "costs.sqlite")
-    measuring = CostMeter(GRAPH, pool, Builders(), database, database, settings)  # type: ignore[arg-type]
-    for match in (CONV, replace(CONV, variant="cuda")):
-        assert measuring.key(match) == CostKeys(GRAPH, pool.setting.target, settings).of(match)
+    keys = CostKeys(GRAPH, make_setting(tmp_path).target, replace(SETTINGS, flush=True))
+    assert f"flush{Cuda.flush_bytes[0].bit_length()} on cuda|" in keys.of(replace(CONV, variant="cuda"))
+    assert "on cuda" not in keys.of(CONV)
