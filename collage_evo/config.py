@@ -317,7 +317,7 @@ class OutputConfig(Section):
 
 
 class CacheConfig(Section):
-    dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
+    dir: str | None = Field(None, description="Where compiled regions are kept between runs.")
     max_gb: PositiveFloat | None = Field(
         None,
         description="Bound on the compiled regions that are kept, GB. By default 6, or four times the model's "

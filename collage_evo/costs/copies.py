@@ -33,9 +33,8 @@ def engines_off_host(engines: Iterable[Engine]) -> frozenset[Engine]:
     return frozenset(engine for engine in engines if not on_host(*engine))
 
 
-def measure_copies(regions: Regions, target: Target, of_run: CostDatabase, shared: CostDatabase) -> Copies:
-    """Cost of copies to the target's accelerator and back, through the run's own database and the one that all runs
-    share.
+def measure_copies(regions: Regions, target: Target, database: CostDatabase) -> Copies:
+    """Cost of copies to the target's accelerator and back, timed once in a run.
 
     Raises:
         UnavailableError: it does not copy; the message has the reason.
@@ -43,14 +42,13 @@ def measure_copies(regions: Regions, target: Target, of_run: CostDatabase, share
     measured: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
         key = copy_key(target, job)
-        answer = of_run.get(key) or shared.get(key)
+        answer = database.get(key)
         if not isinstance(answer, Measured):
             (reply,) = regions.map([job])
             answer = reply.answer
         if isinstance(answer, Failure):
             raise UnavailableError(f"target {target.device}: copies cannot be timed: {answer}")
-        for database in (of_run, shared):
-            database.put(key, answer)
+        database.put(key, answer)
         measured[job] = answer
 
     def border(there: bool) -> Border:

@@ -1,5 +1,5 @@
-"""Database of measured costs that outlive a run: SQLite, keyed by structure, engine, version, target and way of
-timing."""
+"""Database of measured costs, for when a run is resumed: SQLite, keyed by structure, engine, version, target and
+way of timing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collage_evo.genome.failure import Failure
 
 SCHEMA = 3
 """Schema version; costs of an older one are measured again."""
-_MEND = "move it away, and costs are measured again; or set cache.dir to another directory"
+_MEND = "move it away, and costs are measured again"
 _log = logging.getLogger(__name__)
 
 

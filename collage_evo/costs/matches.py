@@ -87,7 +87,7 @@ class CostKeys:
 
 
 class CostMeter:
-    """Measures node sets on engines, through the run's own database and the one that all runs share.
+    """Measures node sets on engines, through the run's database.
 
     Once the time for costs is over, it measures nothing more.
     """
@@ -97,15 +97,13 @@ class CostMeter:
         graph: Graph,
         regions: Regions,
         target: Target,
-        own: CostDatabase,
-        shared: CostDatabase,
+        database: CostDatabase,
         settings: CostSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.graph = graph
         self._regions = regions
-        self._own = own
-        self._shared = shared
+        self._database = database
         self._settings = settings
         self._keys = CostKeys(graph, target, settings)
         self._clock = clock
@@ -135,10 +133,7 @@ class CostMeter:
         """Known answers without measuring, by key."""
         answers: dict[str, Measured | Failure] = {}
         for key in dict.fromkeys(map(self.key, matches)):
-            recorded = self._own.get(key)
-            if recorded is None and (recorded := self._shared.get(key)) is not None:
-                self._own.put(key, recorded)
-            if recorded is not None:
+            if (recorded := self._database.get(key)) is not None:
                 answers[key] = recorded
         self.cache_hits += len(answers)
         return answers
@@ -168,12 +163,8 @@ class CostMeter:
             count, began = self._affordable(share), self._clock()
             batch, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
             for key, answer in self._answers(batch, give_up_ms, share):
-                self._own.put(key, answer)
-                # Failures that may be temporary for this machine are not shared with other runs.
-                contended = isinstance(answer, Measured) and answer.contended
-                if not contended and not (isinstance(answer, Failure) and answer.fault.passing):
-                    self._shared.put(key, answer)
-                self.contended += contended
+                self._database.put(key, answer)
+                self.contended += isinstance(answer, Measured) and answer.contended
                 answers[key] = answer
                 self.measured += 1
                 on_answer(key, answer)

@@ -1,4 +1,4 @@
-"""Context of a run's stages: configuration and directory, machine and databases."""
+"""Context of a run's stages: configuration and directory, machine and database."""
 
 from __future__ import annotations
 
@@ -165,9 +165,8 @@ class RunContext(Workplace):
     machine: Machine
     cache: Path
     """Cache directory that runs share."""
-    databases: tuple[CostDatabase, CostDatabase]
-    """Cost databases: the run's own takes precedence; later measurements of another run must not change this one's
-    space."""
+    database: CostDatabase
+    """What was measured of matches and copies, for when the run is resumed."""
 
     @classmethod
     def at(cls, place: Workplace, limits: Limits, weight_bytes: int = 0) -> RunContext:
@@ -202,14 +201,13 @@ class RunContext(Workplace):
             room.timeout_s,
             workers_of(fitness.executor, fitness.address),
         )
-        databases = CostDatabase(place.work / "costs.sqlite"), CostDatabase(cache / "costs.sqlite")
         return cls(
             place.config,
             place.directory,
             place.reporter,
             PooledMachine(pool, config.search.objective == "throughput"),
             cache,
-            databases,
+            CostDatabase(place.work / "costs.sqlite"),
             seconds=place.seconds,
             begin=place.begin,
         )

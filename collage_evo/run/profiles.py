@@ -45,7 +45,7 @@ def run_profiles(
 ) -> tuple[Finished, ...]:
     """Search each requested profile of input shapes; a single one is searched in ``directory`` itself.
 
-    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all so
+    Profiles share compiled pieces through the cache. ``best.collage`` holds the answers of all so
     far, from the first one on, on as many threads as the configuration sets; a single one may use fewer. ``parsed``:
     the user's model, if the caller has parsed it already.
 

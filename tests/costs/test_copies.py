@@ -29,30 +29,30 @@ def machine(failure: Failure | None = None) -> FakeMachine:
     return FakeMachine(answer, setting_of(target=Target("cuda", accelerator="one")))
 
 
-def measured(machine: FakeMachine, *databases: CostDatabase) -> Copies:
+def measured(machine: FakeMachine, database: CostDatabase) -> Copies:
     with machine.regions() as regions:
-        return measure_copies(regions, machine.setting.target, *databases)
+        return measure_copies(regions, machine.setting.target, database)
 
 
 def test_what_is_linear_is_found_again_and_measured_once_on_one_target(tmp_path: Path) -> None:
-    own, other, shared = (CostDatabase(tmp_path / name) for name in ("own", "other", "shared"))
+    own = CostDatabase(tmp_path / "own")
     first, again = machine(), machine()
-    found = measured(first, own, shared)
+    found = measured(first, own)
     for border, true in ((found.to_device, THERE), (found.to_host, BACK)):
         assert border.fixed_ms == pytest.approx(true.fixed_ms)
         assert border.ms_per_mb == pytest.approx(true.ms_per_mb)
     assert {(job.nbytes, job.to_device) for job in first.jobs} == {(size, way) for size in SIZES for way in (0, 1)}
-    assert measured(again, other, shared) == found
+    assert measured(again, own) == found
     assert not again.jobs
     again.setting = setting_of(target=replace(again.setting.target, accelerator="another"))
-    assert measured(again, other, shared) == found
+    assert measured(again, own) == found
     assert again.jobs == first.jobs
 
 
 def test_a_device_that_does_not_copy_is_not_there(tmp_path: Path) -> None:
     database = CostDatabase(tmp_path / "costs")
     with pytest.raises(UnavailableError, match="target cuda: copies cannot be timed: crash: killed"):
-        measured(machine(Failure(Fault.CRASH, "killed")), database, database)
+        measured(machine(Failure(Fault.CRASH, "killed")), database)
 
 
 def test_no_part_of_a_copys_cost_is_below_zero() -> None:

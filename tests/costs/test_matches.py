@@ -48,10 +48,10 @@ def meter(
     seconds: float = math.inf,
     regions: FakeRegions | None = None,
 ) -> CostMeter:
-    own, shared = (CostDatabase(folder / name / "costs.sqlite") for name in (run, "shared"))
+    database = CostDatabase(folder / run / "costs.sqlite")
     settings = replace(SETTINGS, seconds=seconds)
     regions, target = regions or FakeRegions(machine), machine.setting.target
-    return CostMeter(GRAPH, regions, target, own, shared, settings, clock=lambda: float(len(timed(machine))))
+    return CostMeter(GRAPH, regions, target, database, settings, clock=lambda: float(len(timed(machine))))
 
 
 def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
@@ -121,16 +121,15 @@ def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path, monkeyp
     assert len(found) == 1, "a processor's flush ends at 64 MB"
 
 
-def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:
+def test_a_resumed_run_takes_what_it_measured(tmp_path: Path) -> None:
     here = machine(tmp_path)
-    known(meter(here, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
-    second = known(meter(here, tmp_path, "second"), [CONV, RELU])
-    second.recall()
-    assert set(second.ms) == {0}
-    known(meter(here, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
-    fresh = known(meter(here, tmp_path, "fourth"), [CONV, RELU])
-    fresh.recall()
-    assert set(fresh.ms) == {0, 1}
+    known(meter(here, tmp_path), [CONV, RELU]).measure([0], lambda _: None)
+    resumed = known(meter(here, tmp_path), [CONV, RELU])
+    resumed.recall()
+    assert set(resumed.ms) == {0}
+    other = known(meter(here, tmp_path, "other"), [CONV, RELU])
+    other.recall()
+    assert not other.ms
 
 
 def test_what_is_far_behind_is_bounded_by_the_best_way_known(tmp_path: Path) -> None:

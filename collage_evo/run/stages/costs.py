@@ -88,7 +88,7 @@ def gather_costs(
     with run.machine.regions() as regions:
         if there:
             with run.stage(Stage.COPIES):
-                copies = measure_copies(regions, target, *run.databases)
+                copies = measure_copies(regions, target, run.database)
         meter = cost_meter(run, graph, regions, run.config.costs.seconds)
         scope = CostScope(
             graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy, measured
@@ -124,7 +124,7 @@ def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
 
 
 def cost_meter(run: RunContext, graph: Graph, regions: Regions, seconds: float) -> CostMeter:
-    return CostMeter(graph, regions, run.setting.target, *run.databases, cost_settings(run.config, seconds))
+    return CostMeter(graph, regions, run.setting.target, run.database, cost_settings(run.config, seconds))
 
 
 def cost_settings(config: Config, seconds: float = math.inf) -> CostSettings:
