@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from collage_evo.hardware.accelerator import Accelerator, accelerator_of
 from collage_evo.hardware.target import CPU
 from collage_evo.precision.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.precision.quantise.form import Int8Form
@@ -44,6 +45,11 @@ class Variant:
     def on_host(self) -> bool:
         """Whether it runs on the processor, in the host's memory."""
         return self.device == CPU
+
+    @property
+    def served_by(self) -> Accelerator:
+        """The accelerator on which it runs. Raises as :func:`accelerator_of`, also for a variant of the host."""
+        return accelerator_of(self.device)
 
     @property
     def writes(self) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.costs.database import CostDatabase
 from collage_evo.fitness.builders import build_job
@@ -17,7 +17,7 @@ from collage_evo.fitness.machine import Regions
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.hardware.target import CPU, Target
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.runtime.timing import Timing, TimingSettings
@@ -74,14 +74,14 @@ class CostKeys:
     def _structure(self, match: Match) -> str:
         """The structure, and to the nearest power of two the number of flushed bytes, which depends on the rest of
         the model."""
-        nodes, device = match.nodes, device_of(*match.engine)
+        nodes, variant = match.nodes, get_backend(match.backend).variant(match.variant)
         widths = widths_of(*match.family, match.numerics)
-        place = nodes, device, widths
+        place = nodes, variant.device, widths
         if place not in self._structures:
             flushed = "0"
             if self._settings.flush:
-                bits = flush_bytes(self._graph, nodes, widths, device).bit_length()
-                flushed = str(bits) if device == CPU else f"{bits} on {device}"
+                bits = flush_bytes(self._graph, nodes, widths, variant).bit_length()
+                flushed = str(bits) if variant.on_host else f"{bits} on {variant.device}"
             self._structures[place] = f"protocol{PROTOCOL}|{structural_hash(self._graph, nodes)}|flush{flushed}"
         return self._structures[place]
 

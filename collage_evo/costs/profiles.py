@@ -64,10 +64,10 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     An engine that writes a lower precision writes all of it that its matches have. Then the same parts rewritten: at
     as many sites as do not overlap, from any rewrites.
     """
-    supported: dict[Engine, NodeSet] = {}
+    supported: dict[tuple[str, bool], NodeSet] = {}
     for match in matches:
-        device = backends[match.backend].variant(match.variant).device
-        supported[match.backend, device] = supported.get((match.backend, device), 0) | match.nodes
+        hosted = backends[match.backend].variant(match.variant).on_host
+        supported[match.backend, hosted] = supported.get((match.backend, hosted), 0) | match.nodes
     plain: dict[Engine, list[Match]] = {}
     rewritten: dict[Engine, list[Match]] = {}
     for match in matches:
@@ -78,7 +78,7 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     requests = []
 
     def parts(engine: Engine) -> list[NodeSet]:
-        return convex_parts(graph, supported[engine[0], backends[engine[0]].variant(engine[1]).device])
+        return convex_parts(graph, supported[engine[0], backends[engine[0]].variant(engine[1]).on_host])
 
     for engine, of_engine in plain.items():
         for nodes in parts(engine):

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.graph.ir.operators import HEAVY
-from collage_evo.hardware.accelerator import accelerator_of
 from collage_evo.hardware.cores import own_cores
-from collage_evo.hardware.target import CPU
 from collage_evo.precision.transforms.edits import Numerics
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -38,15 +37,15 @@ def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
     return Widths(min(kind.weight_bytes for kind in kinds), min(kind.number_bytes for kind in kinds))
 
 
-def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, device: str = CPU) -> int:
-    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model touches, within what ``device``
-    flushes.
+def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, variant: Variant = DEFAULT) -> int:
+    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model touches, within what clears
+    the caches that ``variant`` uses.
 
     So weights are as cold as they are inside the model: out of the last-level cache for a small part of a large
     model, still in it for a small model. No bytes are touched between two runs of the whole model. The rest is
     assumed to run in the same arithmetic.
     """
-    least, most = (0, MOST_FLUSH_BYTES) if device == CPU else accelerator_of(device).flush_bytes
+    least, most = (0, MOST_FLUSH_BYTES) if variant.on_host else variant.served_by.flush_bytes
     return max(least, min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most))
 
 

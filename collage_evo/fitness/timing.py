@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.registry import device_of
+from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.cold_caches import Flush, flush_bytes, widths_of
 from collage_evo.fitness.jobs import CostJob
 from collage_evo.graph.ir.graph import Graph
@@ -84,7 +84,8 @@ def region_timer(
     """
     region = job.region
     widths = widths_of(*region.family, region.numerics)
-    between = flush_bytes(graph, region.nodes, widths, device_of(*region.family)) if job.flush else 0
+    variant = get_backend(region.family[0]).variant(region.family[1])
+    between = flush_bytes(graph, region.nodes, widths, variant) if job.flush else 0
     if (clock := session.clock) is not None:
         once = partial(clock.time_ms, between)
         return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=clock.warm_s)

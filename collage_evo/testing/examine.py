@@ -24,8 +24,6 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference, relative_error
-from collage_evo.hardware.accelerator import accelerator_of
-from collage_evo.hardware.target import CPU
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, Harness
 from collage_evo.testing.finding import Finding, Status
 from collage_evo.testing.side_by_side import together
@@ -82,8 +80,8 @@ class Instance:
     ) -> None:
         ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
         self._tensors = ins, outs
-        device = piece.variant.device
-        self._harness: Harness = Harness() if device == CPU else accelerator_of(device).harness()
+        variant = piece.variant
+        self._harness: Harness = Harness() if variant.on_host else variant.served_by.harness()
         self.inputs: list[Buffer] = [self._buffer(tensor, aligned, protected) for tensor in ins]
         self.outputs: list[Buffer] = [self._buffer(tensor, aligned, False) for tensor in outs]
         self._executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.backends.variants import Variant
 from collage_evo.costs.matches import CostKeys
 from collage_evo.fitness import cold_caches
 from collage_evo.fitness.cold_caches import flush_bytes
@@ -22,7 +23,7 @@ from tests.support.models import chain
 
 @pytest.mark.parametrize("nodes", [0b11, SMALL.all_nodes])
 def test_a_device_is_at_work_while_even_a_small_models_regions_are_launched(nodes: int) -> None:
-    assert flush_bytes(SMALL, nodes, FULL, "cuda") == Cuda.flush_bytes[0]
+    assert flush_bytes(SMALL, nodes, FULL, Variant(device="cuda")) == Cuda.flush_bytes[0]
 
 
 def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
