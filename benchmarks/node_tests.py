@@ -36,7 +36,8 @@ from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.conformance import ROUNDOFFS

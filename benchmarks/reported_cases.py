@@ -35,8 +35,9 @@ from collage_evo import Result, optimize
 from collage_evo.errors import CollageError, InputError, one_line
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import Noise
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.graph.reference.rounding import Moved
 from tests.support.recent_reports import NONFINITE, RECENT
 from tests.support.reports import REPORTS, Report

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from collage_evo.graph.reference.reference import holds_labels
+from collage_evo.graph.reference.distance import holds_labels
 from collage_evo.hardware.target import Target
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 from corpus.inside import measure_inside

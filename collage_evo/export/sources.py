@@ -22,7 +22,7 @@ from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.outputs import computed_outputs
-from collage_evo.graph.reference.reference import relative_error
+from collage_evo.graph.reference.distance import relative_error
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile

@@ -23,8 +23,8 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.check.edges import DECIDED
 from collage_evo.graph.check.nonfinite import lost
 from collage_evo.graph.ir.values import identical, plain
+from collage_evo.graph.reference.distance import Error, counted_distances, holds_labels
 from collage_evo.graph.reference.noise import ROOM, Noise, differing
-from collage_evo.graph.reference.reference import Error, counted_distances, holds_labels
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session

@@ -25,7 +25,8 @@ from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.static import is_random
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session

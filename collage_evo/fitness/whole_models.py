@@ -22,7 +22,7 @@ from collage_evo.fitness.worker_context import WorkerContext, unbuilt
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.check.edges import other_shapes
 from collage_evo.graph.load.files import read_model
-from collage_evo.graph.reference.reference import Error
+from collage_evo.graph.reference.distance import Error
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.crowd import Crowd

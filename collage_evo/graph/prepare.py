@@ -28,8 +28,9 @@ from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
 from collage_evo.graph.load.inputs import divides, random_inputs
 from collage_evo.graph.load.load import LoadedModel, ModelFile
+from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import RANDOM, Noise, differing
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.graph.reference.rounding import Moved, cancels
 
 NORMALISED = 1e-4

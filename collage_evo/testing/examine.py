@@ -23,7 +23,8 @@ from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, Harness
 from collage_evo.testing.finding import Finding, Status
 from collage_evo.testing.side_by_side import together

@@ -16,7 +16,8 @@ from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.graph.check.indices import limits_of
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.runtime.limits import require_inside
 from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.examine import Begin, Instance, Piece

@@ -15,7 +15,8 @@ from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 
 _TYPES: Mapping[Arithmetic, np.dtype] = {
     Arithmetic.BFLOAT16: np.dtype(ml_dtypes.bfloat16),

@@ -14,7 +14,8 @@ from collage_evo.backends.base import Built, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
 

@@ -15,7 +15,8 @@ from collage_evo.fitness.worker_context import unbuilt
 from collage_evo.genome.failure import Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 

@@ -18,7 +18,8 @@ from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.check.scopes import operators
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.graph.reference.rounding import Moved
 from collage_evo.hardware.held import hold
 from collage_evo.hardware.processor import level

@@ -17,7 +17,8 @@ from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.transforms.edits import numerics_of

@@ -23,8 +23,9 @@ from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.reference.distance import Error
 from collage_evo.graph.reference.noise import Noise
-from collage_evo.graph.reference.reference import Error, Reference
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings

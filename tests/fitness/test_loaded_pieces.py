@@ -32,7 +32,7 @@ def piece(tmp_path: Path) -> Callable[[str], Piece]:
     def make(name: str, reads: str = "x") -> Piece:
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "weights").write_bytes(bytes(100))
-        return Piece(tmp_path / name, "any", "default", (reads,), ("y",))
+        return Piece(tmp_path / name, "onnxruntime", "default", (reads,), ("y",))
 
     return make
 

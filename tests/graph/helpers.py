@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx
 
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 
 
 def difference(model: onnx.ModelProto, other: onnx.ModelProto, seed: int = 0) -> float:

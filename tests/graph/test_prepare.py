@@ -19,8 +19,9 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import RANDOM, Noise
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, whole
 from tests.support import misoptimised

@@ -14,7 +14,8 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.kernels import node_owners
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import written_in

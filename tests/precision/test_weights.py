@@ -11,7 +11,8 @@ import pytest
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import written_in

@@ -13,7 +13,8 @@ from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise import write

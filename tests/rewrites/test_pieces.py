@@ -30,7 +30,8 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges

@@ -40,7 +40,7 @@ def test_a_variant_that_is_no_other_than_the_default_has_no_line(
         stage=lambda *_: contextlib.nullcontext(),
         reporter=SimpleNamespace(log=lines.append, advance=lambda: None),
         tell=lambda sentence, raw="": lines.append(sentence),
-        whole=None,
+        machine=None,
     )
     stage.measure_baselines(run, [], lambda found: None, {})
     assert len(lines) == printed

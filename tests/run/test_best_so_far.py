@@ -15,9 +15,10 @@ import pytest
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.so_far import Evidence, SoFar, read_so_far
-from collage_evo.fitness.jobs import ArtifactJob, Written
+from collage_evo.fitness.jobs import Written
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.patterns.match import Placement
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.manifest import Profile
@@ -26,7 +27,7 @@ from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, sums, whole
 from tests.support.measured import LIMIT, two_nodes
 
-Waiting = dict[str, tuple[ArtifactJob, Future[Written | Failure]]]
+Waiting = dict[str, tuple[Path, Future[Written | Failure]]]
 
 
 class Place:
@@ -45,15 +46,15 @@ class Place:
         self.best = BestSoFar(run, self.delivery)
         self.waiting: Waiting = {}
 
-    def write(self, job: ArtifactJob) -> Future[Written | Failure]:
+    def write(self, placement: Placement, artifact: Path) -> Future[Written | Failure]:
         future: Future[Written | Failure] = Future()
-        self.waiting[str(job.info["key"])] = job, future
+        self.waiting[placement.key] = artifact, future
         return future
 
     def finish(self, key: str, failure: Failure | None = None) -> None:
-        job, future = self.waiting.pop(key)
+        artifact, future = self.waiting.pop(key)
         if failure is None:
-            write_artifact(Path(job.artifact), [Profile(self.program, dict(job.info))], TARGET)
+            write_artifact(artifact, [Profile(self.program, {"key": key})], TARGET)
         future.set_result(failure or Written())
 
     def baseline(self, name: str, ms: float, error: float = 0.0, exact: bool = True) -> Baseline:

@@ -116,6 +116,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "result.json": lambda at: read_finished(at.run),
     "checkpoint*.json": search,
     "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
+    "work/metric.json": lambda at: Store(at.run / "work").get("metric", str),
     "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
     "work/early_mixtures.json": lambda at: Store(at.run / "work").get(MIXTURES, EarlyMixtures),
     "work/search_skipped.json": lambda at: Store(at.run / "work").get(SEARCH_SKIPPED, bool),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +23,7 @@ from collage_evo.run.stages import held_out as stage
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.held_out import CHANCES, HeldOut, hold_out
 from collage_evo.run.stages.samples import Sampled
+from tests.support.machine import FakeMachine, setting_of
 
 SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
 SINGLE = "single"
@@ -46,7 +46,6 @@ class Run:
         self.artifacts = {name: Path(name) for name in errors if name not in spare and not name.startswith(LIBRARIES)}
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
         patch.setattr(stage, "decide", self._fastest)
 
@@ -69,9 +68,9 @@ class Run:
 
     def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
         limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
-        pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=limits))
+        machine = FakeMachine(lambda job: self._judge(Path(job.artifact).name), setting_of(limits=limits))
         config = parse_config({"model": {"source": "m.onnx"}}, (), "test")
-        run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
+        run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [Baseline(name, name, "default", Path(name), Outcome(9.0, error=1e-7)) for name in names]

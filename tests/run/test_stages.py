@@ -23,7 +23,8 @@ from collage_evo.genome.settings import Budget
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import load_model
 from collage_evo.graph.prepare import SearchableModel
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region

@@ -24,7 +24,8 @@ from collage_evo.graph.ir.elements import EXTENDED
 from collage_evo.graph.ir.values import plain, read_values, save_values
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.runner import load_piece

@@ -32,7 +32,8 @@ from collage_evo.graph.normalise import affine, layer_norm
 from collage_evo.graph.normalise.flat_rows import FlatRows
 from collage_evo.graph.normalise.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.normalise.row_images import RowImages
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 
 MIN_OPSET = 18
 _FOLD_LIMIT = 1 << 28

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.reference.reference import LARGEST_LABEL, relative_error
+from collage_evo.graph.reference.distance import LARGEST_LABEL, relative_error
 
 NEARLY = 1e-3
 """An element that is off by more than this part of the largest one is another number, as after another choice."""

@@ -28,7 +28,8 @@ from collage_evo.graph.ir.graph import Graph, Node, NodeSet, node_set
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
 from collage_evo.graph.ir.weights import is_heavy
-from collage_evo.graph.reference.reference import Reference, counted_distances, holds_labels
+from collage_evo.graph.reference.distance import counted_distances, holds_labels
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale

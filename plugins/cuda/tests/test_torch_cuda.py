@@ -24,7 +24,8 @@ from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.normalise.normalise import normalise
-from collage_evo.graph.reference.reference import Reference, reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.patterns.match import Region

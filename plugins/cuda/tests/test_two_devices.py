@@ -93,7 +93,8 @@ def test_why_something_is_not_captured_is_a_note(finished: Place) -> None:
 
 SERVE = """
 import collage_evo, json, numpy as np, onnx, sys
-from collage_evo.graph.reference.reference import reference_outputs, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import reference_outputs
 session = collage_evo.load(sys.argv[1])
 shapes = {i.name: i.shape for i in session.get_inputs()}
 x = {name: np.random.default_rng(7).standard_normal(shape).astype("float32") for name, shape in shapes.items()}

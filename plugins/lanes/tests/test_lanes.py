@@ -20,7 +20,8 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.reference.reference import Reference, relative_error
+from collage_evo.graph.reference.distance import relative_error
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
