@@ -8,7 +8,7 @@ from functools import cached_property
 
 from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.precision.transforms.edits import Edits, Numerics, edits_text, precisions_in, sites_in
-from collage_evo.rewrites.rewrite import Sites
+from collage_evo.rewrites.sites import Sites
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,6 @@ from onnx import helper
 
 from collage_evo.graph.ir.graph import Graph, NodeSet
 
-Sites = tuple[tuple[str, NodeSet], ...]
-"""The rewritten sites of a piece: names of rewrites with the node sets that they replace, disjoint, sorted."""
-
 
 @dataclass(frozen=True)
 class Replacement:

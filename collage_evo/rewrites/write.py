@@ -24,7 +24,8 @@ from collage_evo.graph.convert.extract import (
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
 from collage_evo.rewrites.catalogue import rewrite_named
-from collage_evo.rewrites.rewrite import Replacement, Rewrite, Sites
+from collage_evo.rewrites.rewrite import Replacement, Rewrite
+from collage_evo.rewrites.sites import Sites
 
 _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""

@@ -10,7 +10,7 @@ from collage_evo.graph.ir.graph import NodeSet, nodes_from
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from collage_evo.rewrites.rewrite import Sites
+    from collage_evo.rewrites.sites import Sites
 
 Numerics = tuple[tuple[Arithmetic, NodeSet], ...]
 """Node sets by the lower precision that is written into them, disjoint, none empty, sorted."""

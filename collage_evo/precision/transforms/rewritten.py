@@ -21,7 +21,7 @@ from collage_evo.precision.quantise.rules import PASSING, Range, Ranges, quantis
 from collage_evo.precision.transforms.catalogue import transform_of
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 from collage_evo.precision.transforms.transform import Data
-from collage_evo.rewrites.rewrite import Sites
+from collage_evo.rewrites.sites import Sites
 from collage_evo.rewrites.write import write_rewrites, written_names, written_tensors
 
 _MOVES = PASSING - {"MaxPool"} | {"Split"}

@@ -14,7 +14,8 @@ from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference
-from collage_evo.rewrites.rewrite import Rewrite, Sites
+from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.sites import Sites
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
 
 ROUNDING = 2e-5
