@@ -8,7 +8,8 @@ from typing import Any
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.graph.ir.memory import place
-from collage_evo_cuda.device import Device, DeviceArray
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceArray
 from collage_evo_cuda.dlpack import borrow
 
 

@@ -1,16 +1,17 @@
-"""An NVIDIA GPU through CUDA's driver and no other library, by the contract of ``device.py``."""
+"""An NVIDIA GPU through CUDA's driver and no other library."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import ClassVar
 
 import numpy as np
 
 from collage_evo.errors import CollageError, one_line
 from collage_evo_cuda.context import Context, Memory
-from collage_evo_cuda.device import CaptureError, Device, DeviceArray, Health, Replay
+from collage_evo_cuda.device import CaptureError, DeviceArray, Health, Replay
 from collage_evo_cuda.dlpack import CPU, CUDA
 from collage_evo_cuda.driver import CudaError, Driver
 from collage_evo_cuda.health import Gauges
@@ -22,8 +23,18 @@ _THREAD_LOCAL = 1
 _MEMORY_TYPE, _HOST = 2, 1
 
 
-class CudaDevice(Device):
-    """The driver's first GPU, in its primary context, with one stream."""
+class Device:
+    """The driver's first GPU, in its primary context, with one stream, in whose order work runs.
+
+    For one thread at a time.
+
+    Raises:
+        OutOfDeviceMemory: there is not enough memory.
+        CollageError: the device reports an error, named in one line.
+    """
+
+    alignment: ClassVar[int] = 256
+    """Bytes at a multiple of which arrays begin."""
 
     def __init__(self, driver: Driver) -> None:
         self.name = driver.name()
@@ -42,6 +53,7 @@ class CudaDevice(Device):
 
     @property
     def stream(self) -> int:
+        """Address of the stream of all work."""
         address = self._stream.value
         if address is None:
             raise CollageError(f"{self.name}: the device was closed")
@@ -53,6 +65,7 @@ class CudaDevice(Device):
         return self._stream.value is None
 
     def arena(self, nbytes: int) -> Callable[[int, Sequence[int], str], DeviceArray]:
+        """Zeroed memory, freed with the last array in it, as a function from offset, shape and dtype to an array."""
         stream = self.stream
         memory = self._context.allocate(max(nbytes, 1))
         self._driver.cuMemsetD8Async(memory.address, 0, memory.nbytes, stream)
@@ -75,21 +88,25 @@ class CudaDevice(Device):
         return (CPU if kind.value == _HOST else CUDA, 0)
 
     def pinned(self, nbytes: int) -> np.ndarray:
+        """Zeroed page-locked bytes of the host, freed with the last view of them."""
         block = self._context.pinned(max(nbytes, 1))[:nbytes]
         block[...] = 0
         return block
 
     def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
+        """Enqueue a copy from the host, whose array must not change before the copy has run."""
         if nbytes := _agreed(target, source):
             self._context.enter()
             self._driver.cuMemcpyHtoDAsync_v2(target.pointer, _address(source), nbytes, self.stream)
 
     def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
+        """Enqueue a copy to the host."""
         if nbytes := _agreed(source, target):
             self._context.enter()
             self._driver.cuMemcpyDtoHAsync_v2(_address(target), source.pointer, nbytes, self.stream)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        """Enqueue a copy on the device."""
         if target.nbytes != source.nbytes:
             raise ValueError(f"a copy of {source.nbytes} bytes into {target.nbytes}")
         if source.nbytes:
@@ -97,16 +114,23 @@ class CudaDevice(Device):
             self._driver.cuMemcpyDtoDAsync_v2(target.pointer, source.pointer, source.nbytes, self.stream)
 
     def synchronise(self) -> None:
+        """Wait until all enqueued work has run."""
         self._context.enter()
         self._driver.cuStreamSynchronize(self.stream)
 
     def settle(self) -> None:
+        """Wait until all work of this process's libraries on the device has run, on any stream."""
         # A stream that does not block is not ordered after the default stream, on which libraries copy weights; and
         # a copy from ordinary memory returns before it has arrived ("API synchronization behavior" of the driver).
         self._context.enter()
         self._driver.cuCtxSynchronize()
 
     def capture(self, call: Callable[[], None]) -> Replay:
+        """Record the work that ``call`` enqueues, without running it; returns a replay that enqueues it at once.
+
+        Raises:
+            CaptureError: some work of ``call`` cannot be recorded.
+        """
         stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:
             with self._context.retained():
@@ -145,6 +169,7 @@ class CudaDevice(Device):
         return Replay(replay)
 
     def time_ms(self, call: Callable[[], None]) -> float:
+        """Milliseconds between two events of the device, before and after the work that ``call`` enqueues; waits."""
         self._context.enter()
         elapsed = ctypes.c_float()
         self._driver.cuEventRecord(self._before, self.stream)
@@ -155,6 +180,7 @@ class CudaDevice(Device):
         return elapsed.value
 
     def flush(self, nbytes: int) -> None:
+        """Enqueue writing ``nbytes``, so that the device's caches hold no earlier data."""
         if nbytes == 0:
             return
         if self._scratch is None or self._scratch.nbytes < nbytes:
@@ -164,9 +190,11 @@ class CudaDevice(Device):
         self._driver.cuMemsetD8Async(self._scratch.address, 0xA5, nbytes, self.stream)
 
     def health(self) -> Health:
+        """Present clocks and reasons for throttling. Read-only."""
         return self._gauges.read()
 
     def close(self) -> None:
+        """Release the stream. Arrays stay valid as long as they are referenced."""
         if self.closed:
             return
         self._context.enter()

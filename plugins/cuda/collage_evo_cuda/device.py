@@ -1,8 +1,7 @@
-"""The device contract: one arena of memory, one stream of work, captures, and times of an accelerator."""
+"""What pieces and sessions see of a device: arrays in its memory, replays of captures, its health, its errors."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,76 +71,6 @@ class Replay:
 
     def __call__(self) -> None:
         self.launch()
-
-
-class Device(ABC):
-    """One accelerator with one stream. Work runs in the order in which it is enqueued. For one thread at a time.
-
-    Raises:
-        OutOfDeviceMemory: there is not enough memory.
-        CollageError: the device reports an error, named in one line.
-    """
-
-    name: str
-    alignment: int = 256
-    """Bytes at a multiple of which arrays begin."""
-
-    @property
-    @abstractmethod
-    def stream(self) -> int:
-        """Address of the stream of all work."""
-
-    @abstractmethod
-    def arena(self, nbytes: int) -> Callable[[int, Sequence[int], str], DeviceArray]:
-        """Zeroed memory, freed with the last array in it, as a function from offset, shape and dtype to an array."""
-
-    @abstractmethod
-    def pinned(self, nbytes: int) -> np.ndarray:
-        """Zeroed page-locked bytes of the host, freed with the last view of them."""
-
-    @abstractmethod
-    def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
-        """Enqueue a copy from the host, whose array must not change before the copy has run."""
-
-    @abstractmethod
-    def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
-        """Enqueue a copy to the host."""
-
-    @abstractmethod
-    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
-        """Enqueue a copy on the device."""
-
-    @abstractmethod
-    def synchronise(self) -> None:
-        """Wait until all enqueued work has run."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Wait until all work of this process's libraries on the device has run, on any stream."""
-
-    @abstractmethod
-    def capture(self, call: Callable[[], None]) -> Replay:
-        """Record the work that ``call`` enqueues, without running it; returns a replay that enqueues it at once.
-
-        Raises:
-            CaptureError: some work of ``call`` cannot be recorded.
-        """
-
-    @abstractmethod
-    def time_ms(self, call: Callable[[], None]) -> float:
-        """Milliseconds between two events of the device, before and after the work that ``call`` enqueues; waits."""
-
-    @abstractmethod
-    def flush(self, nbytes: int) -> None:
-        """Enqueue writing ``nbytes``, so that the device's caches hold no earlier data."""
-
-    @abstractmethod
-    def health(self) -> Health:
-        """Present clocks and reasons for throttling. Read-only."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the stream. Arrays stay valid as long as they are referenced."""
 
 
 @runtime_checkable

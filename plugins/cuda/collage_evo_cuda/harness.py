@@ -9,7 +9,8 @@ import numpy as np
 
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.testing.buffers import GUARD, GUARD_BYTES, Buffer, Harness
-from collage_evo_cuda.device import Device, DeviceExecutable
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceExecutable
 
 
 class DeviceBuffer(Buffer):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from threading import Lock
 
 from collage_evo.errors import UnavailableError
-from collage_evo_cuda.cuda import CudaDevice
-from collage_evo_cuda.device import Device
+from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.driver import cuda_driver
 
 _lock = Lock()
-_open: dict[str, CudaDevice] = {}
+_open: dict[str, Device] = {}
 
 
 def open_device(name: str) -> Device:
@@ -24,5 +23,5 @@ def open_device(name: str) -> Device:
         raise UnavailableError(f"there is no device {name}: write cuda")
     with _lock:
         if name not in _open or _open[name].closed:
-            _open[name] = CudaDevice(cuda_driver())
+            _open[name] = Device(cuda_driver())
         return _open[name]

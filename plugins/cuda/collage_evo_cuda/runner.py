@@ -17,7 +17,8 @@ from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.program import Piece
 from collage_evo.runtime.runner import Runner, closed, require_fit
 from collage_evo_cuda.arrays import arrays_on, require_place
-from collage_evo_cuda.device import Device, DeviceArray, DeviceExecutable
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceArray, DeviceExecutable
 from collage_evo_cuda.open import open_device
 from collage_evo_cuda.work import BoundPiece, DeviceWork, exclusive
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo_cuda.device import CaptureError, Device, Replay
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import CaptureError, Replay
 from collage_evo_cuda.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of
 
 WARM_UP_RUNS = 2

@@ -8,7 +8,7 @@ import pytest
 
 from collage_evo.backends import registry
 from collage_evo.errors import UnavailableError
-from collage_evo_cuda.device import Device
+from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, compile_fake
 from stand_in.backend import FakeGpuBackend, FaultyGpuBackend

@@ -6,7 +6,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from collage_evo_cuda.device import CaptureError, Device
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import CaptureError
 from stand_in import FakeCuda
 
 

@@ -16,10 +16,11 @@ from collage_evo.backends.base import BuildFailure, Built, Probe, Target
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
+from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.cudnn import CudnnBackend
 from collage_evo_cuda.cudnn import backend as module
 from collage_evo_cuda.cudnn.emit import handle_on
-from collage_evo_cuda.device import Device, DeviceExecutable
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, host_view
 

@@ -14,7 +14,7 @@ import pytest
 
 from collage_evo.errors import CannotLoad, InputError
 from collage_evo.runtime.session import Session
-from collage_evo_cuda.cuda import CudaDevice
+from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.device import DeviceArray, OutOfDeviceMemory
 from collage_evo_cuda.open import open_device
 from device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
@@ -53,9 +53,9 @@ def device_array(bytes_of: dict[str, np.ndarray] | None = None) -> DeviceArray:
 @pytest.fixture
 def capturing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once a capture has begun, each of which takes a while."""
-    capture, begun = CudaDevice.capture, threading.Event()
+    capture, begun = Device.capture, threading.Event()
 
-    def slowly(device: CudaDevice, call: Callable[[], None]) -> Callable[[], None]:
+    def slowly(device: Device, call: Callable[[], None]) -> Callable[[], None]:
         def late() -> None:
             begun.set()
             time.sleep(0.2)
@@ -63,7 +63,7 @@ def capturing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
         return capture(device, late)
 
-    monkeypatch.setattr(CudaDevice, "capture", slowly)
+    monkeypatch.setattr(Device, "capture", slowly)
     return begun
 
 
@@ -331,15 +331,15 @@ def test_pieces_on_the_device_read_the_indices_that_were_checked(
     cache: Path, engines: tuple[Engine, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = placed(GATHER, cache, *engines[::-1])
-    indices, copy_out = open_device("cuda").arena(4096)(0, (4,), "int64"), CudaDevice.copy_out
+    indices, copy_out = open_device("cuda").arena(4096)(0, (4,), "int64"), Device.copy_out
 
-    def change(device: CudaDevice, host: np.ndarray, array: DeviceArray) -> None:
+    def change(device: Device, host: np.ndarray, array: DeviceArray) -> None:
         if array is indices:
             device.synchronise()
             host_view(indices)[...] = [0, 2, 2, -3]
         copy_out(device, host, array)
 
-    monkeypatch.setattr(CudaDevice, "copy_out", change)
+    monkeypatch.setattr(Device, "copy_out", change)
     with Session([program], CUDA) as session:
         for _ in range(3):
             host_view(indices)[...] = 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collage_evo_cuda.device import Device
+from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.dlpack import CUDA
 from stand_in import FakeCuda
 

@@ -8,7 +8,8 @@ import pytest
 
 from collage_evo.errors import UnavailableError
 from collage_evo_cuda import health
-from collage_evo_cuda.device import Device, Health
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import Health
 from collage_evo_cuda.health import Gauges
 from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, read_trace

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from collage_evo_cuda import driver
-from collage_evo_cuda.device import Device, OutOfDeviceMemory
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import OutOfDeviceMemory
 from collage_evo_cuda.dlpack import CPU
 from collage_evo_cuda.driver import CudaError, Driver
 from collage_evo_cuda.open import open_device

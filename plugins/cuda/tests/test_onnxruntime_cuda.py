@@ -18,7 +18,8 @@ from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from collage_evo_cuda import onnxruntime as cuda
-from collage_evo_cuda.device import Device, DeviceExecutable
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.libraries.onnxruntime import OnnxRuntime
 from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda

@@ -19,7 +19,8 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
-from collage_evo_cuda.device import Device, DeviceExecutable
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.tensorrt import TensorRtBackend
 from collage_evo_cuda.tensorrt import backend as module
 from collage_evo_cuda.tensorrt.half import in_half

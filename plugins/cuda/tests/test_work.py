@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from collage_evo.errors import CollageError
-from collage_evo_cuda.device import Device, DeviceArray
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceArray
 from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda, HostFunction, host_view, values
 

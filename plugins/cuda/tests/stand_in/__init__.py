@@ -19,7 +19,8 @@ import pytest
 
 from collage_evo_cuda import driver, gpu, health
 from collage_evo_cuda import open as opened
-from collage_evo_cuda.device import Device, DeviceArray
+from collage_evo_cuda.cuda import Device
+from collage_evo_cuda.device import DeviceArray
 
 _SOURCES = Path(__file__).parent
 _PARTS = {"libcuda.so.1": ("driver.c", "memory.c", "stream.c", "work.c"), "libnvidia-ml.so.1": ("nvml.c",)}
