@@ -52,7 +52,7 @@ def measure_copies(regions: Regions, target: Target, database: CostDatabase) -> 
         measured[job] = answer
 
     def border(there: bool) -> Border:
-        times = {job.nbytes: timing.times_ms for job, timing in measured.items() if job.to_device == there}
+        times = {job.nbytes: timing.times_ms for job, timing in measured.items() if job.there == there}
         return fit_copies({nbytes: Timing(ms).median_ms for nbytes, ms in times.items()})
 
     return Copies(border(True), border(False))
@@ -60,7 +60,7 @@ def measure_copies(regions: Regions, target: Target, database: CostDatabase) -> 
 
 def copy_key(target: Target, job: CopyJob) -> str:
     """Database key of a copy's cost."""
-    direction = "there" if job.to_device else "back"
+    direction = "there" if job.there else "back"
     return target.key("copies", f"protocol{PROTOCOL}", direction, f"{job.nbytes} bytes", f"runs{job.runs}")
 
 

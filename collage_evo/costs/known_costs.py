@@ -27,7 +27,7 @@ class CostScope:
 
     Attributes:
         refusals: why backends do not run a node.
-        on_device: engines that work in the device's memory, and what ``copies`` there and back cost.
+        off_host: engines that work in an accelerator's memory, and what ``copies`` there and back cost.
         baseline_ms: ms of the whole model on engines that ran it.
         policy: how many border probes there are, and what borders are expected to cost.
         measured: latencies of placements that were measured before, apportioned to their matches; the space contains
@@ -38,7 +38,7 @@ class CostScope:
     matches: tuple[Match, ...]
     backends: Mapping[str, Backend]
     refusals: Mapping[int, Mapping[str, str]]
-    on_device: frozenset[Engine] = frozenset()
+    off_host: frozenset[Engine] = frozenset()
     copies: Copies = FREE
     baseline_ms: Mapping[Engine, float] = field(default_factory=dict)
     policy: Policy = DEFAULT_POLICY
@@ -179,7 +179,7 @@ class KnownCosts:
             inner[index] = scope.measured[index]
         borders = self.fitted.borders
         estimated = self._estimated(inner).union(apportioned)
-        cost = CostModel(tuple(inner), borders, estimated, scope.families, scope.on_device, scope.copies)
+        cost = CostModel(tuple(inner), borders, estimated, scope.families, scope.off_host, scope.copies)
         return SearchSpace(scope.graph, scope.matches, cost, self._reasons())
 
     def _inner_ms(

@@ -50,7 +50,7 @@ class _Saved:
     failures: Mapping[int, Failure]
     expected: frozenset[int]
     counts: tuple[int, int, int]
-    on_device: frozenset[Engine]
+    off_host: frozenset[Engine]
     copies: Copies
     terms: Terms
 
@@ -84,7 +84,7 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         match_ms=space.cost.match_ms,
         borders=tuple((*engine, border.fixed_ms, border.ms_per_mb) for engine, border in space.cost.borders.items()),
         families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
-        on_device=space.cost.on_device,
+        off_host=space.cost.off_host,
         copies=space.cost.copies,
         estimated=space.cost.estimated,
         terms=space.terms,
@@ -115,7 +115,7 @@ def read_costs(
         {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
         saved.estimated,
         {(one, its): (other, base) for one, its, other, base in saved.families},
-        saved.on_device,
+        saved.off_host,
         saved.copies,
     )
     table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)

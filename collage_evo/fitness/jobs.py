@@ -263,7 +263,7 @@ class CopyJob(Asks[Measured]):
     """Time ``runs`` copies of ``nbytes`` to the target's accelerator, or back to the host."""
 
     nbytes: int
-    to_device: bool
+    there: bool
     runs: int
 
 

@@ -141,7 +141,7 @@ class Worker:
     def _copy(self, job: CopyJob) -> Measured:
         accelerator = self._context.target.served_by
         self._context.exclusive.acquire_exclusive()
-        return Measured(accelerator.time_copies(job.nbytes, job.to_device, job.runs), 0.0, 0.0)
+        return Measured(accelerator.time_copies(job.nbytes, job.there, job.runs), 0.0, 0.0)
 
     def _judge(self, job: JudgeJob) -> Judgement:
         with load_artifact(Path(job.artifact)) as session:

@@ -44,8 +44,8 @@ class Border:
 class Copies:
     """Costs of a tensor's complete copy into the accelerator's memory, and back into the host's."""
 
-    to_device: Border = Border(0.0, 0.0)
-    to_host: Border = Border(0.0, 0.0)
+    there: Border = Border(0.0, 0.0)
+    back: Border = Border(0.0, 0.0)
 
 
 FREE = Copies()
@@ -77,7 +77,7 @@ class CostModel:
     """Matches whose cost was not measured."""
     families: Mapping[Engine, Engine] = field(default_factory=dict)
     """For engines whose pieces are compiled as another engine's, that engine: together they make one piece."""
-    on_device: frozenset[Engine] = frozenset()
+    off_host: frozenset[Engine] = frozenset()
     """Engines that work in the accelerator's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
     sessions: int = 1
@@ -93,7 +93,7 @@ class CostModel:
             self,
             match_ms=tuple(ms * factor for ms in self.match_ms),
             borders={engine: border.scaled(factor) for engine, border in self.borders.items()},
-            copies=Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor)),
+            copies=Copies(self.copies.there.scaled(factor), self.copies.back.scaled(factor)),
             sessions=sessions,
         )
 
@@ -105,9 +105,9 @@ class CostModel:
         """Cost of a tensor of ``nbytes`` crossing the border of ``engine``, in or out."""
         return self.borders[bordering(engine)].ms(nbytes)
 
-    def copy_ms(self, to_device: bool, nbytes: int) -> float:
+    def copy_ms(self, there: bool, nbytes: int) -> float:
         """Cost of bringing a tensor into the accelerator's memory, or back into the host's."""
-        return (self.copies.to_device if to_device else self.copies.to_host).ms(nbytes)
+        return (self.copies.there if there else self.copies.back).ms(nbytes)
 
     def family(self, engine: Engine) -> Engine:
         """The engine as which ``engine`` is compiled."""
@@ -170,7 +170,7 @@ def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> fl
     moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
     apart = inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
-    return apart + sum(copy.ms(cost) for copy in transfers(moving, placement, cost.on_device))
+    return apart + sum(copy.ms(cost) for copy in transfers(moving, placement, cost.off_host))
 
 
 @dataclass(frozen=True)
@@ -208,23 +208,23 @@ class Transfer:
     """A tensor of ``nbytes`` that is copied into the accelerator's memory, or back into the host's."""
 
     nbytes: int
-    to_device: bool
+    there: bool
 
     def ms(self, cost: CostModel) -> float:
         """Cost of the copy."""
-        return cost.copy_ms(self.to_device, self.nbytes)
+        return cost.copy_ms(self.there, self.nbytes)
 
 
-def transfers(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Transfer]:
+def transfers(moving: Iterable[Flow], placement: Placement, off_host: Collection[Engine]) -> Iterable[Transfer]:
     """Each copy of a tensor into a memory where a region reads it, or the caller receives it, and none produces
     it."""
-    if not on_device:
+    if not off_host:
         return
-    there = {n: region.engine_of(n) in on_device for region in placement.regions for n in members(region.nodes)}
+    there = {n: region.engine_of(n) in off_host for region in placement.regions for n in members(region.nodes)}
     for flow in moving:
         home = flow.producer >= 0 and there[flow.producer]
         read = {there[node] for node in members(flow.consumers)}
         if flow.is_output:
             read.add(False)
-        for to_device in read - {home}:
-            yield Transfer(flow.nbytes, to_device)
+        for away in read - {home}:
+            yield Transfer(flow.nbytes, away)

@@ -68,7 +68,7 @@ class Spent:
 
 
 def structures(
-    graph: Graph, matches: Sequence[Match], table: CostTable, backend: str, on_device: Collection[Engine] = ()
+    graph: Graph, matches: Sequence[Match], table: CostTable, backend: str, off_host: Collection[Engine] = ()
 ) -> list[Structure]:
     """Structures that ``backend`` can tune: its measured matches with at most one heavy operator, equal ones
     together, as they are in the graph.
@@ -79,7 +79,7 @@ def structures(
     others: dict[NodeSet, float] = {}
     pairs = zip(matches, table.standalone_ms, strict=True)
     costs = [(match, ms) for match, ms in pairs if not match.rewrites]
-    tunable = [(match, ms) for match, ms in costs if ms < math.inf and (match.engine in on_device or not on_device)]
+    tunable = [(match, ms) for match, ms in costs if ms < math.inf and (match.engine in off_host or not off_host)]
     roofline = Roofline.seen(graph, [(match.nodes, ms) for match, ms in tunable])
     for match, ms in costs:
         if match.backend != backend:

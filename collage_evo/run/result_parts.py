@@ -100,7 +100,7 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
     """The search's matches, and the error of the additive model."""
     costs, space, outcomes = searched.costs, searched.costs.space, searched.record.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
-    predicted, final = space.predict(dp), verdict.final
+    predicted, final, alone = space.predict(dp), verdict.final, space.cost.for_sessions(1)
     measured = outcomes[dp.key].latency_ms if dp.key in outcomes else None
     loss = None
     if verdict.candidate in final.rounds:
@@ -118,9 +118,11 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
         apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in space.cost.for_sessions(1).borders.items()
+            for engine, border in alone.borders.items()
         },
-        copies=asdict(space.cost.for_sessions(1).copies) if space.cost.on_device else {},
+        copies={"to_device": asdict(alone.copies.there), "to_host": asdict(alone.copies.back)}
+        if alone.off_host
+        else {},
     )
 
 

@@ -102,7 +102,7 @@ class TransferredCosts:
         borders |= {e: cheap for e in {bordering(match.engine) for match in matches} - borders.keys()}
         families = {match.engine: match.family for match in matches if match.family != match.engine}
         ms = tuple(ms for ms, _ in costs_ms)
-        cost = CostModel(ms, borders, guessed, families, before.on_device, before.copies)
+        cost = CostModel(ms, borders, guessed, families, before.off_host, before.copies)
         space = SearchSpace(self.graph, tuple(matches), cost, {}, terms)
         return MeasuredCosts(CostTable(ms, {}, guessed), space, 0, 0, len(matches) - len(guessed))
 

@@ -23,7 +23,7 @@ def machine(failure: Failure | None = None) -> FakeMachine:
     """A machine whose device copies at known rates, or not at all."""
 
     def answer(job: CopyJob) -> Measured | Failure:
-        ms = (THERE if job.to_device else BACK).ms(job.nbytes)
+        ms = (THERE if job.there else BACK).ms(job.nbytes)
         return failure or Measured((ms, ms, 5 * ms), 0.0, 0.0)
 
     return FakeMachine(answer, setting_of(target=Target("cuda", accelerator="one")))
@@ -38,10 +38,10 @@ def test_what_is_linear_is_found_again_and_measured_once_on_one_target(tmp_path:
     own = CostDatabase(tmp_path / "own")
     first, again = machine(), machine()
     found = measured(first, own)
-    for border, true in ((found.to_device, THERE), (found.to_host, BACK)):
+    for border, true in ((found.there, THERE), (found.back, BACK)):
         assert border.fixed_ms == pytest.approx(true.fixed_ms)
         assert border.ms_per_mb == pytest.approx(true.ms_per_mb)
-    assert {(job.nbytes, job.to_device) for job in first.jobs} == {(size, way) for size in SIZES for way in (0, 1)}
+    assert {(job.nbytes, job.there) for job in first.jobs} == {(size, way) for size in SIZES for way in (0, 1)}
     assert measured(again, own) == found
     assert not again.jobs
     again.setting = setting_of(target=replace(again.setting.target, accelerator="another"))

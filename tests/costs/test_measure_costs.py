@@ -186,8 +186,8 @@ def test_what_there_was_no_time_for_is_told_as_such() -> None:
 
 def test_copies_to_a_device_are_among_the_costs() -> None:
     copies = Copies(Border(0.1, 0.2), Border(0.3, 0.4))
-    cost = surveyed(meter_of(), on_device=frozenset({SLOW}), copies=copies)[1].cost
-    assert (cost.on_device, cost.copies) == (frozenset({SLOW}), copies)
+    cost = surveyed(meter_of(), off_host=frozenset({SLOW}), copies=copies)[1].cost
+    assert (cost.off_host, cost.copies) == (frozenset({SLOW}), copies)
 
 
 def test_the_same_answers_give_the_same_space() -> None:

@@ -100,7 +100,7 @@ def on_two_devices(graph: Graph, there_ms: float, copies: Copies) -> SearchSpace
     matches = tuple(Match(1 << node, *engine) for engine in (host, there) for node in range(count))
     ms = (1.0,) * count + (there_ms,) * count
     borders = dict.fromkeys((host, there), Border(0, 0))
-    return SearchSpace(graph, matches, CostModel(ms, borders, on_device=frozenset({there}), copies=copies))
+    return SearchSpace(graph, matches, CostModel(ms, borders, off_host=frozenset({there}), copies=copies))
 
 
 @pytest.mark.parametrize(("fixed_ms", "device_nodes"), [(0.5, 5), (3.0, 0)])

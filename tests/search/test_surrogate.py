@@ -134,10 +134,10 @@ def test_dearer_copies_keep_a_model_on_the_host() -> None:
     incumbent = encode(place(cheapest_covers(two).covers[0].matches, two), two)
     weights = np.zeros(features.width)
     for penalty in (False, True):
-        for to_device in (False, True):
-            weights[features.copy_column(to_device)] = 1000.0 if penalty else 0.0
+        for way in (False, True):
+            weights[features.copy_column(way)] = 1000.0 if penalty else 0.0
         found = place(surrogate_covers(features, weights, incumbent)[0].matches, two)
-        assert any(region.engine in two.cost.on_device for region in found.regions) != penalty
+        assert any(region.engine in two.cost.off_host for region in found.regions) != penalty
 
 
 def test_copies_are_terms_of_their_own() -> None:
@@ -146,7 +146,7 @@ def test_copies_are_terms_of_their_own() -> None:
     for placement in (decode(random_genome(two, rng), two) for _ in range(20)):
         vector = features.vector(placement)
         assert vector.additive_ms == pytest.approx(two.predict(placement))
-        there = [features.copy_column(to_device) for to_device in (True, False)]
+        there = [features.copy_column(way) for way in (True, False)]
         moved = vector.values[np.isin(vector.columns, there)].sum()
         engines_and_borders = vector.values[np.isin(features.group_of[vector.columns], (0, 1))].sum()
         assert moved > 0

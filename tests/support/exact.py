@@ -65,7 +65,7 @@ def exact_cover(space: SearchSpace) -> Cover:
     for options in space.candidates:
         program.row({column[match]: 1.0 for match in options}, 1.0, 1.0)
     _add_crossings(program, column, space)
-    if space.cost.on_device:
+    if space.cost.off_host:
         _add_copies(program, column, space)
     while True:
         values = program.solve(len(column))
@@ -107,7 +107,7 @@ def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: Sear
 
 def _add_copies(program: _IntegerProgram, column: dict[int, int], space: SearchSpace) -> None:
     def choices(node: int, there: bool) -> dict[int, float]:
-        found = (m for m in space.candidates[node] if (space.matches[m].engine in space.cost.on_device) == there)
+        found = (m for m in space.candidates[node] if (space.matches[m].engine in space.cost.off_host) == there)
         return {column[m]: 1.0 for m in found}
 
     for flow in space.flows:

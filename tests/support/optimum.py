@@ -61,10 +61,10 @@ def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
         if flow.is_output:
             total += space.cost.crossing_ms(source, None, flow.nbytes)
         readers = {engine[node] for node in members(flow.consumers)} | ({None} if flow.is_output else set())
-        made_there = source in space.cost.on_device
-        if any((reader in space.cost.on_device) != made_there for reader in readers):
+        made_there = source in space.cost.off_host
+        if any((reader in space.cost.off_host) != made_there for reader in readers):
             copies = space.cost.copies
-            copy = copies.to_host if made_there else copies.to_device
+            copy = copies.back if made_there else copies.there
             total += copy.fixed_ms + copy.ms_per_mb * flow.nbytes / 1e6
     return total
 

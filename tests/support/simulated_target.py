@@ -92,8 +92,8 @@ class SimulatedEvaluator:
     def latency_ms(self, placement: Placement) -> float:
         """Latency without noise, in ms."""
         total = self._borders_ms(placement)
-        on_device = self.space.cost.on_device
-        total += sum(copy.ms(self.space.cost) for copy in transfers(self.space.flows, placement, on_device))
+        off_host = self.space.cost.off_host
+        total += sum(copy.ms(self.space.cost) for copy in transfers(self.space.flows, placement, off_host))
         engine = _engines(placement)
         for region in placement.regions:
             inner = self._inner_ms(region)

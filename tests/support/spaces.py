@@ -219,7 +219,7 @@ def make_space(
         dear = Copies(*(Border(rng.uniform(0, copies), rng.uniform(0, copies)) for _ in range(2)))
         engines_ = {match.engine for match in matches} | set(names)
         there = frozenset(name for name in engines_ if name[0] in ("b1", "b3") or len(names) == 1)
-        cost = replace(cost, on_device=there, copies=dear)
+        cost = replace(cost, off_host=there, copies=dear)
     return SearchSpace(graph, tuple(matches), cost)
 
 

@@ -74,11 +74,11 @@ def solve_prices(
     tensors: Sequence[LiveTensor],
     offers: Sequence[tuple[Laid, int, float]],
     families: Sequence[Hashable],
-    on_device: Sequence[bool],
+    off_host: Sequence[bool],
 ) -> Prices:
     """The prices with the largest total. If the solver gives up, returns weak but sound ones.
 
-    ``offers``: matches with their engine and cost in ms. ``families``: of each engine; ``on_device``: whether it
+    ``offers``: matches with their engine and cost in ms. ``families``: of each engine; ``off_host``: whether it
     works in the accelerator's memory.
     """
     program = _LinearProgram()
@@ -97,7 +97,7 @@ def solve_prices(
         [
             engine,
             *([len(families) + several.index(family)] if family in several else []),
-            *([common] if on_device[engine] else []),
+            *([common] if off_host[engine] else []),
         ]
         for engine, family in enumerate(families)
     ]

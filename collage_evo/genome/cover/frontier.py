@@ -40,8 +40,8 @@ class Frontier:
         self.size = len(space.graph.nodes)
         self.engines = space.engines
         self.families = [space.cost.family(engine) for engine in self.engines]
-        there = set(map(bordering, space.cost.on_device))
-        self.on_device = [engine in there for engine in self.engines]
+        there = set(map(bordering, space.cost.off_host))
+        self.off_host = [engine in there for engine in self.engines]
         self.tensors: list[LiveTensor] = []
         self.inputs: list[int] = []
         self.options: list[list[Option]] = [[] for _ in range(self.size)]
@@ -49,7 +49,7 @@ class Frontier:
         self._add_tensors(space)
         usable = sorted(set(allowed) & set(space.usable))
         offers = self._offers(space, match_ms, usable)
-        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families, self.on_device)
+        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families, self.off_host)
         for match, (laid, engine, cost) in zip(usable, offers, strict=True):
             option = Option(match, laid, engine, cost, self.prices.paid(laid.nodes))
             for rank in members(laid.nodes):
@@ -88,13 +88,13 @@ class Frontier:
         copies: tuple[float, ...] = ()
         copy: tuple[float, ...] = ()
         holds = [*(1 << engine for engine in range(engines)), 0]
-        if any(self.on_device):
+        if any(self.off_host):
             # The host's memory, then the accelerator's. A returned tensor moves to the host whatever engine reads it
             # there.
-            to_host = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
-            to_device = cost.copy_ms(True, flow.nbytes)
-            copies, copy = (to_device, to_host), (to_host, to_device)
-            for engine, there in enumerate([*self.on_device, False]):
+            copy_back = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
+            copy_there = cost.copy_ms(True, flow.nbytes)
+            copies, copy = (copy_there, copy_back), (copy_back, copy_there)
+            for engine, there in enumerate([*self.off_host, False]):
                 holds[engine] |= 1 << engines + there | flow.is_output << engines
         tariff = Tariff(charge, tuple(holds), copy)
         return LiveTensor(readers, tariff, charge[-1], common, copies, made=flow.producer >= 0)
@@ -108,7 +108,7 @@ class Frontier:
             if flow.is_output:
                 for index, engine in enumerate(self.engines):
                     leave = space.cost.crossing_ms(engine, None, flow.nbytes)
-                    leave += space.cost.copy_ms(False, flow.nbytes) if self.on_device[index] else 0.0
+                    leave += space.cost.copy_ms(False, flow.nbytes) if self.off_host[index] else 0.0
                     returned[rank[flow.producer] * engines + index] += leave
         index_of = {engine: index for index, engine in enumerate(self.engines)}
         offers = []

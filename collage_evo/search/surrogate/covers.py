@@ -34,9 +34,9 @@ def surrogate_covers(
         if engine in index
     }
     copies = space.cost.copies
-    if space.cost.on_device:
-        to_device, to_host = (weights[features.copy_column(there)] for there in (True, False))
-        copies = Copies(_scaled(copies.to_device, to_device), _scaled(copies.to_host, to_host))
+    if space.cost.off_host:
+        going, coming = (weights[features.copy_column(there)] for there in (True, False))
+        copies = Copies(_scaled(copies.there, going), _scaled(copies.back, coming))
     nodes = features.node_weights(weights)
     edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)

@@ -52,7 +52,7 @@ class FeatureMap:
         self._node_kinds, kinds = _repeated(each)
         self._edge_kinds, edge_kinds = _repeated([(each[source], each[target]) for source, target in space.edges])
         by_edge = engines * (engines + 1)
-        copies = 2 if space.cost.on_device else 0
+        copies = 2 if space.cost.off_host else 0
         sides = (kinds * engines, nodes * engines, edge_kinds * by_edge, edges * by_edge)
         widths = (engines, engines, engines, engines, *sides, len(self._pairs), copies)
         self.starts = dict(zip(GROUPS, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
@@ -82,9 +82,9 @@ class FeatureMap:
     def _group(self, name: str, weights: np.ndarray) -> np.ndarray:
         return np.asarray(weights[self.group_of == GROUPS.index(name)])
 
-    def copy_column(self, to_device: bool) -> int:
+    def copy_column(self, there: bool) -> int:
         """Column of copies to the accelerator, or of those back; there are none where all engines are on the host."""
-        return int(self.starts["copy"]) + (0 if to_device else 1)
+        return int(self.starts["copy"]) + (0 if there else 1)
 
     def vector(self, placement: Placement) -> FeatureVector:
         """The features of ``placement``."""
@@ -112,9 +112,9 @@ class FeatureMap:
                     ms = space.cost.side_ms(side, crossing.nbytes)
                     less = space.cost.common_ms(side, crossing.nbytes) if crossing.inside else 0.0
                     by_engine[1, self._engine[side]] += ms - less
-        copies = [0.0, 0.0] if space.cost.on_device else []
-        for copy in transfers(space.flows, placement, space.cost.on_device):
-            copies[self.copy_column(copy.to_device) - self.starts["copy"]] += copy.ms(space.cost)
+        copies = [0.0, 0.0] if space.cost.off_host else []
+        for copy in transfers(space.flows, placement, space.cost.off_host):
+            copies[self.copy_column(copy.there) - self.starts["copy"]] += copy.ms(space.cost)
         additive = float(by_engine[0].sum() + by_engine[1].sum()) + sum(copies)
         nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of
         before, after = engine_of[self._sources], engine_of[self._targets]
