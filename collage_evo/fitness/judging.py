@@ -26,7 +26,6 @@ from collage_evo.graph.ir.values import identical, plain
 from collage_evo.graph.reference.distance import Error, counted_distances, holds_labels
 from collage_evo.graph.reference.noise import ROOM, Noise, differing
 from collage_evo.patterns.match import Placement
-from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session
 
 BROKEN = 1.0
@@ -42,8 +41,6 @@ PART = 4
 JUDGE_SECONDS = 60.0
 """A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
 out."""
-EXACT = "exact"
-"""Key of an artifact's information for whether it computes in float32 throughout."""
 
 
 @dataclass(frozen=True)
@@ -277,8 +274,3 @@ class ActiveClock:
 def all_exact(placement: Placement) -> bool:
     """Whether every region of ``placement`` computes in float32 throughout."""
     return all(map(exact_arithmetic, placement.regions))
-
-
-def computes_exactly(artifact: Path) -> bool:
-    """Whether an artifact's information declares float32 throughout; False without a declaration."""
-    return all(info.get(EXACT, True) for info in read_infos(artifact))

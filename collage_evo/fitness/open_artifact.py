@@ -25,13 +25,13 @@ from collage_evo.fitness.jobs import (
     Timed,
     TimeJob,
 )
-from collage_evo.fitness.judging import computes_exactly
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.genome.failure import Failure
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import measure_uncontended
 

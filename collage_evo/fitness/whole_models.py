@@ -15,7 +15,7 @@ from collage_evo.backends.registry import on_host
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.fitness.jobs import FallbackJob, Measured, PlacementJob, WholeJob
-from collage_evo.fitness.judging import EXACT, ActiveClock, Estimate, all_exact
+from collage_evo.fitness.judging import ActiveClock, Estimate, all_exact
 from collage_evo.fitness.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
 from collage_evo.fitness.timing import SingleSession, timeout_s, watchdog
 from collage_evo.fitness.worker_context import WorkerContext, unbuilt
@@ -26,6 +26,7 @@ from collage_evo.graph.reference.distance import Error
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.manifest import EXACT
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session

@@ -44,7 +44,7 @@ from collage_evo.fitness.jobs import (
     WholeJob,
     Written,
 )
-from collage_evo.fitness.judging import EXACT, all_exact
+from collage_evo.fitness.judging import all_exact
 from collage_evo.fitness.open_artifact import OpenArtifacts
 from collage_evo.fitness.parts import Parts
 from collage_evo.fitness.whole_models import WholeModels
@@ -54,6 +54,7 @@ from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.runtime.manifest import EXACT
 
 
 def serve(jobs: TextIO, answers: TextIO) -> None:

@@ -30,6 +30,8 @@ SCHEMA = 4
 MANIFEST = "manifest.json"
 BEST = "best.collage"
 """The artifact in a run directory."""
+EXACT = "exact"
+"""Key of an artifact's information for whether it computes in float32 throughout."""
 HELD = "held"
 """Information key of an artifact for the level to which the processor that measured it was held."""
 BORDER = "border.json"
@@ -199,6 +201,11 @@ def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
     """
     with reading(directory / MANIFEST, _MEND):
         return tuple(profile.info for profile in read_manifest(directory)[0].profiles)
+
+
+def computes_exactly(artifact: Path) -> bool:
+    """Whether an artifact's information declares float32 throughout; False without a declaration."""
+    return all(info.get(EXACT, True) for info in read_infos(artifact))
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> Border:

@@ -18,7 +18,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.fitness import judging
 from collage_evo.fitness.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
-from collage_evo.fitness.judging import FEW, NEAR, PART, Estimate, Judge, computes_exactly
+from collage_evo.fitness.judging import FEW, NEAR, PART, Estimate, Judge
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -27,6 +27,7 @@ from collage_evo.graph.reference.distance import Error
 from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
+from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting

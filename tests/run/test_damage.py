@@ -27,7 +27,6 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.errors import CollageError
 from collage_evo.fitness.jobs import Measured
-from collage_evo.fitness.judging import computes_exactly
 from collage_evo.fitness.references import read_recorded, read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
@@ -46,6 +45,7 @@ from collage_evo.run.stages.precision import read_sensitivities
 from collage_evo.run.stages.samples import SAMPLES, Sampled
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from tests.support.models import chain

@@ -16,7 +16,6 @@ from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
 from collage_evo.fitness.jobs import Setting
-from collage_evo.fitness.judging import computes_exactly
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.result import finite
@@ -26,6 +25,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
+from collage_evo.runtime.manifest import computes_exactly
 
 CHANCES = 3
 """So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
