@@ -78,8 +78,10 @@ class Regions(Protocol):
     def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``; none begins once time is ``over``."""
 
-    def placements(self, placements: Sequence[Placement], timing: TimingSettings) -> list[Outcome | None]:
-        """Compile all ``placements``, then time each as a whole model."""
+    def placements(
+        self, placements: Sequence[Placement], timing: TimingSettings, sessions: int = 1
+    ) -> list[Outcome | None]:
+        """Compile all ``placements``, then time each as a whole model, in so many sessions at once."""
 
 
 class PlacementEvaluator(Protocol):
@@ -225,7 +227,7 @@ class PooledMachine:
         target = self.setting.target
         return 1 if target.accelerated else max(1, len(self.cores) // target.threads)
 
-    def _in(self, sessions: int) -> WorkerPool:
+    def in_sessions(self, sessions: int) -> WorkerPool:
         """The pool on slots for so many sessions at once. It shares its workers with the others: those that hold
         cores for another number are ended."""
         pool = replace(self.pool, setting=replace(self.setting, sessions=sessions))
@@ -235,14 +237,14 @@ class PooledMachine:
 
     @contextlib.contextmanager
     def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
-        pool = self._in(sessions)
+        pool = self.in_sessions(sessions)
         with pool.uncontended() as cores:
             yield lambda: Sandbox(pool.setting, cores, pool.memory_bytes)
 
     @contextlib.contextmanager
     def regions(self) -> Iterator[Regions]:
         with Builders(self.pool) as builders:
-            yield _PooledRegions(self.pool, self._in(self.sessions), builders)
+            yield _PooledRegions(self, builders)
 
     @contextlib.contextmanager
     def placements(
@@ -256,7 +258,7 @@ class PooledMachine:
         on_worker: Callable[[str, float, bool], None],
     ) -> Iterator[PlacementEvaluator]:
         job = PlacementJob(regions_of(agreed_on), timing, math.inf)
-        pool, asked = self._in(self.sessions).agreed(job, margin)
+        pool, asked = self.in_sessions(self.sessions).agreed(job, margin)
         for worker, latency_ms, agrees in asked:
             on_worker(worker, latency_ms, agrees)
         alike = not self.setting.target.accelerated and self.sessions == 1
@@ -305,16 +307,18 @@ class PooledMachine:
 
 @dataclass(frozen=True)
 class _PooledRegions:
-    pool: WorkerPool
-    whole: WorkerPool
+    machine: PooledMachine
     builders: Builders
 
     def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
         return self.builders.build(jobs, seconds)
 
     def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
-        return self.pool.map(jobs, over)
+        return self.machine.pool.map(jobs, over)
 
-    def placements(self, placements: Sequence[Placement], timing: TimingSettings) -> list[Outcome | None]:
+    def placements(
+        self, placements: Sequence[Placement], timing: TimingSettings, sessions: int = 1
+    ) -> list[Outcome | None]:
         self.build([build_job(region) for placement in placements for region in placement.regions])
-        return MeasuredEvaluator(self.whole, self.builders, timing, math.inf).evaluate(placements)
+        pool = self.machine.in_sessions(sessions)
+        return MeasuredEvaluator(pool, self.builders, timing, math.inf).evaluate(placements)

@@ -78,4 +78,4 @@ class Failure:
 
     def after(self, runs: int) -> Failure:
         """The same failure, observed only after so many runs."""
-        return self.noting(f"after {runs} runs")
+        return replace(self, message=f"{self.message} (after {runs} runs)".strip())

@@ -156,7 +156,9 @@ class FakeRegions:
         for job in jobs:
             yield Reply(Failure(Fault.CLOSED, "no time was left") if over() else self.machine.ask(job))
 
-    def placements(self, placements: Sequence[Placement], timing: TimingSettings) -> list[Outcome | None]:
+    def placements(
+        self, placements: Sequence[Placement], timing: TimingSettings, sessions: int = 1
+    ) -> list[Outcome | None]:
         jobs = [PlacementJob(regions_of(placement), timing, math.inf) for placement in placements]
         return [outcome_of(self.machine.ask(job)) for job in jobs]
 

@@ -150,6 +150,6 @@ def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -
         if (backend := get_backend(baseline.backend)).runs_any_model(backend.variant(baseline.variant))
     }
     with run.stage(Stage.NORMALISED, len(placements)), run.machine.regions() as regions:
-        outcomes = regions.placements(tuple(placements.values()), CUT_TIMING)
+        outcomes = regions.placements(tuple(placements.values()), CUT_TIMING, run.machine.sessions)
     by_name = zip(placements, outcomes, strict=True)
     return {name: o.latency_ms for name, o in by_name if o is not None and o.latency_ms is not None}
