@@ -23,6 +23,7 @@ from collage_evo.errors import (
     ConfigError,
     DamagedFile,
     SystemRefuses,
+    UnavailableError,
     named_line,
     one_line,
 )
@@ -140,12 +141,12 @@ class Workplace:
     def attempt(self, make: Callable[[], T], instead: str) -> T | Failure:
         """The value of ``make``; a failure if that raises after the first answer, which no stage takes away.
 
-        The user is told what failed, and what the run does ``instead``. A configuration, a record of the run or a
-        machine that has to be mended first is raised like everything before the first answer.
+        The user is told what failed, and what the run does ``instead``. A configuration, a record of the run, a
+        machine or a cluster that has to be mended first is raised like everything before the first answer.
         """
         try:
             return make()
-        except (ConfigError, DamagedFile, SystemRefuses):
+        except (ConfigError, DamagedFile, SystemRefuses, UnavailableError):
             raise
         except Exception as error:
             full = isinstance(error, OSError) and error.errno in OF_THE_MACHINE

@@ -72,7 +72,8 @@ def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> No
     bound = largest_error(json.loads((finished / "run" / "result.json").read_text()), 1e-4)
     code = (
         "import collage_evo, numpy as np, onnx, sys\n"
-        "from collage_evo.graph.reference.reference import reference_outputs, relative_error\n"
+        "from collage_evo.graph.reference.distance import relative_error\n"
+        "from collage_evo.graph.reference.reference import reference_outputs\n"
         "session = collage_evo.load('run/best.collage')\n"
         "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype('float32')\n"
         "     for i in session.get_inputs()}\n"

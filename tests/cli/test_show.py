@@ -94,6 +94,7 @@ def test_a_run_that_ends_with_the_answer_so_far_says_why_above_it(
     place = Place(tmp_path)
     place.best.offer_baselines([place.baseline("onnxruntime", 20.0)])
     monkeypatch.setattr("os._exit", exits)
+    monkeypatch.setattr("collage_evo.graph.ir.weights.remove_weight_files", lambda: None)  # other tests' too
     with pytest.raises(SystemExit) as ended, resumable(tmp_path):
         end_in_time(tmp_path) if why.startswith("Time") else stays()
     told = capfd.readouterr()
