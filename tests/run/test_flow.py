@@ -17,7 +17,15 @@ from collage_evo import cli
 from collage_evo.answer.so_far import read_so_far
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
-from collage_evo.errors import AnswerStays, ConfigError, DamagedFile, InputError, NotSearchable, SystemRefuses
+from collage_evo.errors import (
+    AnswerStays,
+    ConfigError,
+    DamagedFile,
+    InputError,
+    NotSearchable,
+    SystemRefuses,
+    UnavailableError,
+)
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.inputs import random_inputs
@@ -218,6 +226,7 @@ def test_a_stage_that_fails_takes_no_answer_away(
         ConfigError("a key"),
         DamagedFile("a record"),
         SystemRefuses("no room"),
+        UnavailableError("no scheduler"),
         OSError(errno.ENOSPC, "no room"),
         KeyboardInterrupt(),
     ],
