@@ -100,7 +100,7 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
     """The search's matches, and the error of the additive model."""
     costs, space, outcomes = searched.costs, searched.costs.space, searched.record.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
-    predicted, final, alone = space.predict(dp), verdict.final, space.cost.for_sessions(1)
+    predicted, final, one_session = space.predict(dp), verdict.final, space.cost.for_sessions(1)
     measured = outcomes[dp.key].latency_ms if dp.key in outcomes else None
     loss = None
     if verdict.candidate in final.rounds:
@@ -118,10 +118,10 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
         apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in alone.borders.items()
+            for engine, border in one_session.borders.items()
         },
-        copies={"to_device": asdict(alone.copies.there), "to_host": asdict(alone.copies.back)}
-        if alone.off_host
+        copies={"to_device": asdict(one_session.copies.there), "to_host": asdict(one_session.copies.back)}
+        if one_session.off_host
         else {},
     )
 
