@@ -23,10 +23,12 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import AnswerStays, NotSearchable
+from collage_evo.fitness.jobs import REGIONS, recorded_regions
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.patterns.match import Placement
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
@@ -41,7 +43,7 @@ from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, 
 from collage_evo.run.open import open_run
 from collage_evo.run.result import Ended
 from collage_evo.run.samples import model_file
-from collage_evo.run.search import NotSearched, Searched, SearchRecord, recorded_search
+from collage_evo.run.search import NotSearched, Placed, Searched, SearchRecord, recorded_search
 from collage_evo.run.stages.answer import answer_speeds, deliver
 from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_normalised
 from collage_evo.run.stages.budget_levels import with_budget_levels
@@ -62,11 +64,12 @@ from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipp
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
-from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.model import NORMALISED, Normalised, normalise
 from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
 from collage_evo.run.stages.threads import settled, threads_that_pay
 from collage_evo.run.transferred import TransferredCosts
 from collage_evo.run.warm_start import Earlier, begin_like
+from collage_evo.runtime.manifest import read_infos
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 
@@ -322,10 +325,14 @@ class Flow:
 
     def _of_what_is_left(self, searched: Searched | NotSearched) -> Result:
         """The result of a comparison of the answer so far and the baselines. Raises as :meth:`result`."""
-        run, so_far = self.run, self.best_so_far.placed
+        run, best = self.run, self.best_so_far
+        if best.placed is None:
+            recorded = run.attempt(lambda: recorded_placement(run, self.delivery.best), "the answer so far stays")
+            best.placed = None if isinstance(recorded, Failure) else recorded
+        so_far = best.placed
         if so_far and (isinstance(searched, NotSearched) or so_far.placement.key not in searched.record.evaluated):
             searched = NotSearched(searched.reason if isinstance(searched, NotSearched) else "", so_far)
-        if self.best_so_far.comparable:
+        if best.comparable:
             ended = run.attempt(lambda: self.answer(run, searched, self.delivery, True), "the answer so far stays")
             if not isinstance(ended, Failure):
                 return ended
@@ -393,3 +400,17 @@ def evaluate(
         config, earlier = begin_like(config, reporter, file)
         with open_run(config, directory, reporter, file) as (run, model):
             return end(Flow(run, model, backends, earlier))
+
+
+def recorded_placement(run: RunContext, best: Path) -> Placed | None:
+    """The answer so far in ``best``, which an earlier process of the run published; None if it is no placement.
+
+    Raises:
+        InputError: its record cannot be read.
+    """
+    (info,) = read_infos(best)
+    regions = recorded_regions(info, len(info.get(REGIONS, ())))
+    normalised = run.store.get(NORMALISED, Normalised)
+    if normalised is None or not regions:
+        return None
+    return Placed(normalised.searchable(run.files).graph, Placement(regions))
