@@ -134,7 +134,7 @@ def _require_ready(config: Config, in_memory: Collection[str]) -> None:
         CollageError: they cannot be read, or the machine lacks something.
     """
     data = config.data.source
-    if data and data not in in_memory and not _file_of(data).exists():
+    if data and data not in in_memory and not data.startswith(PREFIX) and not _file_of(data).exists():
         raise InputError(f"no data at {data}: give a file or a folder that exists")
     require_machine(config)
     if config.model.source not in in_memory:

@@ -233,6 +233,20 @@ def test_overwriting_for_a_run_that_cannot_begin_removes_nothing(
     assert (run / "result.json").exists()
 
 
+@pytest.mark.parametrize("source", ["builtin:images", "feeds.npz", "feeds.py:samples", "folder"])
+def test_data_of_each_kind_are_there_for_a_run_that_overwrites(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("feeds.npz", "feeds.py"):
+        Path(name).touch()
+    Path("folder").mkdir()
+    wanted = changed(config(), {"data.source": source}, "test")
+    for _ in range(2):
+        start_run(Path("run"), wanted, overwrite=True)
+    assert reopen_run(Path("run")).data.source == source
+
+
 def contents(directory: Path) -> dict[Path, str]:
     return {path.relative_to(directory): path.read_text() for path in directory.rglob("*") if path.is_file()}
 
