@@ -22,6 +22,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/sizes.py
 
 # What pip says counts only where it fails: its warnings are about a machine's settings, pages of them on some.
 LOG := $(VENV)/pip.log
