@@ -133,7 +133,7 @@ class Workplace:
         try:
             yield
         except Exception as error:
-            error.add_note(stage)  # for :meth:`attempt`
+            error.add_note(stage.words)  # for :meth:`attempt`
             raise
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - begin
@@ -146,11 +146,11 @@ class Workplace:
         """
         try:
             return make()
-        except (ConfigError, DamagedFile, SystemRefuses, UnavailableError):
+        except (ConfigError, DamagedFile, SystemRefuses):
             raise
         except Exception as error:
-            full = isinstance(error, OSError) and error.errno in OF_THE_MACHINE
-            if full or not (self.directory / BEST).exists():
+            lost = isinstance(error, UnavailableError) and self.config.fitness.executor != "local"
+            if lost or getattr(error, "errno", None) in OF_THE_MACHINE or not (self.directory / BEST).exists():
                 raise
             failure = Failure(Fault.RAISED, one_line(error) if isinstance(error, CollageError) else named_line(error))
             self.keep_details(traceback.format_exception(error))

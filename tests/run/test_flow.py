@@ -24,7 +24,6 @@ from collage_evo.errors import (
     InputError,
     NotSearchable,
     SystemRefuses,
-    UnavailableError,
 )
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
@@ -233,7 +232,6 @@ def test_a_stage_that_fails_takes_no_answer_away(
         ConfigError("a key"),
         DamagedFile("a record"),
         SystemRefuses("no room"),
-        UnavailableError("no scheduler"),
         OSError(errno.ENOSPC, "no room"),
         KeyboardInterrupt(),
     ],
