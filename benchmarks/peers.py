@@ -74,6 +74,7 @@ from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.search import Searched
+from collage_evo.search.evolution.origin import Way
 from collage_evo_cuda.torch_cuda.requirements import unusable
 
 MODELS = (
@@ -193,7 +194,8 @@ def rival_placements(
     space, evaluated = searched.costs.space, searched.record.evaluated
     ran = {key: decode(one.genome, space) for key, one in evaluated.items() if one.outcome.ok}
     feasible = feasible_placements(searched.tried, ran.values(), limits)
-    covers = [placement for placement in feasible if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
+    ways = Way.DYNAMIC_PROGRAM, Way.FRONT_COVER
+    covers = [placement for placement in feasible if evaluated[placement.key].kind.way in ways]
     placements = {GREEDY: best_greedy(space, libraries)}
     if covers:
         placements[DP] = min(covers, key=lambda placement: evaluated[placement.key].predicted_ms)

@@ -43,6 +43,7 @@ from collage_evo.report.words import (
     format_shapes,
     title,
 )
+from collage_evo.search.evolution.origin import origin_in
 
 REPORT = "report.html"
 """The page in a run directory."""
@@ -294,7 +295,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         error = result.point.error if result.point else None
         rows[IN_TURNS] += [_single("The answer", result.best.median_ms, error, "", answer=True)]
     for one in result.baselines:
-        if ":" in one.name:  # a placement by a rule of thumb, no library
+        if origin_in(one.name):  # a placement by a rule of thumb, no library
             continue
         ms = turns.get(one.name, one.median_ms)
         remark = rank_of_best(result) if one.name == result.best_single else one.reason

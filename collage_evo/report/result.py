@@ -25,6 +25,7 @@ from collage_evo.report.words import format_number
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.origin import OriginText
 
 SCHEMA = 6
 RESULT = "result.json"
@@ -69,7 +70,7 @@ class SeedResult:
     ``what``: which libraries run how much of it in which precision, in words.
     """
 
-    kind: str
+    kind: OriginText
     predicted_ms: float
     latency: Latency
     what: str = ""

@@ -16,7 +16,6 @@ from collage_evo.report.front import front_rows, has_front
 from collage_evo.report.result import Finished, Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
 from collage_evo.report.summary import describe_answer, describe_model, gains, rank_of_best, summary
 from collage_evo.report.words import (
-    STARTS,
     capitalised,
     format_count,
     format_ms,
@@ -25,6 +24,7 @@ from collage_evo.report.words import (
     format_shapes,
     in_words,
 )
+from collage_evo.search.evolution.origin import origin_in
 
 SCALED = (
     "Times are of the final comparison. ~: timed before it, as the ratio to what ran both times, in ms of the "
@@ -177,4 +177,5 @@ def _seeds(result: Result) -> list[tuple[str, SeedResult]]:
 
 def _named(name: str) -> str:
     """A library by its name in a configuration; a seed in words."""
-    return in_words(name) if ":" in name or name in STARTS else name
+    origin = origin_in(name)
+    return in_words(origin) if origin else name

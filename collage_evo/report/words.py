@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
-from collage_evo.backends.variants import Arithmetic, plain_name
+from collage_evo.backends.variants import DEFAULT, Arithmetic, engine_name, plain_name
 from collage_evo.errors import CollageError
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.search.evolution.origin import Origin, Way
 
 TINY = 1e-4
 """Errors below this are written as powers of ten: zeros behind the point are hard to count."""
@@ -21,21 +22,23 @@ COUNTS = 0.05
 """A call that adds a smaller share of a run's time is not mentioned: repeated timings differ by as much."""
 SIMPLIFIED = " on the simplified graph"
 """Follows the words of a placement that a library on the user's own file shares."""
-STARTS: Mapping[str, str] = {
-    "dp": "the fastest by the measured times of its regions",
-    "dp-near": "nearly the fastest by the measured times of its regions",
-    "dp-front": "the fastest for its error, by the measured times of its regions",
-    "ladder": "mixed precision,",
-    "dp-diverse": "fast by the measured times of its regions, and unlike the others",
-    "mutation": "a variation of a fast one",
-    "crossover": "two fast ones combined",
-    "climb": "a variation that promised to be faster",
-    "program": "the fastest by what whole models had taken",
-    "rewritten": "operators written in another way that computes the same, in",
-    "random": "drawn at random",
-    "like": "carried over from an earlier run",
+_WAYS = {
+    Way.DYNAMIC_PROGRAM: "the fastest by the measured times of its regions",
+    Way.NEXT_COVER: "nearly the fastest by the measured times of its regions",
+    Way.FRONT_COVER: "the fastest for its error, by the measured times of its regions",
+    Way.DIVERSE_COVER: "fast by the measured times of its regions, and unlike the others",
+    Way.SINGLE: "as many operators as possible in",
+    Way.REWRITTEN: "operators written in another way that computes the same, in",
+    Way.MIXTURE: "mixed precision,",
+    Way.GREEDY: "each operator in the first library that takes it, of",
+    Way.TRANSFERRED: "carried over from an earlier run",
+    Way.MUTATION: "a variation of a fast one",
+    Way.CROSSOVER: "two fast ones combined",
+    Way.CLIMB: "a variation that promised to be faster",
+    Way.SURROGATE_COVER: "the fastest by what whole models had taken",
+    Way.RANDOM: "drawn at random",
 }
-"""Origins of placements in a search, in words."""
+"""Ways to placements, in words; the engine follows where they are of one."""
 
 
 @dataclass(frozen=True)
@@ -200,16 +203,12 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def in_words(kind: str, what: str = "") -> str:
+def in_words(origin: Origin, what: str = "") -> str:
     """Origin of a placement, in words; for one of several with this origin, ``what`` it is in place of the engine."""
-    kind = kind.removeprefix("seed:")
-    name, colon, rest = kind.partition(":")
-    if name == "single":
-        return f"as many operators as possible in {rest.removesuffix('/default')}"
-    if name == "greedy":
-        return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
-    start = STARTS.get(name, name)
-    return f"{start.rstrip(',')}: {what}" if what else start + (f" {rest}" if colon else "")
+    way, backends = _WAYS[origin.way], ", ".join(origin.backends)
+    if what:
+        return f"{way.rstrip(',')}: {what}"
+    return f"{way} {engine_name(backends, origin.variant or DEFAULT.name)}" if backends else way
 
 
 _WHAT = {

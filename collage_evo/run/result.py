@@ -46,6 +46,7 @@ from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.search.evolution.origin import Way
 
 BROKEN = "The answer exceeds the budget, which nothing that was measured meets: float32 is closest"
 """Note on such an answer."""
@@ -171,7 +172,8 @@ class Ended:
     def _baseline(self, baseline: Baseline) -> Latency:
         if baseline.name in self.verdict.final.rounds:
             return Latency.of(baseline.name, self.verdict.final.timing(baseline.name))
-        latency = latency_of(baseline.name, baseline.outcome).times(self._phases.of_baselines)
+        measured = latency_of(baseline.name, baseline.outcome, baseline.backend, baseline.variant)
+        latency = measured.times(self._phases.of_baselines)
         over = self._over.get(baseline.name)
         return replace(latency, reason=over) if over else latency
 
@@ -317,5 +319,5 @@ def _processor_notes(run: RunContext) -> tuple[str, ...]:
 
 def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     """The fastest greedy partition, as measured in the search."""
-    measured = [s.latency for s in seeds if s.kind.startswith("greedy") and s.latency.median_ms is not None]
+    measured = [s.latency for s in seeds if s.kind.way is Way.GREEDY and s.latency.median_ms is not None]
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []

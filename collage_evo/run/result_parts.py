@@ -58,21 +58,22 @@ def seed_results(
         placement = decode(genome, space)
         outcome = searched.record.outcomes.get(placement.key)
         if outcome is None:
-            latency = Latency(kind, reason="not timed: the search was over")
+            latency = Latency(str(kind), reason="not timed: the search was over")
         elif placement.key in names:
-            latency = Latency.of(kind, final.timing(names[placement.key]))
+            latency = Latency.of(str(kind), final.timing(names[placement.key]))
         else:
-            latency = latency_of(kind, outcome).times(scale)
+            latency = latency_of(str(kind), outcome).times(scale)
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             latency = replace(latency, reason=fates.get(placement.key, UNRACED))
         rows.append(SeedResult(kind, space.predict(placement) * scale, latency, describe_parts(parts_of(placement))))
     return rows
 
 
-def latency_of(name: str, outcome: Outcome) -> Latency:
-    """Latency in a search, or in a baseline's measurement, of the contestant with this ``name``."""
-    failure, (backend, _, variant) = outcome.failure, ("" if ":" in name else name).partition("/")
-    reason = "" if failure is None else describe_failure(failure, backend, variant or "default")
+def latency_of(name: str, outcome: Outcome, backend: str = "", variant: str = "") -> Latency:
+    """Latency in a search, or in the measurement of a baseline in ``backend`` and ``variant``, of the contestant with
+    this ``name``."""
+    failure = outcome.failure
+    reason = "" if failure is None else describe_failure(failure, backend, variant)
     detail = failure.raw_text if failure is not None else ""
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 

@@ -31,10 +31,8 @@ from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.stages.precision import SHARES, Sensitivities
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import Seeds
-
-KIND = "like"
-"""Kind of the seeds that are transferred."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,10 @@ class TransferredCosts:
         """The other run's answer and front in ``space``, then ``others``."""
         return Seeds(space, chain(self._placements(space), _placed(others, space)), near=0)
 
-    def _placements(self, space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    def _placements(self, space: SearchSpace) -> Iterator[tuple[Origin, Placement]]:
         move = _Move(self, space)
         for point in in_turn([point for point in self.run.result.front if point.key in self.run.evaluated]):
-            yield KIND, decode(move.genome(self.run.evaluated[point.key].genome), space)
+            yield Origin(Way.TRANSFERRED), decode(move.genome(self.run.evaluated[point.key].genome), space)
 
 
 def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
@@ -127,7 +125,7 @@ def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     return sorted(points, key=turn)
 
 
-def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[Origin, Placement]]:
     return ((kind, decode(genome, space)) for kind, genome in seeds)
 
 

@@ -36,6 +36,7 @@ from collage_evo.genome.variation import (
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import make_seeds
 from tests.support.numerics import in_int8
 from tests.support.spaces import (
@@ -130,7 +131,7 @@ def test_seeds_are_valid_distinct_and_survive_encoding(seed: int) -> None:
     space = wild_space(seed)
     seeds = make_seeds(space)
     placements = [decode(genome, space) for _, genome in seeds.named]
-    assert seeds.named[0][0] == "dp"
+    assert seeds.named[0][0] == Origin(Way.DYNAMIC_PROGRAM)
     assert len({placement.key for placement in placements}) == len(placements)
     for placement in placements:
         check_placement(space.graph, placement)
@@ -303,7 +304,7 @@ def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_che
     costs = (*(1.0 for _ in parts), 0.5, 0.1)
     space = SearchSpace(graph, matches, CostModel(costs, {("b", "default"): Border(0.0, 0.0)}))
     assert rewritten_placement(space, "b") == place([0, len(parts), *range(2, len(parts))], space)
-    assert "rewritten:b" in [kind for kind, _ in make_seeds(space).named]
+    assert Origin(Way.REWRITTEN, ("b",)) in [kind for kind, _ in make_seeds(space).named]
     plain = replace(space, matches=matches[:-2], cost=replace(space.cost, match_ms=costs[:-2]))
     assert rewritten_placement(plain, "b") is None
 

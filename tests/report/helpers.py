@@ -19,6 +19,7 @@ from collage_evo.report.result import (
     ServingResult,
     Speedup,
 )
+from collage_evo.search.evolution.origin import Origin
 
 BACKENDS = ("onnxruntime", "onnxruntime/nchw", "openvino/bf16", "ncnn", "tvm")
 SEEDS = ("dp", "single:onnxruntime/nchw", "greedy:openvino,onnxruntime,ncnn,tvm", "dp-diverse")
@@ -72,7 +73,7 @@ def make_result() -> Result:
         target={"device": "cpu", "threads": 2, "allowed_threads": 2},
         environment=ENVIRONMENT,
         baselines=rows,
-        seeds=[SeedResult(kind, 1234.56, Latency(kind, 1234.56, 1230.12, 1250.98, 1000)) for kind in SEEDS],
+        seeds=[SeedResult(Origin.parse(kind), 1234.56, replace(rows[0], name=kind)) for kind in SEEDS],
         best=Latency("best", 1234.56, 1230.12, 1250.98, 1000),
         answer="placement",
         best_single="onnxruntime/nchw",

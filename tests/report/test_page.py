@@ -15,6 +15,7 @@ from collage_evo.report.html import IN_TURNS, NOT_TIMED, bars, error_share, sing
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import Finished, Latency, Operator, RegionResult, SeedResult, environment
 from collage_evo.report.summary import verdict, verdict_of_profiles
+from collage_evo.search.evolution.origin import Origin, Way
 from tests.report.helpers import page_of
 from tests.report.test_summary import INSIDE, OPENVINO, RESULTS, mixed, nothing_won
 
@@ -150,7 +151,7 @@ def test_the_curve_of_the_search_has_times_of_the_search_only(tmp_path: Path) ->
     before = mixed().search
     assert before is not None
     search = replace(before, convergence=steps)
-    seed = SeedResult("single:openvino", 9.5, Latency("single:openvino", 9.4, 9.3, 9.5, 5))
+    seed = SeedResult(Origin(Way.SINGLE, ("openvino",)), 9.5, Latency("single:openvino", 9.4, 9.3, 9.5, 5))
     race = [Latency("openvino", 9.9, 9.8, 10.0, 100)]
     result = replace(mixed(), search=search, seeds=[seed], baselines=race, best_single="openvino")
     drawn = page_of(result, tmp_path).partition("How the search went")[2].partition("What serving")[0]

@@ -29,6 +29,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Latency, RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
+from collage_evo.search.evolution.origin import Origin
 from collage_evo.testing.finding import CHECKS, Finding, Report
 from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result, page_of
 
@@ -96,7 +97,8 @@ def test_seeds_of_one_origin_are_told_apart_by_what_they_are() -> None:
     (first, *rest), kind = make_result().seeds, "ladder:openvino/bf16"
     whats = [f"OpenVINO in bfloat16 with {count} of 100 operators in int8" for count in (35, 40)]
     reason = "timed only briefly"
-    levels = [replace(first, kind=kind, what=what, latency=Latency(kind, 1.0, reason=reason)) for what in whats]
+    first = replace(first, kind=Origin.parse(kind), latency=Latency(kind, 1.0, reason=reason))
+    levels = [replace(first, what=what) for what in whats]
     result = replace(make_result(), seeds=[*rest, *levels])
     text = " ".join(printed(lambda console: print_result(result, console)).split())
     for what in whats:

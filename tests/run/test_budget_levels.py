@@ -23,6 +23,7 @@ from collage_evo.run.search import Searched, SearchRecord
 from collage_evo.run.stages import budget_levels
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.state import Evaluated, new_state
 from collage_evo.search.mixtures.knapsack import greedy_levels
@@ -30,6 +31,7 @@ from tests.search.test_ladder import FLOAT32, LOW, space
 from tests.support.precise import predicted_error
 
 SPACE = space()
+SINGLE, LEVEL = Origin(Way.SINGLE, ("a",)), Origin.mixture(FLOAT32)
 RUN: Any = SimpleNamespace(stage=lambda *told: nullcontext())
 SECOND, LAST = 0b1100, 0b11000000
 """Convolutions of the ladder's graph with the Relu behind each, whose squared errors in bfloat16 are 1 and 2."""
@@ -64,7 +66,7 @@ def found(measuring: Measuring) -> SearchRecord:
     state = new_state(0, {Objective.ERROR: math.inf})
     for engine in (FLOAT32, LOW):
         placement = engine_placement(SPACE, engine)
-        made = Evaluated(encode(placement, SPACE), measuring.outcome(placement), "single", 0, 1, 1.0)
+        made = Evaluated(encode(placement, SPACE), measuring.outcome(placement), SINGLE, 0, 1, 1.0)
         state = replace(state, evaluated={**state.evaluated, placement.key: made})
     return SearchRecord(ranked(state, SPACE), state)
 
@@ -75,7 +77,7 @@ def test_budget_levels_aim_as_much_lower_as_errors_were_larger(monkeypatch: pyte
     after = budget_levels.with_budget_levels(RUN, SPACE, before, (), 4.0, {})
     assert measuring.low == [SECOND | LAST, SECOND], "of 4 they may have 1.9 and 1.7 as predicted: squared 3 and 1"
     assert all(one.outcome.error <= 4.0 for key, one in after.evaluated.items() if key not in before.evaluated)
-    assert [one.kind for one in after.evaluated.values()] == ["single", "single", "ladder:a", "ladder:a"]
+    assert [one.kind for one in after.evaluated.values()] == [SINGLE, SINGLE, LEVEL, LEVEL]
     assert {placement.key for placement in after.ranked} == after.evaluated.keys()
     assert len(before.evaluated) == 2, "what was found before is as it was"
 
@@ -85,7 +87,7 @@ def test_budget_levels_aim_by_other_budget_levels_where_there_are_some(monkeypat
     before = found(measuring)
     ((_, level),) = greedy_levels(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
     outcome = Outcome(SPACE.predict(level), error=2.0 * predicted_error(SPACE, level))
-    made = Evaluated(encode(level, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
+    made = Evaluated(encode(level, SPACE), outcome, LEVEL.as_seed, 0, 3, 1.0)
     state = replace(before.state, evaluated={**before.evaluated, level.key: made})
     budget_levels.with_budget_levels(RUN, SPACE, SearchRecord(ranked(state, SPACE), state), (), 3.9, {})
     assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the level twice as much"

@@ -21,6 +21,7 @@ from collage_evo.patterns.match import Match, Placement
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import in_words
 from collage_evo.run.front import UNRACED, Raced, front_points, marked
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.state import Evaluated
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 from tests.support.spaces import make_graph
@@ -57,18 +58,17 @@ def test_only_float32_is_exact_whatever_the_errors_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("text", "told"),
     [
         ("seed:dp", "the fastest by the measured times of its regions"),
         ("seed:single:openvino/default", "as many operators as possible in openvino"),
         ("seed:greedy:tvm,ncnn", "each operator in the first library that takes it, of tvm, ncnn"),
         ("rewritten:ncnn", "operators written in another way that computes the same, in ncnn"),
         ("crossover", "two fast ones combined"),
-        ("seed:new:0.5", "new 0.5"),
     ],
 )
-def test_where_a_placement_comes_from_is_told_in_words(kind: str, told: str) -> None:
-    assert in_words(kind) == told
+def test_where_a_placement_comes_from_is_told_in_words(text: str, told: str) -> None:
+    assert in_words(Origin.parse(text)) == told
 
 
 def baseline(variant: str, ms: float | None, error: float) -> Baseline:
@@ -134,7 +134,8 @@ def test_a_baseline_that_was_faster_and_is_not_proved_so_says_it() -> None:
 def test_a_placement_in_the_words_of_a_baseline_is_told_from_it() -> None:
     space = SearchSpace(make_graph([()]), (Match(1, "openvino", EXACT),), CostModel((1.0,), {}))
     whole = place((0,), space)
-    tried = Tried(space, {whole.key: Evaluated(encode(whole, space), Outcome(14.0, error=0.0), "seed:dp", 1, 1, 1.0)})
+    origin = Origin(Way.DYNAMIC_PROGRAM, seeded=True)
+    tried = Tried(space, {whole.key: Evaluated(encode(whole, space), Outcome(14.0, error=0.0), origin, 1, 1, 1.0)})
     race = Race({"openvino": (((16.1,),),)}, {})
     final = Raced(Verdict("openvino", "openvino", ITSELF, "openvino", ITSELF, race))
     found = front_points(tried, (baseline(EXACT, 20.5, 1e-6),), final, LIMIT)

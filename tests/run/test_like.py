@@ -26,6 +26,7 @@ from collage_evo.run.recorded import read_run
 from collage_evo.run.samples import model_file
 from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
 from collage_evo.run.warm_start import QUICK as QUICKER
+from collage_evo.search.evolution.origin import Origin, Way
 from tests.graph.ir.test_align import with_one_more
 from tests.support.models import chain, tiny_convnet
 from tests.support.parsed import files_parsed
@@ -70,10 +71,10 @@ def test_new_weights_take_placements_and_costs_over_and_measure_no_cost(first: P
     count = len(read_run(first).graph.nodes)
     assert f"{count} of {count} operators carry over" in told
     assert "costs from profiles" not in found.wall_seconds
-    assert [seed.kind for seed in found.seeds][:1] == ["like"]
+    assert found.seeds[0].kind == Origin(Way.TRANSFERRED)
     before, now = read_run(first), read_run(tmp_path / "run")
     assert now.space.cost.match_ms == pytest.approx(before.space.cost.match_ms)
-    transferred = [one for one in now.evaluated.values() if one.kind == "seed:like"]
+    transferred = [one for one in now.evaluated.values() if one.kind == Origin(Way.TRANSFERRED, seeded=True)]
     assert transferred
     assert {decode(one.genome, now.space).key for one in transferred} <= before.evaluated.keys()
     assert found.numerics["max_relative_error"] is not None

@@ -25,6 +25,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.acquisition import Acquisition
 from collage_evo.search.evolution.breeding import Breeder
 from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import NEAR_SEEDS, make_seeds
 from collage_evo.search.evolution.state import SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap
@@ -49,10 +50,10 @@ def search(
 
 
 def test_seeds_are_covers_single_engines_and_partitions(space: SearchSpace) -> None:
-    kinds = [kind.partition(":")[0] for kind, _ in make_seeds(space).named]
-    assert {"dp", "dp-near", "dp-diverse", "single", "greedy"} <= set(kinds)
-    assert kinds[0] == "dp"
-    assert kinds.count("dp-near") <= NEAR_SEEDS
+    ways = [origin.way for origin, _ in make_seeds(space).named]
+    assert {Way.DYNAMIC_PROGRAM, Way.NEXT_COVER, Way.DIVERSE_COVER, Way.SINGLE, Way.GREEDY} <= set(ways)
+    assert ways[0] is Way.DYNAMIC_PROGRAM
+    assert ways.count(Way.NEXT_COVER) <= NEAR_SEEDS
 
 
 def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: SearchSpace) -> None:
@@ -107,7 +108,7 @@ def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(sp
         assert {decode(genome, space).key for genome, _ in before.pending} <= after.evaluated.keys()
     assert sum(bool(state.pending) for state in states) > 2
     kinds = {one.kind for one in found.evaluated.values() if one.generation == 1}
-    assert any(kind.startswith("seed:") for kind in kinds), "a seed that was not ready is still one"
+    assert any(kind.seeded for kind in kinds), "a seed that was not ready is still one"
 
 
 def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
@@ -308,6 +309,6 @@ def test_the_fastest_baseline_is_the_first_seed_without_a_budget() -> None:
     backend, variant = space.engines[-1]
     baseline_ms = {engine: 9.0 - number for number, engine in enumerate(space.engines)}
     kind, genome = next(iter(make_seeds(space, baseline_ms=baseline_ms)))
-    assert kind == f"single:{backend}/{variant}"
+    assert kind == Origin(Way.SINGLE, (backend,), variant)
     assert decode(genome, space) == engine_placement(space, (backend, variant))
-    assert next(iter(make_seeds(space)))[0] == "dp"
+    assert next(iter(make_seeds(space)))[0] == Origin(Way.DYNAMIC_PROGRAM)

@@ -15,6 +15,7 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import edits_of, nodes_in
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import likeliest, make_seeds
 from collage_evo.search.mixtures.correction import Correction
 from collage_evo.search.mixtures.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
@@ -171,23 +172,23 @@ def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() 
 def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
     seeds = make_seeds(space(), bounds={Objective.ERROR: math.sqrt(5.0)})
     kinds = [kind for kind, _ in seeds]
-    assert kinds[0] == "ladder:a"
-    assert kinds[-1] == "single:a/low"
-    assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1
+    assert kinds[0] == Origin.mixture(FLOAT32)
+    assert kinds[-1] == Origin(Way.SINGLE, ("a",), "low")
+    assert len(decode(dict(seeds.named)[Origin.mixture(FLOAT32)], space()).regions) == 1
 
 
 @pytest.mark.parametrize(("most", "first"), [(200.0, "single:a/int8"), (100.0, "single:a/low"), (5.0, "ladder:a")])
 def test_an_engine_that_is_predicted_to_win_within_the_budget_comes_before_them(most: float, first: str) -> None:
     seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 16.0})
-    assert next(iter(seeds))[0] == first
+    assert str(next(iter(seeds))[0]) == first
     near = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 4.0})
-    assert next(iter(near))[0] == "ladder:a", "no engine is predicted to be faster than the baseline"
+    assert next(iter(near))[0] == Origin.mixture(FLOAT32), "no engine is predicted to be faster than the baseline"
 
 
 @pytest.mark.parametrize(("factor", "first"), [(1.0, "single:a/int8"), (1.3, "single:a/low"), (9.0, "ladder:a")])
 def test_what_mixtures_err_counts_for_such_an_engine_too(factor: float, first: str) -> None:
     seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(200.0)}, {FLOAT32: 16.0}, {FLOAT32: Correction(factor)})
-    assert next(iter(seeds))[0] == first
+    assert str(next(iter(seeds))[0]) == first
 
 
 def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_error() -> None:

@@ -30,6 +30,7 @@ from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.search.evolution.acquisition import slope_at
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.origin import Way
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.search.evolution.state import SearchState, new_state
@@ -111,14 +112,14 @@ def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> N
 
 
 def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds: Seeds) -> None:
-    kinds = [kind for kind, _ in seeds.named]
-    assert kinds.index("dp") == 0, "without a budget there are no levels"
-    assert kinds.count("dp-front") >= 3
+    ways = [origin.way for origin, _ in seeds.named]
+    assert ways[0] is Way.DYNAMIC_PROGRAM, "without a budget there are no levels"
+    assert ways.count(Way.FRONT_COVER) >= 3
     space, placements = target.space, {decode(genome, target.space) for _, genome in seeds.named}
     assert {engine_placement(space, engine) for engine in space.engines} <= placements
     errors = [predicted_error(target.space, decode(genome, target.space)) for _, genome in seeds.named]
     assert min(errors) == 0
-    assert errors[kinds.index("dp-front")] == 0, "the exact end, as soon as it is known"
+    assert errors[ways.index(Way.FRONT_COVER)] == 0, "the exact end, as soon as it is known"
 
 
 def test_seeds_are_made_one_by_one_as_they_are_asked_for(target: SimulatedEvaluator) -> None:

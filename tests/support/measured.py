@@ -9,6 +9,7 @@ from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.state import Evaluated
 from tests.support.spaces import make_graph
 
@@ -28,9 +29,9 @@ def two_nodes() -> tuple[Tried, dict[str, Placement]]:
         "last": Outcome(15.0, error=8e-3),
         "low": Outcome(9.0, error=2e-2),
     }
-    kinds = {"low": "seed:dp"}
+    origins = {"low": Origin(Way.DYNAMIC_PROGRAM, seeded=True)}
     evaluated = {}
     for name, found in outcomes.items():
         genome = encode(placements[name], space)
-        evaluated[placements[name].key] = Evaluated(genome, found, kinds.get(name, "mutation"), 1, 1, 1.0)
+        evaluated[placements[name].key] = Evaluated(genome, found, origins.get(name, Origin(Way.MUTATION)), 1, 1, 1.0)
     return Tried(space, evaluated), placements

@@ -58,7 +58,7 @@ def record(space: SearchSpace) -> dict[str, Any]:
         "covers": [place(cover.matches, space).key for cover in program.covers],
         "cover_ms": [round(cover.cost_ms, 6) for cover in program.covers],
         "exact": program.exact,
-        "seeds": [[kind, decode(genome, space).key] for kind, genome in make_seeds(space).named],
+        "seeds": [[str(kind), decode(genome, space).key] for kind, genome in make_seeds(space).named],
         "searches": {name: _search(space, *how) for name, how in SETTINGS.items()},
     }
 

@@ -16,8 +16,9 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
+from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.ranking import ranked
-from collage_evo.search.evolution.seeds import level_kind, likeliest
+from collage_evo.search.evolution.seeds import likeliest
 from collage_evo.search.evolution.state import Evaluated
 from collage_evo.search.mixtures.correction import Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
@@ -63,8 +64,8 @@ def with_budget_levels(
 
 def _worth_it(
     space: SearchSpace, record: SearchRecord, baseline_ms: Mapping[Engine, float], budget: float
-) -> Iterator[tuple[Placement, str]]:
-    """Budget levels that were not measured, each with its kind."""
+) -> Iterator[tuple[Placement, Origin]]:
+    """Budget levels that were not measured, each with its origin."""
     near, _ = likeliest(space, baseline_ms)
     fastest = SLOWER * min(
         (o.latency_ms for o in record.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
@@ -75,18 +76,19 @@ def _worth_it(
         corrections = {family: Correction(_off(space, record, family, budget))}
         for _, placement in greedy_levels(space, engines, budget, SHARES, corrections):
             if placement.key not in record.evaluated and space.predict(placement) <= fastest:
-                yield placement, level_kind(family)
+                yield placement, Origin.mixture(family)
 
 
 def _off(space: SearchSpace, record: SearchRecord, family: Engine, budget: float) -> float:
     """Measured over predicted error of the placement, mostly of ``family``, whose error is the nearest to ``budget``:
     preferably a budget level of that family, as similar placements have similar errors. 1 if there is none.
     """
-    level, ratios = level_kind(family), list[tuple[bool, float, float]]()
+    ratios = list[tuple[bool, float, float]]()
     for tried_before in record.evaluated.values():
         placement, error = decode(tried_before.genome, space), tried_before.outcome.error or 0.0
         predicted = predicted_error(space, placement)
         largest = max(placement.regions, key=lambda region: region.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            ratios.append((tried_before.origin != level, abs(math.log(error / budget)), error / predicted))
+            is_level = tried_before.kind.as_seed == Origin.mixture(family).as_seed
+            ratios.append((not is_level, abs(math.log(error / budget)), error / predicted))
     return min(ratios)[-1] if ratios else 1.0

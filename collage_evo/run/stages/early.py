@@ -23,8 +23,9 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.run.stages.likely_families import likely_families
-from collage_evo.search.evolution.seeds import level_kind, likeliest
-from collage_evo.search.evolution.state import SEED, Evaluated
+from collage_evo.search.evolution.origin import Origin
+from collage_evo.search.evolution.seeds import likeliest
+from collage_evo.search.evolution.state import Evaluated
 from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction, Erred
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 
@@ -74,7 +75,7 @@ def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Eva
         if all(match in usable for region in mixture.placement.regions for match in region.matches):
             genome, predicted_ms = encode(mixture.placement, space), space.predict(mixture.placement)
             evaluated[mixture.placement.key] = Evaluated(
-                genome, mixture.outcome, f"{SEED}{level_kind(mixture.family)}", 0, len(evaluated) + 1, predicted_ms
+                genome, mixture.outcome, Origin.mixture(mixture.family).as_seed, 0, len(evaluated) + 1, predicted_ms
             )
     return evaluated
 

@@ -24,7 +24,8 @@ from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.variation import crossover, mutate, mutation_weights, random_genome
 from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.acquisition import Acquisition, Term
-from collage_evo.search.evolution.state import SEED, Pending
+from collage_evo.search.evolution.origin import Origin, Way
+from collage_evo.search.evolution.state import Pending
 from collage_evo.search.surrogate.covers import surrogate_covers
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate
@@ -44,7 +45,7 @@ class Candidate:
 
     genome: Genome
     placement: Placement
-    kind: str
+    kind: Origin
     features: FeatureVector
     added: tuple[TermVector, ...] = ()
     """One model for each objective in addition to latency."""
@@ -60,7 +61,7 @@ class Breeder:
         self,
         features: FeatureMap,
         settings: GaSettings,
-        seeds: Iterable[tuple[str, Genome]],
+        seeds: Iterable[tuple[Origin, Genome]],
         seen: set[str],
         rng: random.Random,
         terms: Sequence[TermMap] = (),
@@ -84,7 +85,7 @@ class Breeder:
     def from_seeds(self, size: int) -> Iterator[Candidate]:
         """The first ``size`` seeds, each as soon as it is made, measured whatever their prediction."""
         for kind, genome in islice(self.seeds, size):
-            if (candidate := self._take(genome, f"{SEED}{kind}")) is not None:
+            if (candidate := self._take(genome, kind.as_seed)) is not None:
                 yield candidate
 
     def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
@@ -139,24 +140,25 @@ class Breeder:
                 children.append(child)
         # Around a single region there may be nothing new to find: then start from anywhere.
         strangers = 0 if children else count
-        random_children = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
+        random_genomes = (random_genome(self.space, self.rng) for _ in range(strangers))
+        random_children = [self._take(genome, Origin(Way.RANDOM)) for genome in random_genomes]
         return [*children, *(candidate for candidate in random_children if candidate is not None)]
 
-    def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
+    def _child(self, parents: list[Individual]) -> tuple[Genome, Origin]:
         settings, rng = self.settings, self.rng
         if not parents:  # the first generation, or no fit placement so far
             seeds = tuple(self.seeds)
             if seeds and rng.random() < 0.75:
-                return self.toolbox.mutate(rng.choice(seeds)[1]), "mutation"
-            return random_genome(self.space, rng), "random"
+                return self.toolbox.mutate(rng.choice(seeds)[1]), Origin(Way.MUTATION)
+            return random_genome(self.space, rng), Origin(Way.RANDOM)
         with drawing_from(rng):
             one, other = self.toolbox.select(parents, 2)
         if one.key == other.key or rng.random() >= settings.crossover_rate:
-            return self.toolbox.mutate(one.genome), "mutation"
+            return self.toolbox.mutate(one.genome), Origin(Way.MUTATION)
         child = self.toolbox.mate(one.genome, other.genome)
         if rng.random() < settings.mutation_rate:
             child = self.toolbox.mutate(child)
-        return child, "crossover"
+        return child, Origin(Way.CROSSOVER)
 
     def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
         """Covers that the dynamic program finds for ``acquisition``; drawn at random, because it takes its time."""
@@ -165,7 +167,8 @@ class Breeder:
         best = min(parents, key=lambda individual: acquisition.measured(individual.fitness.values))
         price = acquisition.multiplier([individual.fitness.values for individual in parents])
         covers = surrogate_covers(self.features, acquisition.weights, best.genome, price=price)
-        candidates = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
+        origin = Origin(Way.SURROGATE_COVER)
+        candidates = [self._take(encode(place(c.matches, self.space), self.space), origin) for c in covers]
         return [candidate for candidate in candidates if candidate is not None]
 
     def _climbed(self, pool: list[Candidate], acquisition: Acquisition) -> Candidate | None:
@@ -175,7 +178,7 @@ class Breeder:
         best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
         reached = acquisition.violation(best.features, best.added)
         for _ in range(self.settings.climb):
-            tried = self._take(self.toolbox.mutate(best.genome), "climb")
+            tried = self._take(self.toolbox.mutate(best.genome), Origin(Way.CLIMB))
             if tried is None:
                 continue
             pool.append(tried)
@@ -184,7 +187,7 @@ class Breeder:
                 best, reached = tried, there
         return best
 
-    def _take(self, genome: Genome, kind: str) -> Candidate | None:
+    def _take(self, genome: Genome, kind: Origin) -> Candidate | None:
         """A candidate, unless its placement is known or was proposed before."""
         placement = decode(genome, self.space)
         if placement.key in self._seen:

@@ -24,6 +24,7 @@ from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.breeding import Breeder, Candidate
+from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.search.surrogate.model import Surrogate
@@ -44,7 +45,7 @@ class Evolution:
         settings: GaSettings,
         budget: Budget,
         clock: Callable[[], float],
-        seeds: Iterable[tuple[str, Genome]] = (),
+        seeds: Iterable[tuple[Origin, Genome]] = (),
     ) -> None:
         self.space = space
         self.evaluator = evaluator

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice, permutations
 from types import MappingProxyType
 
-from collage_evo.backends.variants import engine_name
 from collage_evo.genome.cost_model import Engine, family_ms
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
 from collage_evo.genome.cover.front import cover_fronts
@@ -23,6 +22,7 @@ from collage_evo.genome.greedy import (
 from collage_evo.genome.outcome import Bounds, Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 
@@ -42,11 +42,11 @@ class Seeds:
     Making one may take seconds: the caller measures the first ones meanwhile. Not thread-safe.
     """
 
-    def __init__(self, space: SearchSpace, ways: Iterable[tuple[str, Placement]], near: int) -> None:
+    def __init__(self, space: SearchSpace, ways: Iterable[tuple[Origin, Placement]], near: int) -> None:
         self._space, self._ways, self._near = space, iter(ways), near
-        self._made: dict[str, tuple[str, Genome]] = {}
+        self._made: dict[str, tuple[Origin, Genome]] = {}
 
-    def __iter__(self) -> Iterator[tuple[str, Genome]]:
+    def __iter__(self) -> Iterator[tuple[Origin, Genome]]:
         yield from self.made
         for kind, placement in self._ways:
             if placement.key not in self._made:
@@ -54,12 +54,12 @@ class Seeds:
                 yield self._made[placement.key]
 
     @property
-    def made(self) -> tuple[tuple[str, Genome], ...]:
+    def made(self) -> tuple[tuple[Origin, Genome], ...]:
         """Seeds that were made so far."""
         return tuple(self._made.values())
 
     @property
-    def named(self) -> tuple[tuple[str, Genome], ...]:
+    def named(self) -> tuple[tuple[Origin, Genome], ...]:
         """All seeds."""
         return tuple(self)
 
@@ -78,18 +78,16 @@ def make_seeds(
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
     and different good ones.
 
-    Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
-    ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
-    kind.
+    A placement that several ways lead to has the first one as its origin.
 
     The first seed is the fastest engine of those that ran the whole model, unless other objectives are bounded.
 
     If matches differ in objectives other than latency, engines that are predicted to keep the ``bounds`` and to be
     faster than every baseline come first, then each level of
-    :func:`~collage_evo.search.mixtures.knapsack.greedy_levels`; ``dp`` is the fastest whatever the other objectives;
-    ``dp-front`` are the cover that adds the least and others that close in on the objective's bound, each as soon as
-    it is found; single backends and diverse covers are chosen at the prices at the ``bounds``; and the other engines
-    come last, in the order of :func:`likeliest`.
+    :func:`~collage_evo.search.mixtures.knapsack.greedy_levels`; the dynamic program's cover is the fastest whatever
+    the other objectives; covers of the front are the one that adds the least and others that close in on the
+    objective's bound, each as soon as it is found; single backends and diverse covers are chosen at the prices at the
+    ``bounds``; and the other engines come last, in the order of :func:`likeliest`.
 
     ``baseline_ms``: ms of the whole model on engines that ran it; ``corrections``: of predicted errors, by family,
     where mixtures were measured.
@@ -100,11 +98,6 @@ def make_seeds(
     else:
         seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
-
-
-def level_kind(family: Engine) -> str:
-    """The kind of a mixed-precision placement that is mostly of ``family``."""
-    return f"ladder:{engine_name(*family)}"
 
 
 def likeliest(
@@ -121,20 +114,20 @@ def likeliest(
 
 def _placements(
     space: SearchSpace, dp: Callable[[], DpResult], baseline_ms: Mapping[Engine, float]
-) -> Iterator[tuple[str, Placement]]:
+) -> Iterator[tuple[Origin, Placement]]:
     if known := [engine for engine in space.engines if engine in baseline_ms]:
         fastest = min(known, key=lambda engine: baseline_ms[engine])
-        yield _named(space, fastest), engine_placement(space, fastest)
-    yield "dp", place(dp().covers[0].matches, space)
+        yield _single(fastest), engine_placement(space, fastest)
+    yield Origin(Way.DYNAMIC_PROGRAM), place(dp().covers[0].matches, space)
     yield from _backends(space, space.engines)
     yield from _rewritten(space, space.engines)
     yield from _engines(space, space.engines)
     yield from _partitions(space)
     for cover in dp().covers[1:]:
-        yield "dp-near", place(cover.matches, space)
+        yield Origin(Way.NEXT_COVER), place(cover.matches, space)
     differing = differing_covers(space, DIVERSE_SEEDS)
     for cover in sorted(differing, key=lambda cover: cover.cost_ms):
-        yield "dp-diverse", place(cover.matches, space)
+        yield Origin(Way.DIVERSE_COVER), place(cover.matches, space)
 
 
 def _precise(
@@ -143,7 +136,7 @@ def _precise(
     bounds: Bounds,
     baseline_ms: Mapping[Engine, float],
     corrections: Mapping[Engine, Correction],
-) -> Iterator[tuple[str, Placement]]:
+) -> Iterator[tuple[Origin, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
     most_ms = PROMISING * min(baseline_ms.values(), default=0.0)
@@ -151,9 +144,9 @@ def _precise(
     for family, placement in greedy_levels(
         space, near, bounds.get(Objective.ERROR, math.inf), corrections=corrections
     ):
-        yield level_kind(family), placement
+        yield Origin.mixture(family), placement
     yield from _rewritten(space, near)
-    yield "dp", place(dp().covers[0].matches, space)
+    yield Origin(Way.DYNAMIC_PROGRAM), place(dp().covers[0].matches, space)
     known = {dp().covers[0].matches}
     prices: dict[Objective, float] = {}
     for objective in space.terms:
@@ -162,12 +155,12 @@ def _precise(
             for point in front.hull:
                 if point.matches not in known:
                     known.add(point.matches)
-                    yield "dp-front", place(point.matches, space)
+                    yield Origin(Way.FRONT_COVER), place(point.matches, space)
     priced = space.priced(prices)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
     for cover in differing_covers(priced, DIVERSE_SEEDS):
-        yield "dp-diverse", place(cover.matches, space)
+        yield Origin(Way.DIVERSE_COVER), place(cover.matches, space)
     yield from _partitions(space)
     # Last, because the baselines have timed most of these: docs/studies.md#the-order-of-the-first-placements.
     yield from _engines(space, near)
@@ -185,31 +178,32 @@ def _promises(
     return error <= bounds.get(Objective.ERROR, math.inf) and space.predict(placement) < most_ms
 
 
-def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[Origin, Placement]]:
     for backend in _names(engines):
-        yield f"single:{backend}", backend_placement(space, backend)
+        yield Origin(Way.SINGLE, (backend,)), backend_placement(space, backend)
 
 
-def _rewritten(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+def _rewritten(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[Origin, Placement]]:
     for backend in _names(engines):
         if (placement := rewritten_placement(space, backend)) is not None:
-            yield f"rewritten:{backend}", placement
+            yield Origin(Way.REWRITTEN, (backend,)), placement
 
 
-def _engines(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+def _engines(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[Origin, Placement]]:
     for engine in engines:
         if sum(backend == engine[0] for backend, _ in space.engines) > 1:
-            yield _named(space, engine), engine_placement(space, engine)
+            yield _single(engine), engine_placement(space, engine)
 
 
-def _named(space: SearchSpace, engine: Engine) -> str:
-    return f"single:{engine[0]}/{engine[1]}"
+def _single(engine: Engine) -> Origin:
+    backend, variant = engine
+    return Origin(Way.SINGLE, (backend,), variant)
 
 
-def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+def _partitions(space: SearchSpace) -> Iterator[tuple[Origin, Placement]]:
     for order in islice(permutations(_names(space.engines)), GREEDY_SEEDS):
         preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
-        yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
+        yield Origin(Way.GREEDY, order), greedy_placement(space, preference)
 
 
 def _names(engines: Sequence[Engine]) -> list[str]:

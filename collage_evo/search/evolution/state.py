@@ -10,13 +10,10 @@ from typing import NamedTuple
 
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Bounds, Objective, Outcome
+from collage_evo.search.evolution.origin import OriginText
 
 RngState = tuple[int, tuple[int, ...], float | None]
 """Type of the result of ``random.Random.getstate``."""
-
-
-SEED = "seed:"
-"""Prefix of the kinds of seeds that a search measured."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +25,17 @@ class Evaluated:
 
     genome: Genome
     outcome: Outcome
-    kind: str
+    kind: OriginText
     generation: int
     evaluation: int
     predicted_ms: float
-
-    @property
-    def origin(self) -> str:
-        """Its kind, whether it was a seed or not."""
-        return self.kind.removeprefix(SEED)
 
 
 class Pending(NamedTuple):
     """A genome that was proposed, and its origin."""
 
     genome: Genome
-    kind: str
+    kind: OriginText
 
 
 @dataclass(frozen=True)

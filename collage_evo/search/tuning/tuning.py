@@ -21,6 +21,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.search.evolution.evolution import Evolution
+from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.state import SearchState
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
@@ -67,7 +68,7 @@ class TrialReport:
 
 def tune(
     space: SearchSpace,
-    seeds: Sequence[tuple[str, Genome]],
+    seeds: Sequence[tuple[Origin, Genome]],
     state: SearchState,
     plan: TunePlan,
     storage_url: str,
@@ -145,7 +146,7 @@ def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[Le
 @dataclass(frozen=True)
 class _Objective:
     space: SearchSpace
-    seeds: tuple[tuple[str, Genome], ...]
+    seeds: tuple[tuple[Origin, Genome], ...]
     base: GaSettings
     ranges: Mapping[str, Range]
     evaluations: int
