@@ -14,11 +14,13 @@ import pytest
 
 import collage_evo
 from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact
+from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, Rule
 from collage_evo.fitness.jobs import WholeJob
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.fitness.worker_slot import PoolConfig
+from collage_evo.hardware.private import SHARED
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
@@ -61,10 +63,10 @@ def call_here(sandbox: Sandbox, job: Any, timeout_s: float) -> Any:
 
 
 def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv(SHARED, str(tmp_path))
     monkeypatch.setattr(Sandbox, "call", call_here)
     monkeypatch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
-    pool = WorkerPool(make_setting(tmp_path), (0,), 2**30, 60.0)
+    pool = WorkerPool(PoolConfig(make_setting(tmp_path), (0,), 2**30, 60.0))
     (baseline,) = pool.map([WholeJob("onnxruntime", "default", str(tmp_path / "whole.collage"), TIMING)])
     stacks: list[list[Step]] = []
     execute, caller = Session.execute, threading.get_ident()
@@ -78,7 +80,7 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     placement = Placement((Region(1, "onnxruntime", "default"), Region(2, "onnxruntime", "default")))
     with Builders(pool) as builders:
         anchor = ReferenceArtifact(tmp_path / "whole.collage", float(np.median(baseline.answer.times_ms)))
-        (outcome,) = MeasuredEvaluator(pool, builders, TIMING, 1e9, anchor).evaluate([placement])
+        (outcome,) = MeasuredEvaluator(pool, builders, Rule(TIMING, 1e9, anchor)).evaluate([placement])
     pool.close()
     assert outcome is not None
     assert outcome.ok, outcome.failure

@@ -8,8 +8,8 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 from collage_evo.fitness.jobs import ArtifactJob, Asks, BuildJob, Compiled, Written, bare
@@ -23,13 +23,12 @@ LONG_BUILD_S = 4.0
 """Processor time in seconds of a piece from which on its engine may use only half of the processes."""
 DEPTH = 8
 """Placements that are being compiled, or wait to be measured, in addition to those being measured."""
-LOOK_S = 0.05
 _LATE = Failure(Fault.CLOSED, "no time was left to compile it")
 _NO_BUILDER = Failure(Fault.CLOSED, "no process of this machine compiles")
 A = TypeVar("A")
 
 
-class Builders:
+class Builders(AbstractContextManager["Builders"]):
     """Building processes next to a pool's worker processes, one for each core, started when first needed.
 
     On several threads only one placement is timed at once, and one process would compile its regions one after the
@@ -38,12 +37,10 @@ class Builders:
     """
 
     def __init__(self, pool: WorkerPool) -> None:
-        self._pool = pool
-        self._sandboxes = [
-            Sandbox(pool.setting, cores, pool.memory_bytes)
-            for cores in timing_slots(pool.cores, pool.setting.target.threads)
-            for _ in cores
-        ] if pool.workers.local else []  # fmt: skip
+        self._timeout_s = pool.config.timeout_s
+        config = pool.config
+        slots = timing_slots(config.cores, config.setting.target.threads) if pool.workers.local else ()
+        self._sandboxes = [config.process(cores) for cores in slots for _ in cores]
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
@@ -64,7 +61,7 @@ class Builders:
         if known is not None:
             self._again.add(job)
         if not self._sandboxes:
-            self._known[job] = _left_to_workers()
+            self._known[job] = _done(Compiled())  # a cluster's workers compile when they need it
         else:
             threads = self._slow if job.region.family in self._long else self._quick
             self._known[job] = threads.submit(self._build, job)
@@ -84,7 +81,7 @@ class Builders:
     def write(self, job: ArtifactJob) -> Future[Written | Failure]:
         """Start writing an artifact of pieces that were compiled before; a cluster's workers do not."""
         if not self._sandboxes:
-            return _failed(_NO_BUILDER)
+            return _done(_NO_BUILDER)
         return self._quick.submit(self._call, job)
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
@@ -98,7 +95,7 @@ class Builders:
     def _call(self, job: Asks[A]) -> A | Failure:
         sandbox = self._idle.get()
         try:
-            return sandbox.call(job, self._pool.timeout_s)
+            return sandbox.call(job, self._timeout_s)
         finally:
             self._idle.put(sandbox)
 
@@ -111,12 +108,7 @@ class Builders:
         for threads in (self._quick, self._slow):
             threads.shutdown()
 
-    def __enter__(self) -> Builders:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 
@@ -128,16 +120,9 @@ def _may_pass(known: Future[Compiled | Failure]) -> bool:
     return isinstance(answer, Failure) and answer.fault.passing
 
 
-def _failed(failure: Failure) -> Future[Written | Failure]:
-    future: Future[Written | Failure] = Future()
-    future.set_result(failure)
-    return future
-
-
-def _left_to_workers() -> Future[Compiled | Failure]:
-    """The result for jobs that a cluster's workers compile when they need them."""
-    future: Future[Compiled | Failure] = Future()
-    future.set_result(Compiled())
+def _done(answer: A | Failure) -> Future[A | Failure]:
+    future: Future[A | Failure] = Future()
+    future.set_result(answer)
     return future
 
 
@@ -159,14 +144,20 @@ class CompileAhead:
     """Pulls ``placements`` one by one in a thread of its own, since making one may take seconds, and compiles each.
 
     Use as a context manager: after it exits, it pulls no more. Up to ``width`` placements are handed out at a time.
-    ``turn``: if given, it is held while a placement is compiled, one at a time.
+    ``turn``: if given, it is held while a placement is compiled, one at a time. ``look_s``: how often it looks
+    whether time is over.
     """
 
     def __init__(
-        self, builders: Builders, placements: Iterable[Placement], width: int, turn: threading.Lock | None = None
+        self,
+        builders: Builders,
+        placements: Iterable[Placement],
+        width: int,
+        turn: threading.Lock | None = None,
+        look_s: float = 0.05,
     ) -> None:
         self._builders, self._placements, self._width = builders, iter(placements), width
-        self._turn = turn
+        self._turn, self._look_s = turn, look_s
         # No SimpleQueue: if another thread takes what one was woken for, and it gets the interpreter back after its
         # deadline only, CPython 3.11 goes on to wait for a negative time, without end.
         self._ready: queue.Queue[CompiledPlacement] = queue.Queue()
@@ -185,9 +176,7 @@ class CompileAhead:
         self._taker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._closing = True
         self._room.release()
         self._taker.join()
@@ -204,7 +193,7 @@ class CompileAhead:
         while not self._closing and self._error is None and not (any_right() and over()):
             all_taken = not self._taker.is_alive()
             try:
-                found = [self._ready.get(timeout=LOOK_S)]
+                found = [self._ready.get(timeout=self._look_s)]
             except queue.Empty:
                 if all_taken and (self._given == self.taken or (any_right() and self._given)):
                     break
@@ -235,7 +224,7 @@ class CompileAhead:
 
     def _hand_on(self, number: int, placement: Placement) -> None:
         """Compile ``placement``, and queue it for :meth:`ready` once all of it is compiled."""
-        while self._turn is not None and not self._turn.acquire(timeout=LOOK_S):
+        while self._turn is not None and not self._turn.acquire(timeout=self._look_s):
             if self._closing:
                 return
         try:

@@ -25,7 +25,6 @@ from collage_evo.fitness.jobs import Job, LeftOut, Measured, PlacementJob, Reply
 from collage_evo.fitness.worker_slot import LATE, Answered, Call, Expected, Over, PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
 
-CONNECT_S = "10s"
 TIMEOUT_S = 10.0
 """Seconds without an answer after which the pool checks whether the cluster still has workers."""
 SLOT_TIMEOUT_S = 5.0
@@ -40,6 +39,7 @@ class DaskWorkers:
 
     address: str
     expected: Expected | None = None
+    connect_s: float = 10.0
     local = False
 
     @property
@@ -82,7 +82,7 @@ class DaskWorkers:
         # the run reports workers that go in its own words
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         try:
-            client = distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
+            client = distributed.Client(self.address, timeout=self.connect_s, set_as_default=False)
         except (OSError, TypeError, ValueError) as error:  # TLS without certificates raises a TypeError
             raise UnavailableError(
                 f"no Dask scheduler answers at {self.address} ({one_line(error)}): start one with 'dask scheduler', "

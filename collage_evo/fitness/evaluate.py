@@ -31,24 +31,40 @@ class ReferenceArtifact:
     latency_ms: float
 
 
+@dataclass(frozen=True)
+class Rule:
+    """How placements are timed.
+
+    Attributes:
+        timing: of each placement.
+        give_up_ms: timing of a slower one is aborted.
+        reference_run: runs beside each placement, where one session runs at a time; else only the clock times it.
+        bounds: the largest value of each objective but latency that an answer may have.
+    """
+
+    timing: TimingSettings
+    give_up_ms: float = math.inf
+    reference_run: ReferenceArtifact | None = None
+    bounds: Bounds = field(default_factory=dict)
+
+
 @dataclass
 class MeasuredEvaluator:
-    """Evaluator on the real target. It aborts the timing of a placement slower than ``give_up_ms``."""
+    """Evaluator on the real target."""
 
     pool: WorkerPool
     builders: Builders
-    timing: TimingSettings
-    give_up_ms: float
-    reference_run: ReferenceArtifact | None = None
-    """The reference run that placements are timed against; without one, only the clock times them."""
-    bounds: Bounds = field(default_factory=dict)
-    """The largest value of each objective but latency that an answer may have."""
+    rule: Rule
     best_ms: float = math.inf
     """The latency of the fastest placement so far that may be the answer, against which all others race."""
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.rule.bounds
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Check and time ``placements``, compiled a few ahead of the timing.
@@ -59,7 +75,7 @@ class MeasuredEvaluator:
         ``until`` on the clock. The time limit applies only once a placement was correct and within the budget.
         """
         outcomes: dict[int, Outcome] = {}
-        count = min(len(self.pool.slots), MOST_AT_ONCE) if self.pool.workers.local else 1
+        count = min(len(self.pool.config.slots), MOST_AT_ONCE) if self.pool.workers.local else 1
         threads = ThreadPoolExecutor(count)
         waiting = 1 if self.pool.workers.local else MOST_AT_ONCE
         with CompileAhead(self.builders, placements, waiting, self._turn_to_compile) as compile_ahead:
@@ -87,8 +103,8 @@ class MeasuredEvaluator:
     @contextmanager
     def _nothing_made(self, compile_ahead: CompileAhead) -> Iterator[None]:
         """Context in which no placement is chosen if cores lack for it, and none compiled if memory does."""
-        setting = self.pool.setting
-        fills_machine = setting.target.threads * setting.sessions >= len(self.pool.cores)
+        config = self.pool.config
+        fills_machine = config.setting.target.threads * config.setting.sessions >= len(config.cores)
         with compile_ahead.making if fills_machine else nullcontext(), self._turn_to_compile or nullcontext():
             yield
 
@@ -96,11 +112,11 @@ class MeasuredEvaluator:
     def _turn_to_compile(self) -> threading.Lock | None:
         """If memory lacks for compiling while another placement is measured: the lock that keeps both apart, also
         where the search goes on while the last placement of a generation is still compiled."""
-        return self._turn if self.pool.setting.in_turns else None
+        return self._turn if self.pool.config.setting.in_turns else None
 
     def _job(self, placement: Placement) -> PlacementJob:
-        job = PlacementJob(regions_of(placement), self.timing, self.give_up_ms, self.best_ms)
-        if (run := self.reference_run) is None:
+        job = PlacementJob(regions_of(placement), self.rule.timing, self.rule.give_up_ms, self.best_ms)
+        if (run := self.rule.reference_run) is None:
             return job
         return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)
 

@@ -13,13 +13,14 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.builders import Builders, build_job
 from collage_evo.fitness.evaluate import MeasuredEvaluator
 from collage_evo.fitness.evaluate import ReferenceArtifact as ReferenceArtifact
+from collage_evo.fitness.evaluate import Rule as Rule
 from collage_evo.fitness.jobs import (
     A,
     ArtifactJob,
@@ -39,7 +40,6 @@ from collage_evo.fitness.jobs import (
     regions_of,
 )
 from collage_evo.fitness.pool import WorkerPool
-from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_slot import Over
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Bounds, Outcome
@@ -50,14 +50,12 @@ JUDGE_TIMEOUT_S = 600.0
 """Time limit of a metric in seconds: the user's may be slow over hundreds of samples, resampled many times for its
 interval."""
 PROFILE_RUNS = 10
+OnWorker = Callable[[str, float, bool], None]
+"""Gets the name of a worker, its latency of the placement that workers agree on in ms, and whether it takes part."""
 
 
-class Process(Protocol):
+class Process(AbstractContextManager["Process"], Protocol):
     """A measuring process that has loaded nothing yet; its exit ends it."""
-
-    def __enter__(self) -> Process: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
 
     def start(self) -> object:
         """Start it, so that it gets ready while others do; else its first job does."""
@@ -87,7 +85,9 @@ class Regions(Protocol):
 class PlacementEvaluator(Protocol):
     """Times placements against a reference run: :class:`collage_evo.fitness.evaluate.MeasuredEvaluator`."""
 
-    bounds: Bounds
+    @property
+    def bounds(self) -> Bounds:
+        """The largest value of each objective but latency that an answer may have."""
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Outcomes of ``placements``; none where one would have begun after ``until``."""
@@ -108,10 +108,6 @@ class Machine(Protocol):
     @property
     def setting(self) -> Setting:
         """Settings that all measurements share."""
-
-    @property
-    def cores(self) -> tuple[int, ...]:
-        """Cores that it may use."""
 
     @property
     def first_cores(self) -> tuple[int, ...]:
@@ -144,24 +140,11 @@ class Machine(Protocol):
         """Compiles and times regions."""
 
     def placements(
-        self,
-        agreed_on: Placement,
-        timing: TimingSettings,
-        give_up_ms: float,
-        reference_run: ReferenceArtifact,
-        bounds: Bounds,
-        margin: float,
-        on_worker: Callable[[str, float, bool], None],
+        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
     ) -> AbstractContextManager[PlacementEvaluator]:
-        """Times whole placements.
+        """Times whole placements by ``rule``.
 
-        Args:
-            agreed_on: workers of a cluster agree on its latency, within the share ``margin``, or take no part:
-                ``on_worker`` gets the name of each, its latency in ms, and whether it takes part.
-            timing: of each placement.
-            give_up_ms: timing of a slower one is aborted.
-            reference_run: runs beside each placement, where one session runs at a time.
-            bounds: the largest value of each objective but latency that an answer may have.
+        Workers of a cluster agree on the latency of ``agreed_on``, within the share ``margin``, or take no part.
         """
 
     def write(self, placements: Mapping[str, Placement], directory: Path) -> Mapping[str, Path | Failure]:
@@ -196,23 +179,19 @@ class PooledMachine:
 
     @property
     def setting(self) -> Setting:
-        return self.pool.setting
-
-    @property
-    def cores(self) -> tuple[int, ...]:
-        return self.pool.cores
+        return self.pool.config.setting
 
     @property
     def first_cores(self) -> tuple[int, ...]:
-        return self.pool.slots[0]
+        return self.pool.config.slots[0]
 
     @property
     def timeout_s(self) -> float:
-        return self.pool.timeout_s
+        return self.pool.config.timeout_s
 
     @property
     def memory_bytes(self) -> int:
-        return self.pool.memory_bytes
+        return self.pool.config.memory_bytes
 
     @property
     def warning(self) -> str:
@@ -225,13 +204,13 @@ class PooledMachine:
     @property
     def most_sessions(self) -> int:
         target = self.setting.target
-        return 1 if target.accelerated else max(1, len(self.cores) // target.threads)
+        return 1 if target.accelerated else max(1, len(self.pool.config.cores) // target.threads)
 
     def in_sessions(self, sessions: int) -> WorkerPool:
         """The pool on slots for so many sessions at once. It shares its workers with the others: those that hold
         cores for another number are ended."""
-        pool = replace(self.pool, setting=replace(self.setting, sessions=sessions))
-        if pool.slots != self.pool.slots:
+        pool = self.pool.changed(sessions=sessions)
+        if pool.config.slots != self.pool.config.slots:
             pool.close()
         return pool
 
@@ -239,7 +218,7 @@ class PooledMachine:
     def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
         pool = self.in_sessions(sessions)
         with pool.uncontended() as cores:
-            yield lambda: Sandbox(pool.setting, cores, pool.memory_bytes)
+            yield lambda: pool.config.process(cores)
 
     @contextlib.contextmanager
     def regions(self) -> Iterator[Regions]:
@@ -248,26 +227,19 @@ class PooledMachine:
 
     @contextlib.contextmanager
     def placements(
-        self,
-        agreed_on: Placement,
-        timing: TimingSettings,
-        give_up_ms: float,
-        reference_run: ReferenceArtifact,
-        bounds: Bounds,
-        margin: float,
-        on_worker: Callable[[str, float, bool], None],
+        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
     ) -> Iterator[PlacementEvaluator]:
-        job = PlacementJob(regions_of(agreed_on), timing, math.inf)
+        job = PlacementJob(regions_of(agreed_on), rule.timing, math.inf)
         pool, asked = self.in_sessions(self.sessions).agreed(job, margin)
         for worker, latency_ms, agrees in asked:
             on_worker(worker, latency_ms, agrees)
         alike = not self.setting.target.accelerated and self.sessions == 1
         with Builders(pool) as builders:
-            yield MeasuredEvaluator(pool, builders, timing, give_up_ms, reference_run if alike else None, bounds)
+            yield MeasuredEvaluator(pool, builders, rule if alike else replace(rule, reference_run=None))
 
     def write(self, placements: Mapping[str, Placement], directory: Path) -> Mapping[str, Path | Failure]:
         written: dict[str, Path | Failure] = {}
-        with Sandbox(self.setting, self.first_cores, self.memory_bytes) as process:
+        with self.pool.config.process(self.first_cores) as process:
             for name, placement in placements.items():
                 artifact = directory / f"{name}.collage"
                 job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key})
@@ -293,13 +265,10 @@ class PooledMachine:
         return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
 
     def within(self, limits: Limits) -> PooledMachine:
-        return self._with(limits=limits)
+        return replace(self, pool=self.pool.changed(limits=limits))
 
     def on_threads(self, threads: int) -> PooledMachine:
-        return self._with(target=replace(self.setting.target, threads=threads))
-
-    def _with(self, **changed: Any) -> PooledMachine:
-        return replace(self, pool=replace(self.pool, setting=replace(self.setting, **changed)))
+        return replace(self, pool=self.pool.changed(target=replace(self.setting.target, threads=threads)))
 
     def close(self) -> None:
         self.pool.close()
@@ -321,4 +290,4 @@ class _PooledRegions:
     ) -> list[Outcome | None]:
         self.build([build_job(region) for placement in placements for region in placement.regions])
         pool = self.machine.in_sessions(sessions)
-        return MeasuredEvaluator(pool, self.builders, timing, math.inf).evaluate(placements)
+        return MeasuredEvaluator(pool, self.builders, Rule(timing)).evaluate(placements)

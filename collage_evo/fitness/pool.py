@@ -15,7 +15,7 @@ import joblib
 
 from collage_evo.errors import ConfigError, UnavailableError, one_line
 from collage_evo.fitness.cluster import DaskWorkers
-from collage_evo.fitness.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply, Setting
+from collage_evo.fitness.jobs import A, Asks, Job, LeftOut, PlacementJob, Reply
 from collage_evo.fitness.worker_slot import Expected, LocalWorkers, Over, PoolConfig, Workers
 from collage_evo.hardware.slots import acquire_slot
 
@@ -39,22 +39,15 @@ def workers_of(kind: str, address: str) -> Workers:
 class WorkerPool:
     """Timing slots of one target, on this machine or on each of a cluster's, with a worker process on each."""
 
-    setting: Setting
-    cores: tuple[int, ...]
-    memory_bytes: int
-    timeout_s: float
+    config: PoolConfig
     workers: Workers = field(default_factory=LocalWorkers, compare=False, repr=False)
     """Pools with other settings of one run share them: call :meth:`close` between the use of two with other slots."""
     reported: set[str] = field(default_factory=set, compare=False)
     """Excluded workers that were reported."""
 
-    @property
-    def slots(self) -> tuple[tuple[int, ...], ...]:
-        return self._config.slots
-
-    @property
-    def _config(self) -> PoolConfig:
-        return PoolConfig(self.setting, self.cores, self.memory_bytes, self.timeout_s)
+    def changed(self, **setting: Any) -> WorkerPool:
+        """The pool with some values of its setting changed."""
+        return replace(self, config=replace(self.config, setting=replace(self.config.setting, **setting)))
 
     def map(self, jobs: Sequence[Asks[A]], over: Over = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it have arrived.
@@ -72,7 +65,7 @@ class WorkerPool:
         while waiting:
             before = len(waiting)
             try:
-                with self.workers.connected(self._config, over) as (call, threads):
+                with self.workers.connected(self.config, over) as (call, threads):
                     asked = [joblib.delayed(call)(number, job) for number, job in waiting.items()]
                     # One job is done in this thread: joblib takes tens of milliseconds to start and end others.
                     threads = min(threads, len(asked))
@@ -126,10 +119,11 @@ class WorkerPool:
     def uncontended(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
-        slot = acquire_slot((self.cores,), self.setting.run, besides=self.setting.target.locks)
+        setting = self.config.setting
+        slot = acquire_slot((self.config.cores,), setting.run, besides=setting.target.locks)
         assert slot is not None
         try:
-            yield self.slots[0]
+            yield self.config.slots[0]
         finally:
             slot.release()
 

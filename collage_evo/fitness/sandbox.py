@@ -9,9 +9,9 @@ import signal
 import tempfile
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, cast
 
 import psutil
@@ -59,7 +59,7 @@ def expect_workers() -> None:
     start_server(_variables())
 
 
-class Sandbox:
+class Sandbox(AbstractContextManager["Sandbox"]):
     """One worker process, started when first needed and again after it died. One thread calls it at a time.
 
     Args:
@@ -167,12 +167,7 @@ class Sandbox:
             running.end()
             self._cache.remove_abandoned()
 
-    def __enter__(self) -> Sandbox:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def start(self) -> WorkerProcess:

@@ -112,13 +112,13 @@ class Worker:
         }
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
-        context, began_s = self._context, _processor_s()
+        context, began_s = self._context, processor_s()
         context.expect_any_backend()
         # A compilation for an accelerator may run there, which must not affect a process that times on it.
         hosted = on_host(*job.region.family)
         with context.exclusive.compiling() if hosted else context.exclusive.job():
             piece = context.compiler.region(context.graph, job.region)
-        compiled = Compiled(_processor_s() - began_s)
+        compiled = Compiled(processor_s() - began_s)
         return unbuilt(piece) if isinstance(piece, BuildFailure) else compiled
 
     def _tune(self, job: TuneJob) -> TunedKernels:
@@ -165,6 +165,6 @@ def failure_of(error: Exception) -> Failure:
     return Failure(Fault.MEMORY if memory else Fault.RAISED, detail=detail)
 
 
-def _processor_s() -> float:
+def processor_s() -> float:
     """Processor seconds of this process so far, and of the child processes that it waited for."""
     return sum(os.times()[:4])

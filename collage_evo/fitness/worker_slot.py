@@ -18,8 +18,6 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.slots import Slot, acquire_slot, timing_slots
 
-REFUSAL_REST_S = 0.3
-"""Seconds that an excluded worker pauses before it returns a job, so that other workers get it."""
 CLOSED: Reply[Any] = Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
 LATE: Reply[Any] = Reply(Failure(Fault.CLOSED, "no time was left"))
 Over = Callable[[], bool]
@@ -41,6 +39,10 @@ class PoolConfig:
         of cores."""
         slots = timing_slots(self.cores, self.setting.target.threads * self.setting.sessions)
         return slots[:1] if self.setting.target.accelerated else slots
+
+    def process(self, cores: tuple[int, ...]) -> Sandbox:
+        """A measuring or compiling process on ``cores``."""
+        return Sandbox(self.setting, cores, self.memory_bytes)
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,13 @@ class WorkerSlot:
     Args:
         timeout_s: how long it waits for a free slot; None waits without limit.
         closing: an event that another thread sets to end the wait.
+        rest_s: how long it pauses before it returns a job that it may not do, so that other workers get it.
     """
 
-    def __init__(self, timeout_s: float | None = None, closing: threading.Event | None = None) -> None:
-        self._timeout_s = timeout_s
+    def __init__(
+        self, timeout_s: float | None = None, closing: threading.Event | None = None, rest_s: float = 0.3
+    ) -> None:
+        self._timeout_s, self._rest_s = timeout_s, rest_s
         self._closing = closing or threading.Event()
         self._config: PoolConfig | None = None
         self._waited_for: tuple[tuple[int, ...], ...] = ()
@@ -129,7 +134,7 @@ class WorkerSlot:
         if slot is None:
             self._waited_for = config.slots
             return self.left_out("no timing slot is free on this machine")
-        sandbox = Sandbox(config.setting, slot.cores, config.memory_bytes)
+        sandbox = config.process(slot.cores)
         with self._changing:
             self._slot, self._sandbox, self._config = slot, sandbox, config
         if self._closing.is_set():  # set by another thread before the cores were free
@@ -138,7 +143,7 @@ class WorkerSlot:
 
     def left_out(self, why: str, reference_ms: float | None = None) -> LeftOut:
         """The reason why this slot may not measure, after a pause."""
-        time.sleep(REFUSAL_REST_S)
+        time.sleep(self._rest_s)
         return LeftOut(self.name, why, reference_ms)
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from collage_evo.errors import (
 from collage_evo.fitness.jobs import Setting, WorkFiles
 from collage_evo.fitness.machine import Machine, PooledMachine
 from collage_evo.fitness.pool import WorkerPool, workers_of
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.private import own_directory
@@ -195,13 +196,8 @@ class RunContext(Workplace):
             in_turns=room.in_turns,
             reference_bytes=0 if room.in_turns else REFERENCE_IN_MEMORY * weight_bytes,
         )
-        pool = WorkerPool(
-            setting,
-            usable(config),
-            int(room.memory_gb * GIB),
-            room.timeout_s,
-            workers_of(fitness.executor, fitness.address),
-        )
+        slots = PoolConfig(setting, usable(config), int(room.memory_gb * GIB), room.timeout_s)
+        pool = WorkerPool(slots, workers_of(fitness.executor, fitness.address))
         return cls(
             place.config,
             place.directory,

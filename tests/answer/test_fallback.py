@@ -15,6 +15,7 @@ from collage_evo.fitness.machine import PooledMachine
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
@@ -58,7 +59,7 @@ def test_a_fallback_runs_without_optimisations_where_these_fail(tmp_path: Path) 
     model = fails_when_fused()
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "n"
-    machine = PooledMachine(WorkerPool(open_setting(tmp_path, model, (2, 4, 1)), (0,), 2**33, 60.0))
+    machine = PooledMachine(WorkerPool(PoolConfig(open_setting(tmp_path, model, (2, 4, 1)), (0,), 2**33, 60.0)))
     try:
         found = measure_fallbacks([get_backend("onnxruntime")], tmp_path / "fallbacks", machine)
     finally:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,16 @@ import onnx
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.codec import from_json, to_json
-from collage_evo.fitness.jobs import Begin, CostJob, Job, Message, Setting, WorkFiles
+from collage_evo.fitness.jobs import Begin, Compiled, CostJob, Job, Message, Setting, WorkFiles
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.worker import serve
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
+from tests.support.machine import FakeMachine, FakeProcess
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 
@@ -53,6 +55,16 @@ def answer_here(setting: Setting, job: Job) -> Any:
     answers = io.StringIO()
     serve(io.StringIO(f"{to_json(Begin(setting, ()))}\n{to_json(job, Job)}\n"), answers)
     return from_json(answers.getvalue().splitlines()[-1], Message)
+
+
+@dataclass(frozen=True)
+class Answered(PoolConfig):
+    """Settings of a pool whose processes answer each job by ``answer``, in this process."""
+
+    answer: Callable[[Any], Any] = lambda job: Compiled()
+
+    def process(self, cores: tuple[int, ...]) -> Any:
+        return FakeProcess(FakeMachine(self.answer))
 
 
 @dataclass
@@ -100,9 +112,10 @@ def _started(program: str, info: Path, environment: dict[str, str], *arguments: 
 
 
 _SOON_GIVEN_UP = """
+from functools import partial
 from collage_evo.cli import main
-from collage_evo.fitness import cluster
-cluster.CONNECT_S = "3s"
+from collage_evo.fitness import pool
+pool.DaskWorkers = partial(pool.DaskWorkers, connect_s=3.0)
 main()
 """
 """The command line, which waits less long for a scheduler that is gone."""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -12,14 +13,15 @@ from collage_evo.fitness.builders import LONG_BUILD_S, Builders
 from collage_evo.fitness.cluster import DaskWorkers
 from collage_evo.fitness.jobs import BuildJob, Compiled, PlacementJob
 from collage_evo.fitness.pool import WorkerPool
-from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.worker import _processor_s
+from collage_evo.fitness.worker import processor_s
+from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import make_setting
+from tests.fitness.helpers import Answered, make_setting
 from tests.support.faults import install_faulty
+from tests.support.machine import setting_of
 
 CONV, RELU = (BuildJob(Region(nodes, "onnxruntime")) for nodes in (1, 2))
 
@@ -28,11 +30,11 @@ CONV, RELU = (BuildJob(Region(nodes, "onnxruntime")) for nodes in (1, 2))
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
     for name, value in install_faulty(tmp_path / "plugin").items():
         monkeypatch.setenv(name, value)
-    return WorkerPool(make_setting(tmp_path), usable_cores()[:2], 2**30, 60.0)
+    return WorkerPool(PoolConfig(make_setting(tmp_path), usable_cores()[:2], 2**30, 60.0))
 
 
 def pieces(pool: WorkerPool) -> set[Path]:
-    return {path for path in Path(pool.setting.cache).glob("*") if not path.name.startswith("building-")}
+    return {path for path in Path(pool.config.setting.cache).glob("*") if not path.name.startswith("building-")}
 
 
 def test_what_was_compiled_ahead_is_what_is_timed(pool: WorkerPool) -> None:
@@ -58,18 +60,21 @@ def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: Worker
             refused: Failure(Fault.BUILD, "faulty: cannot be built, on purpose"),
         }
         assert len(pieces(pool)) == 1
-        assert not list(Path(pool.setting.cache).glob("building-*"))
-        onnx.save(onnx.ModelProto(), pool.setting.files.normalised)  # who compiles again fails for another reason
+        assert not list(Path(pool.config.setting.cache).glob("building-*"))
+        files = pool.config.setting.files
+        onnx.save(onnx.ModelProto(), files.normalised)  # who compiles again fails for another reason
         builders.close()
         assert builders.build([refused, crash]) == failures
 
 
-def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
-    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def answering(answer: Callable[[BuildJob], Compiled | Failure]) -> Builders:
+    """Builders on two cores, whose processes answer by ``answer``."""
+    return Builders(WorkerPool(Answered(setting_of(), (0, 1), 2**30, 60.0, answer)))
+
+
+def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed() -> None:
     answers: list[Compiled | Failure] = [Failure(Fault.HANG, "no answer within 60 s"), Compiled()]
-    monkeypatch.setattr(Sandbox, "call", lambda *_: answers.pop(0))
-    with Builders(pool) as builders:
+    with answering(lambda job: answers.pop(0)) as builders:
         assert builders.build([CONV])[CONV].fault is Fault.HANG
         assert builders.build([CONV]) == {}
         assert builders.build([CONV]) == {}, "what is compiled is not asked for again"
@@ -80,23 +85,18 @@ def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
     assert not answers
 
 
-def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
-    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others() -> None:
     """Not one that waits long, as any does on a busy machine."""
-    if len(pool.cores) < 2:
-        pytest.skip("needs two cores")
     later = [BuildJob(Region(1 << place, "slow")) for place in range(1, 4)]
     other, at_work, may_end = BuildJob(Region(1, "other")), threading.Semaphore(0), threading.Event()
 
-    def call(sandbox: Sandbox, job: BuildJob, timeout_s: float) -> Compiled:
+    def call(job: BuildJob) -> Compiled:
         if job in later:
             at_work.release()
             assert may_end.wait(60.0)
         return Compiled(LONG_BUILD_S + 1.0 if job.region.backend == "slow" else 0.0)
 
-    monkeypatch.setattr(Sandbox, "call", call)
-    with Builders(pool) as builders:
+    with answering(call) as builders:
         builders.build([BuildJob(Region(1, "slow"))])
         begun = [builders.begin(job) for job in later]
         assert at_work.acquire(timeout=60.0)
@@ -105,17 +105,14 @@ def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
         may_end.set()
 
 
-def test_after_a_while_nobody_waits_for_what_is_still_compiled(
-    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_while_nobody_waits_for_what_is_still_compiled() -> None:
     may_end = threading.Event()
 
-    def call(sandbox: Sandbox, job: BuildJob, timeout_s: float) -> Compiled:
+    def call(job: BuildJob) -> Compiled:
         assert job == CONV or may_end.wait(60.0)
         return Compiled()
 
-    monkeypatch.setattr(Sandbox, "call", call)
-    with Builders(pool) as builders:
+    with answering(call) as builders:
         builders.build([CONV])
         assert builders.build([CONV, RELU], seconds=0.01)[RELU].fault is Fault.CLOSED
         may_end.set()
@@ -123,13 +120,13 @@ def test_after_a_while_nobody_waits_for_what_is_still_compiled(
 
 
 def test_what_a_compiler_in_a_process_of_its_own_takes_of_a_processor_counts() -> None:
-    before_s = _processor_s()
+    before_s = processor_s()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
-    assert _processor_s() - before_s > 0.4
+    assert processor_s() - before_s > 0.4
 
 
 def test_a_cluster_compiles_on_its_own(pool: WorkerPool) -> None:
-    away = WorkerPool(pool.setting, pool.cores, 2**30, 60.0, DaskWorkers("tcp://127.0.0.1:1"))
+    away = WorkerPool(pool.config, DaskWorkers("tcp://127.0.0.1:1"))
     with Builders(away) as builders:
         assert builders.build([CONV]) == {}
     assert not pieces(away)

@@ -19,12 +19,12 @@ import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness import cluster as dask
-from collage_evo.fitness import worker_slot
 from collage_evo.fitness.cluster import ClusterWorker, DaskWorkers
 from collage_evo.fitness.jobs import Job, Measured, Reply, Setting
 from collage_evo.fitness.pool import WorkerPool, workers_of
 from collage_evo.fitness.worker_slot import Answered, Call, Over, PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.private import SHARED
 from collage_evo.hardware.slots import acquire_slot, usable_cores
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
@@ -47,7 +47,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> None:
-    pool = WorkerPool(setting, usable_cores()[:1], 2**32, 60.0, DaskWorkers(cluster.address))
+    pool = WorkerPool(PoolConfig(setting, usable_cores()[:1], 2**32, 60.0), DaskWorkers(cluster.address))
     jobs = [job(runs, min_seconds=0.1) for runs in range(5, 14)]
     answers = pool.map(jobs)
     first = next(answers)
@@ -63,13 +63,12 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
 def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_error(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask, "CONNECT_S", "2s")
-
     def deadly(*_: Any) -> Reply[Any]:
         os._exit(1)
 
     with dask_cluster(tmp_path, 2, allowed_failures=0) as cluster:
-        pool = WorkerPool(setting, usable_cores()[:1], 2**32, 60.0, DaskWorkers(cluster.address))
+        workers = DaskWorkers(cluster.address, connect_s=2.0)
+        pool = WorkerPool(PoolConfig(setting, usable_cores()[:1], 2**32, 60.0), workers)
         with monkeypatch.context() as patch:
             patch.setattr(dask, "measure_on_worker", deadly)
             assert list(pool.map([job(5)])) == [Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))]
@@ -120,10 +119,9 @@ def test_nobody_is_warned_within_the_machine_or_behind_tls() -> None:
     assert not workers_of("local", "").warning
 
 
-def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask, "CONNECT_S", "1s")
+def test_unreachable_cluster_is_named() -> None:
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        DaskWorkers("tcp://127.0.0.1:9").count()
+        DaskWorkers("tcp://127.0.0.1:9", connect_s=1.0).count()
     with pytest.raises(ConfigError, match=r"fitness\.address is missing"):
         workers_of("dask", "")
 
@@ -132,7 +130,7 @@ class Board(WorkerSlot):
     """A slot of a pretended cluster whose process takes ``ms`` for every job, or that never gets cores."""
 
     def __init__(self, label: str, ms: float, full: bool = False) -> None:
-        super().__init__()
+        super().__init__(rest_s=0.0)
         self.label, self.ms, self.full = label, ms, full
         self.done: list[Job] = []
 
@@ -166,16 +164,15 @@ class Pretended(DaskWorkers):
         return len(self.turns)
 
 
-def pretended(monkeypatch: pytest.MonkeyPatch, boards: Sequence[Board], setting: Setting) -> WorkerPool:
-    monkeypatch.setattr(worker_slot, "REFUSAL_REST_S", 0.0)
-    return WorkerPool(setting, (0,), 2**32, 60.0, Pretended("", turns=tuple(map(ClusterWorker, boards))))
+def pretended(boards: Sequence[Board], setting: Setting) -> WorkerPool:
+    return WorkerPool(PoolConfig(setting, (0,), 2**32, 60.0), Pretended("", turns=tuple(map(ClusterWorker, boards))))
 
 
 def test_a_worker_that_disagrees_is_reported_and_left_out(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     boards = [Board("a", 10.0), Board("b", 10.3), Board("slow", 14.0)]
-    pool, asked = pretended(monkeypatch, boards, setting).agreed(job(3), margin=0.1)
+    pool, asked = pretended(boards, setting).agreed(job(3), margin=0.1)
     assert sorted(asked) == [("a", 10.0, True), ("b", 10.3, True), ("slow", 14.0, False)]
     took = {worker: latency_ms for worker, latency_ms, _ in asked}
     with caplog.at_level(logging.WARNING):
@@ -187,20 +184,20 @@ def test_a_worker_that_disagrees_is_reported_and_left_out(
     assert boards[0].done.count(job(3)) == 1  # measured once a worker
 
 
-def test_a_worker_without_cores_hands_its_jobs_on(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_cores_hands_its_jobs_on(setting: Setting) -> None:
     boards = [Board("a", 10.0), Board("full", 10.0, full=True)]
-    pool = pretended(monkeypatch, boards, setting)
+    pool = pretended(boards, setting)
     assert [answer.worker for answer in pool.map([job(runs) for runs in range(4, 9)])] == ["a"] * 5
 
 
-def test_a_cluster_in_which_nobody_may_measure_is_an_error(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_in_which_nobody_may_measure_is_an_error(setting: Setting) -> None:
     boards = [Board("full", 10.0, full=True), Board("full too", 10.0, full=True)]
     with pytest.raises(UnavailableError, match="no timing slot is free on this machine"):
-        list(pretended(monkeypatch, boards, setting).map([job(4)]))
+        list(pretended(boards, setting).map([job(4)]))
 
 
 def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv(SHARED, str(tmp_path))
     held = acquire_slot(((0,),))
     assert held is not None
     assert acquire_slot(((0,),), timeout_s=0.05) is None

@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.fitness import builders
 from collage_evo.fitness.builders import Builders, CompileAhead, build_job
-from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact
+from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, Rule
 from collage_evo.fitness.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
+from collage_evo.fitness.worker_slot import LocalWorkers, PoolConfig
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
+from tests.support.machine import setting_of
 
 NO = Failure(Fault.BUILD, "no")
 LONG_S = 60.0
@@ -33,12 +34,12 @@ FAST, SLOW, SLOWER, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for
 class Pool:
     """Everything takes 10 ms for each node of its first region's number; keeps what it was asked."""
 
-    slots: tuple[tuple[int, ...], ...] = ((0,),)
-    cores = (0, 1)
-    workers = SimpleNamespace(local=True)
-    setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1, in_turns=False)
+    workers = LocalWorkers()
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 1, in_turns: bool = False) -> None:
+        # A core is left for what makes the placements.
+        setting = setting_of(in_turns=in_turns, target=Target(threads=2))
+        self.config = PoolConfig(setting, tuple(range(2 * slots + 1)), 2**30, 60.0)
         self.jobs: list[PlacementJob] = []
         self.measured = threading.Event()
 
@@ -73,21 +74,37 @@ class AtOnce:
         return future
 
 
+class Refusing(AtOnce):
+    """Builders whose compilations fail as on a full disk; ``at_once``: nothing begins."""
+
+    def __init__(self, at_once: bool = False) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+        error = InputError("no space left on device")
+        if self.at_once:
+            raise error
+        future: Future[Compiled | Failure] = Future()
+        future.set_exception(error)
+        return future
+
+
 def evaluator(pool: Any, builders: Any = None, anchor: ReferenceArtifact | None = None) -> MeasuredEvaluator:
-    return MeasuredEvaluator(pool, builders or AtOnce(), TIMING, 100.0, anchor)
+    return MeasuredEvaluator(pool, builders or AtOnce(), Rule(TIMING, 100.0, anchor))
 
 
-def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_against() -> None:
+def test_a_latency_is_as_measured_and_all_race_against_the_fastest_so_far() -> None:
     pool = Pool()
     measured = evaluator(pool)
     slow, fast = measured.evaluate([SLOW, FAST])
-    assert slow is not None
-    assert fast is not None
-    assert (slow.latency_ms, fast.latency_ms) == (20.0, 10.0)
-    assert (slow.contended, fast.contended) == (True, False)
-    assert fast.worker == "here"
+    assert slow == Outcome(20.0, 20.0, 20.0, 3, error=1e-6, worker="here", contended=True)
+    assert fast == Outcome(10.0, 10.0, 10.0, 3, error=1e-6, worker="here")
     measured.evaluate([SLOWER])
-    assert [job.best_ms for job in pool.jobs] == [math.inf, 20.0, 10.0]
+    measured.race_against(Outcome(5.0))
+    measured.evaluate([FAST])
+    assert [job.best_ms for job in pool.jobs] == [math.inf, 20.0, 10.0, 5.0]
+    assert measured.evaluate([FAST], until=-math.inf) == [None], "something was right: the time limit counts"
 
 
 def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
@@ -123,8 +140,6 @@ def test_as_many_as_there_are_slots_are_at_work_and_wait_for_no_other_to_end() -
     both, ended = threading.Barrier(2, timeout=LONG_S), threading.Event()
 
     class Two(Pool):
-        slots = ((0,), (1,))
-
         def map(
             self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
         ) -> Iterator[Reply[Measured | Failure]]:
@@ -138,7 +153,7 @@ def test_as_many_as_there_are_slots_are_at_work_and_wait_for_no_other_to_end() -
             return super().map(jobs, over)
 
     many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(1, 6)]
-    outcomes = evaluator(Two()).evaluate(many)
+    outcomes = evaluator(Two(2)).evaluate(many)
     assert [outcome and outcome.latency_ms for outcome in outcomes] == [10.0, 20.0, 30.0, 40.0, 50.0]
 
 
@@ -146,8 +161,6 @@ def test_what_one_of_several_hands_raises_is_raised_while_another_is_at_work() -
     raised = threading.Event()
 
     class Broken(Pool):
-        slots = ((0,), (1,))
-
         def map(
             self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
         ) -> Iterator[Reply[Measured | Failure]]:
@@ -157,7 +170,7 @@ def test_what_one_of_several_hands_raises_is_raised_while_another_is_at_work() -
             return super().map(jobs, over)
 
     with pytest.raises(UnavailableError, match="no worker"):
-        evaluator(Broken()).evaluate([FAST, SLOW, SLOWER])
+        evaluator(Broken(2)).evaluate([FAST, SLOW, SLOWER])
     raised.set()
 
 
@@ -168,8 +181,7 @@ def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order(
     assert [job.regions[0].nodes for job in pool.jobs] == [1, 2]
 
 
-def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builders, "LOOK_S", 0.001)
+def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for() -> None:
     soon, never = threading.Event(), threading.Event()
     measured = evaluator(Pool(), AtOnce({SLOW: soon, SLOWER: never}))
     measured.evaluate([FAST])
@@ -178,12 +190,16 @@ def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch
     never.set()
 
 
-def test_a_wait_ends_where_another_hand_takes_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_ends_where_another_hand_takes_what_it_waited_for() -> None:
     """On a machine at work, the waiting thread gets the interpreter long after its deadline."""
-    monkeypatch.setattr(builders, "LOOK_S", 0.5)
     built: Future[Compiled | Failure] = Future()
     found: list[int] = []
-    with CompileAhead(cast("Builders", SimpleNamespace(begin=lambda _: built)), [FAST], 1) as ahead:
+
+    class Later(AtOnce):
+        def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+            return built
+
+    with CompileAhead(cast("Builders", Later()), [FAST], 1, look_s=0.5) as ahead:
 
         def take() -> None:
             found.append(len(ahead.ready(lambda: False, lambda: False)))
@@ -215,8 +231,6 @@ def test_where_memory_lacks_nothing_is_compiled_while_a_placement_is_measured(in
         at_work.remove(what)
 
     class Measuring(Pool):
-        setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1, in_turns=in_turns)
-
         def map(self, jobs: Sequence[PlacementJob], over: Any = None) -> Iterator[Reply[Measured | Failure]]:
             works("measures")
             return super().map(jobs)
@@ -228,7 +242,7 @@ def test_where_memory_lacks_nothing_is_compiled_while_a_placement_is_measured(in
             return future
 
     placements = [Placement((Region(1 << k, "any", "default"),)) for k in range(6)]
-    outcomes = evaluator(Measuring(), Compiling()).evaluate(placements)
+    outcomes = evaluator(Measuring(in_turns=in_turns), Compiling()).evaluate(placements)
     assert outcomes[0] is not None
     assert (max(map(len, together)) == 1) is in_turns
 
@@ -253,25 +267,15 @@ def test_what_making_a_placement_raises_is_raised() -> None:
         evaluator(Pool()).evaluate(made())
 
 
-def test_what_the_system_refuses_to_compile_any_more_is_raised() -> None:
-    class FullDisk(AtOnce):
-        def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
-            future: Future[Compiled | Failure] = Future()
-            future.set_exception(InputError("no space left on device"))
-            return future
-
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_the_system_refuses_is_raised_and_leaves_nobody_waiting_for_a_turn(at_once: bool) -> None:
+    refusing = Refusing(at_once)
     with pytest.raises(InputError, match="no space left"):
-        evaluator(Pool(), FullDisk()).evaluate([FAST, SLOW])
-
-
-def test_a_refusal_to_compile_leaves_nobody_waiting_for_a_turn() -> None:
-    def refuse(job: BuildJob) -> Future[Compiled | Failure]:
-        raise InputError("no more processes")
-
+        evaluator(Pool(in_turns=True), refusing).evaluate([FAST, SLOW])
     turn = threading.Lock()
     with (
-        pytest.raises(InputError, match="no more processes"),
-        CompileAhead(cast("Builders", SimpleNamespace(begin=refuse)), [FAST], 1, turn) as ahead,
+        pytest.raises(InputError, match="no space left"),
+        CompileAhead(cast("Builders", refusing), [FAST], 1, turn) as ahead,
     ):
         ahead.ready(lambda: False, lambda: False)
     assert not turn.locked()
@@ -282,15 +286,6 @@ def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
     wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW], until=-math.inf)
     assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
     assert late is None
-
-
-def test_an_earlier_measurement_is_the_bar_and_lets_the_time_limit_end_a_search() -> None:
-    pool = Pool()
-    measured = evaluator(pool)
-    measured.race_against(Outcome(5.0))
-    assert measured.evaluate([FAST], until=-math.inf) == [None]
-    measured.evaluate([FAST])
-    assert [job.best_ms for job in pool.jobs] == [5.0]
 
 
 def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_always_has_one() -> None:

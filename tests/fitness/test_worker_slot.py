@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness import worker_slot
 from collage_evo.fitness.jobs import LeftOut, Measured
 from collage_evo.fitness.pool import WorkerPool
-from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_slot import PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.private import SHARED
 from collage_evo.hardware.target import Target
-from tests.fitness.helpers import cost_job, make_setting
+from tests.fitness.helpers import Answered, cost_job, make_setting
 
-LONG_S = 60.0
+
+@pytest.fixture(autouse=True)
+def own_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other test has this one's cores."""
+    monkeypatch.setenv(SHARED, str(tmp_path))
 
 
 def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> None:
@@ -31,46 +34,38 @@ def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("had", [Failure(Fault.CRASH, "exit code 0"), Measured((1.0,), 0.0, 0.0)])
 def test_what_runs_or_waits_when_the_pool_is_closed_gets_an_answer_that_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, had: Any
+    tmp_path: Path, had: Any
 ) -> None:
     asked: list[object] = []
 
-    def call(sandbox: Sandbox, job: object, timeout_s: float) -> Any:
+    def call(job: object) -> Any:
         asked.append(job)
         pool.close()
         return had
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(Sandbox, "call", call)
-    pool = WorkerPool(make_setting(tmp_path), (0,), 2**30, 60.0)
+    pool = WorkerPool(Answered(make_setting(tmp_path), (0,), 2**30, 60.0, call))
     replies = list(pool.map([cost_job(3), cost_job(4)]))
     assert [reply.answer.fault for reply in replies if isinstance(reply.answer, Failure)] == [Fault.CLOSED] * 2
     assert len(asked) == 1, "no other slot is opened"
 
 
-def test_one_job_is_done_in_the_thread_that_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_job_is_done_in_the_thread_that_asks(tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
 
-    def call(sandbox: Sandbox, job: object, timeout_s: float) -> Any:
+    def call(job: object) -> Measured:
         threads.append(threading.current_thread())
         return Measured((1.0,), 0.0, 0.0)
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(Sandbox, "call", call)
-    pool = WorkerPool(make_setting(tmp_path), (0, 1), 2**30, 60.0)
-    assert len(pool.slots) == 2
+    pool = WorkerPool(Answered(make_setting(tmp_path), (0, 1), 2**30, 60.0, call))
+    assert len(pool.config.slots) == 2
     list(pool.map([cost_job(3)]))
     pool.close()
     assert threads == [threading.current_thread()]
 
 
-def test_who_waits_for_cores_when_the_pool_is_closed_waits_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(worker_slot, "REFUSAL_REST_S", 0.0)
-    setting = make_setting(tmp_path)
-    holder, waiting = (WorkerPool(setting, (0,), 2**30, 60.0) for _ in range(2))
+def test_who_waits_for_cores_when_the_pool_is_closed_waits_no_longer(tmp_path: Path) -> None:
+    config = Answered(make_setting(tmp_path), (0,), 2**30, 60.0, lambda job: Measured((1.0,), 0.0, 0.0))
+    holder, waiting = WorkerPool(config), WorkerPool(config)
     assert not isinstance(next(holder.map([cost_job(3)])).answer, Failure)
     closer = threading.Timer(0.3, waiting.close)
     closer.start()

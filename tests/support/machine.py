@@ -26,7 +26,7 @@ from collage_evo.fitness.jobs import (
     Written,
     regions_of,
 )
-from collage_evo.fitness.machine import PlacementEvaluator, Process, Regions
+from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Process, Regions, Rule
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.target import Target
@@ -50,7 +50,7 @@ class FakeMachine:
     setting: Setting = field(default_factory=setting_of)
     sessions: int = 1
     most_sessions: int = 1
-    cores: tuple[int, ...] = (0,)
+    first_cores: tuple[int, ...] = (0,)
     memory_bytes: int = 2**30
     timeout_s: float = 60.0
     warning: str = ""
@@ -59,10 +59,6 @@ class FakeMachine:
     told: list[tuple[FakeProcess, Any]] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     closed: int = 0
-
-    @property
-    def first_cores(self) -> tuple[int, ...]:
-        return self.cores
 
     def ask(self, job: Any, timeout_s: float = math.inf) -> Any:
         self.jobs.append(job)
@@ -79,10 +75,9 @@ class FakeMachine:
 
     @contextlib.contextmanager
     def placements(
-        self, agreed_on: Placement, timing: TimingSettings, give_up_ms: float, reference_run: Any, bounds: Bounds,
-        margin: float, on_worker: Callable[[str, float, bool], None],
-    ) -> Iterator[PlacementEvaluator]:  # fmt: skip
-        yield FakeEvaluator(self, timing, give_up_ms, bounds)
+        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
+    ) -> Iterator[PlacementEvaluator]:
+        yield FakeEvaluator(self, rule)
 
     def write(self, placements: Mapping[str, Placement], directory: Path) -> Mapping[str, Path | Failure]:
         written: dict[str, Path | Failure] = {}
@@ -115,13 +110,10 @@ class FakeMachine:
 
 
 @dataclass(eq=False)
-class FakeProcess:
+class FakeProcess(contextlib.AbstractContextManager["FakeProcess"]):
     """A process of a :class:`FakeMachine`."""
 
     machine: FakeMachine
-
-    def __enter__(self) -> FakeProcess:
-        return self
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
@@ -168,15 +160,17 @@ class FakeEvaluator:
     """Evaluator of a :class:`FakeMachine`."""
 
     machine: FakeMachine
-    timing: TimingSettings
-    give_up_ms: float
-    bounds: Bounds
+    rule: Rule
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.rule.bounds
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
         for placement in placements:
-            job = PlacementJob(regions_of(placement), self.timing, self.give_up_ms)
+            job = PlacementJob(regions_of(placement), self.rule.timing, self.rule.give_up_ms)
             outcome = outcome_of(self.machine.ask(job))
             self.on_measured(placement, outcome)
             outcomes.append(outcome)

@@ -11,7 +11,7 @@ from pathlib import Path
 from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
-from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact
+from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact, Rule
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
@@ -115,15 +115,13 @@ def measuring(
         left = "" if agrees else ", so it is left out"
         run.reporter.log(f"{worker} takes {format_ms(latency_ms)} ms for the same model{left}")
 
-    return run.machine.placements(
-        agreed_on,
+    rule = Rule(
         run.config.fitness.timing.settings(),
         _give_up_ms(run, baselines),
         ReferenceArtifact(single.artifact.absolute(), single.outcome.latency_ms),
         search_bounds(run),
-        run.config.fitness.margin,
-        on_worker,
     )
+    return run.machine.placements(rule, agreed_on, run.config.fitness.margin, on_worker)
 
 
 def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
