@@ -11,7 +11,7 @@ import numpy as np
 
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.hardware.cores import own_cores
 from collage_evo.precision.transforms.edits import Numerics
@@ -54,10 +54,7 @@ def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
 
     Other tensors reuse the memory of these. The run time grows with the number of other nodes: the total is cached.
     """
-    tables: dict[Widths, _Touched] = graph.memo.setdefault("touched bytes", {})
-    if widths not in tables:
-        tables[widths] = _Touched(graph, widths)
-    return tables[widths].without(graph.all_nodes & ~nodes)
+    return _touched(graph, widths).without(graph.all_nodes & ~nodes)
 
 
 class _Touched:
@@ -107,6 +104,9 @@ class _Touched:
             size = sign * _held(self._graph.tensors[name], self._widths.others)
             changes[users[0]] += size
             changes[users[-1] + 1] -= size
+
+
+_touched = GraphCache(_Touched)
 
 
 def _held(tensor: Tensor, width: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.graph.convert.extract import extract
-from collage_evo.graph.ir.graph import OPAQUE, Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import OPAQUE, Graph, GraphCache, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import ELEMENTWISE
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.rewrites.common import reshape, standard
@@ -81,7 +81,7 @@ class TabledIndices:
             bounds = [draft.constant(np.array(bound, kind)) for bound in (0, len(lookup.rows) - 1)]
             index = draft.node("Sub", [index, draft.constant(np.array(lookup.first - 1, kind))])
             index = draft.node("Clip", [index, *bounds])
-        for output, table in _tables(graph, lookup, nodes).items():
+        for output, table in _tables(graph, nodes).items():
             draft.node("Gather", [draft.constant(table), index], output, axis=0)
         return draft.finished()
 
@@ -174,23 +174,22 @@ def _worth(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> bool:
     return len(lookup.rows) <= _TIMES * places and len(lookup.rows) * sum(widths) <= max(_MOST, places * sum(widths))
 
 
-def _tables(graph: Graph, lookup: _Lookup, nodes: NodeSet) -> dict[str, np.ndarray]:
+@GraphCache
+def _tables(graph: Graph, nodes: NodeSet) -> dict[str, np.ndarray]:
     """Tables [rows, width] of each output of ``nodes`` by row of the lookup. Computed once a graph."""
-    key = f"tabled-indices {nodes:x}"
-    if key not in graph.memo:
-        inner, first = nodes & ~(1 << lookup.node.index), lookup.node.outputs[0]
-        shape, leaving = graph.tensors[first].shape, graph.boundary(nodes)[1]
-        model, results = extract(graph, inner), graph.boundary(inner)[1]
-        input_name = model.graph.input[0].name
-        reference, places = Reference(model), math.prod(shape[:-1])
-        tables: dict[str, list[np.ndarray]] = {name: [] for name in leaving}
-        for start in range(0, len(lookup.rows), places):
-            rows = lookup.rows[start : start + places]
-            padded = np.concatenate([rows, np.zeros((places - len(rows), *rows.shape[1:]), rows.dtype)])
-            outputs = reference.run({input_name: padded.reshape(shape)})
-            by_name = {first: padded, **dict(zip(results, outputs, strict=True))}
-            for name in leaving:
-                tables[name].append(by_name[name].reshape(places, -1)[: len(rows)])
-        graph.memo[key] = {name: np.concatenate(parts) for name, parts in tables.items()}
-    result: dict[str, np.ndarray] = graph.memo[key]
-    return result
+    lookup = _lookup(graph, graph.nodes[next(members(nodes))])
+    assert lookup is not None
+    inner, first = nodes & ~(1 << lookup.node.index), lookup.node.outputs[0]
+    shape, leaving = graph.tensors[first].shape, graph.boundary(nodes)[1]
+    model, results = extract(graph, inner), graph.boundary(inner)[1]
+    input_name = model.graph.input[0].name
+    reference, places = Reference(model), math.prod(shape[:-1])
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in leaving}
+    for start in range(0, len(lookup.rows), places):
+        rows = lookup.rows[start : start + places]
+        padded = np.concatenate([rows, np.zeros((places - len(rows), *rows.shape[1:]), rows.dtype)])
+        outputs = reference.run({input_name: padded.reshape(shape)})
+        by_name = {first: padded, **dict(zip(results, outputs, strict=True))}
+        for name in leaving:
+            tables[name].append(by_name[name].reshape(places, -1)[: len(rows)])
+    return {name: np.concatenate(parts) for name, parts in tables.items()}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import onnx
 from onnx import helper, numpy_helper
@@ -22,25 +21,15 @@ from collage_evo.graph.convert.extract import (
     renamed_node,
 )
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members
 from collage_evo.rewrites.catalogue import rewrite_named
-from collage_evo.rewrites.rewrite import Replacement, Rewrite
+from collage_evo.rewrites.rewrite import Replacement
 from collage_evo.rewrites.sites import Sites
 
 _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""
 _PREFIX = "r{}_"
 """Prefix of the names of tensors inside a rewritten site: the number of the site."""
-_LATEST = "latest replacement"
-"""Memo of a :class:`_Latest`: only one, because it holds weights."""
-
-
-class _Latest(NamedTuple):
-    """A rewrite, one of its sites, and the replacement of that."""
-
-    rewrite: Rewrite
-    site: NodeSet
-    replacement: Replacement
 
 
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
@@ -100,11 +89,15 @@ def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
     place = {index: position for position, index in enumerate(members(nodes))}
     parts = []
     for name, site in sites:
-        memo = f"rewrite {name} {site:x}"
-        if memo not in graph.memo:
-            graph.memo[memo] = _digest(_written(graph, site, _replacement(graph, nodes, name, site)))
-        parts.append(f"{name} {','.join(str(place[index]) for index in members(site))} {graph.memo[memo]}")
+        _require_inside(nodes, name, site)
+        parts.append(f"{name} {','.join(str(place[index]) for index in members(site))} {_content(graph, name, site)}")
     return _digest(parts)
+
+
+@GraphCache
+def _content(graph: Graph, name: str, site: NodeSet) -> str:
+    """Digest of the replacement of ``site``, independent of its position."""
+    return _digest(_written(graph, site, _replacement(graph, site, name, site)))
 
 
 def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[str]:
@@ -129,12 +122,11 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
     Raises:
         InputError: the rewrite is unknown, or uses the graph's names for something else.
     """
-    if site & ~nodes:
-        raise InputError(f"{name}: it replaces nodes that are not in the region")
+    _require_inside(nodes, name, site)
     rewrite = rewrite_named(name)
-    latest: _Latest | None = graph.memo.get(_LATEST)  # a region is written several times in a row
-    if latest is not None and latest.rewrite is rewrite and latest.site == site:
-        return latest.replacement
+    latest, key = _latest(graph), (id(rewrite), site)
+    if key in latest:
+        return latest[key]
     replacement = rewrite.apply(graph, site)
     entering, leaving = graph.boundary(site)
     constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
@@ -148,8 +140,20 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
         raise InputError(f"{name}: it does not make {missing[0]!r}")
     if clashing := sorted((outputs | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
         raise InputError(f"{name}: it calls a tensor of its own {clashing[0]!r}, as another one is called")
-    graph.memo[_LATEST] = _Latest(rewrite, site, replacement)
+    latest.clear()
+    latest[key] = replacement
     return replacement
+
+
+def _require_inside(nodes: NodeSet, name: str, site: NodeSet) -> None:
+    if site & ~nodes:
+        raise InputError(f"{name}: it replaces nodes that are not in the region")
+
+
+@GraphCache
+def _latest(graph: Graph) -> dict[tuple[int, NodeSet], Replacement]:
+    """The latest replacement: a region is written several times in a row. Only one, because it holds weights."""
+    return {}
 
 
 def _new_names(graph: Graph, replacement: Replacement, prefix: str) -> dict[str, str]:

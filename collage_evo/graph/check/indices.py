@@ -19,14 +19,13 @@ from collage_evo.graph.check.index_uses import IndexUse, attribute, uses
 from collage_evo.graph.check.value_ranges import RELAYS, Values
 from collage_evo.graph.convert.static import STANDARD, bodies, captures, inferred
 from collage_evo.graph.ir.elements import IN_32_BITS
-from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, GraphCache, Node, NodeSet, members
 
 Limits = Mapping[str, tuple[int, int]]
 """For inputs of a model the least value, and one more than the greatest."""
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 _RELAYED = 64
-_MEMO, _VALUES = "indices", "values"
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class IndexVerdict:
 
 def stray_index(graph: Graph, node: Node) -> str:
     """Which indices of ``node`` may point outside its tensors in some request; empty if none."""
-    return next((verdict.stray for verdict in _verdicts(graph, node) if verdict.stray), "")
+    return next((verdict.stray for verdict in _verdicts(graph)[node.index] if verdict.stray), "")
 
 
 def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
     """Limits of the model's inputs under which no index in ``nodes`` that they provide points outside."""
-    return joined(verdict.limits for index in members(nodes) for verdict in _verdicts(graph, graph.nodes[index]))
+    return joined(verdict.limits for index in members(nodes) for verdict in _verdicts(graph)[index])
 
 
 def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
@@ -87,19 +86,16 @@ def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
     return every
 
 
-def _verdicts(graph: Graph, node: Node) -> Iterator[IndexVerdict]:
-    if _MEMO not in graph.memo:
-        values = _values(graph)
-        graph.memo[_MEMO] = {id(proto): _judge(values, proto) for n in graph.nodes for proto in n.protos}
-    verdicts: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
-    return (verdicts[id(proto)] for proto in node.protos)
+@GraphCache
+def _verdicts(graph: Graph) -> list[list[IndexVerdict]]:
+    """The verdicts on the operators of each node."""
+    values = _values(graph)
+    return [[_judge(values, proto) for proto in node.protos] for node in graph.nodes]
 
 
+@GraphCache
 def _values(graph: Graph) -> Values:
-    if _VALUES not in graph.memo:
-        graph.memo[_VALUES] = Values(graph.model, graph.model.graph.value_info)
-    values: Values = graph.memo[_VALUES]
-    return values
+    return Values(graph.model, graph.model.graph.value_info)
 
 
 def _judge(values: Values, node: onnx.NodeProto) -> IndexVerdict:

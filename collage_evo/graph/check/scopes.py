@@ -13,10 +13,8 @@ from collage_evo.graph.check.value_ranges import Range, Values
 from collage_evo.graph.convert.read import attribute_value, declared_tensor
 from collage_evo.graph.convert.static import bodies, inferred_model
 from collage_evo.graph.ir.elements import IN_32_BITS
-from collage_evo.graph.ir.graph import OPAQUE, Graph, Node, Tensor
+from collage_evo.graph.ir.graph import OPAQUE, Graph, GraphCache, Node, Tensor
 from collage_evo.graph.ir.weights import array_of
-
-_EXACT_VALUES = "values, computed exactly"
 
 
 def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:
@@ -36,16 +34,14 @@ def inner_operators(graph: Graph, node: Node) -> Iterator[tuple[Graph, Node]]:
     yield from _operators(graph.model, inside, {}, graph)
 
 
+@GraphCache
 def exact_values(graph: Graph) -> Values:
     """What is known about the values in ``graph`` if a library computes whole numbers exactly.
 
     The model's input indices are within their limits, and whole numbers of 64 bits fit 32: each request is checked.
     """
-    if _EXACT_VALUES not in graph.memo:
-        ranges = _given(graph.model.graph.input, limits_of(graph, graph.all_nodes))
-        graph.memo[_EXACT_VALUES] = Values(graph.model, graph.model.graph.value_info, ranges, exact=True)
-    values: Values = graph.memo[_EXACT_VALUES]
-    return values
+    ranges = _given(graph.model.graph.input, limits_of(graph, graph.all_nodes))
+    return Values(graph.model, graph.model.graph.value_info, ranges, exact=True)
 
 
 def settled(graph: Graph, names: Iterable[str]) -> bool:
@@ -96,7 +92,7 @@ def _operators(
         anc=(),
         desc=(),
     )
-    view.memo[_EXACT_VALUES] = values
+    exact_values.put(view, values)
     for node in nodes:
         yield view, node
         for body in bodies(node.protos[0]):

@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, GraphCache, Node, NodeSet, Tensor, members
 from collage_evo.graph.ir.weights import content_digest, is_placed
 
 _VALUE_LIMIT = 64
@@ -88,12 +88,10 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     return model
 
 
+@GraphCache
 def _placed(graph: Graph) -> Mapping[str, onnx.TensorProto]:
     """Initializers whose content is in files of this process, by name."""
-    if "placed" not in graph.memo:
-        graph.memo["placed"] = {one.name: one for one in graph.model.graph.initializer if is_placed(one)}
-    placed: Mapping[str, onnx.TensorProto] = graph.memo["placed"]
-    return placed
+    return {one.name: one for one in graph.model.graph.initializer if is_placed(one)}
 
 
 def canonical_names(graph: Graph, nodes: NodeSet) -> Mapping[str, str]:
@@ -135,8 +133,7 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
             parts.append(f"{node.domain} {types} {' '.join(text.hex() for text in inner)}")
             continue
         read, written = (",".join(names[name] for name in side) for side in (node.inputs, node.outputs))
-        attributes = _attributes(graph, node)
-        parts.append(f"{node.domain}:{node.op_type}({read})->{written} {types} {attributes}")
+        parts.append(f"{node.domain}:{node.op_type}({read})->{written} {types} {_attributes(graph, node.index)}")
     return parts
 
 
@@ -163,23 +160,18 @@ def _content(array: np.ndarray) -> bytes | memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _attributes(graph: Graph, node: Node) -> str:
-    """The node's attributes in the order of their names, in their deterministic encoding."""
-    key = f"attributes {node.index}"
-    if key not in graph.memo:
-        attributes = sorted(node.protos[0].attribute, key=lambda attribute: attribute.name)
-        graph.memo[key] = "".join(a.SerializeToString(deterministic=True).hex() for a in attributes)
-    return str(graph.memo[key])
+@GraphCache
+def _attributes(graph: Graph, index: int) -> str:
+    """A node's attributes in the order of their names, in their deterministic encoding."""
+    attributes = sorted(graph.nodes[index].protos[0].attribute, key=lambda attribute: attribute.name)
+    return "".join(attribute.SerializeToString(deterministic=True).hex() for attribute in attributes)
 
 
+@GraphCache
 def constant_digest(graph: Graph, name: str) -> str:
     """Digest of the content of the constant ``name``, independent of its name."""
-    key = f"constant {name}"
-    if key not in graph.memo:
-        array = graph.constants[name]
-        text = array.dtype == object
-        graph.memo[key] = hashlib.sha256(_content(array)).hexdigest() if text else content_digest(array)
-    return str(graph.memo[key])
+    array = graph.constants[name]
+    return hashlib.sha256(_content(array)).hexdigest() if array.dtype == object else content_digest(array)
 
 
 def _digest(parts: list[str]) -> str:

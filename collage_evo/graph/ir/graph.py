@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from collage_evo.codec import As
 if TYPE_CHECKING:
     import onnx
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NodeSet = Annotated[int, As(lambda nodes: f"{nodes:x}", lambda text: nodes_from(text))]
 """A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``. In files it is hexadecimal: of whole
@@ -121,6 +123,8 @@ class Graph:
     succ: tuple[NodeSet, ...]
     anc: tuple[NodeSet, ...]
     desc: tuple[NodeSet, ...]
+    results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Belongs to :class:`GraphCache`."""
 
     @cached_property
     def all_nodes(self) -> NodeSet:
@@ -136,11 +140,6 @@ class Graph:
     def has_unchecked_branches(self) -> bool:
         """Whether the model has an If of which the checks take only one branch."""
         return any(entry.key == UNCHECKED_BRANCHES for entry in self.model.metadata_props)
-
-    @cached_property
-    def memo(self) -> dict[str, Any]:
-        """Cache of values computed once a graph, such as digests, by a key of the function that owns them."""
-        return {}
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:
         """Every node from which some member can be reached, members excluded."""
@@ -204,3 +203,22 @@ class Graph:
     def _made_in(self, tensor: str, nodes: NodeSet) -> bool:
         maker = self.producer.get(tensor)
         return maker is not None and bool(nodes >> maker & 1)
+
+
+class GraphCache(Generic[P, T]):
+    """A function of a graph, and of further arguments, whose results the graph holds for as long as it exists."""
+
+    def __init__(self, compute: Callable[Concatenate[Graph, P], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __call__(self, graph: Graph, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (self, args, *kwargs.items())
+        if key not in graph.results:
+            graph.results[key] = self._compute(graph, *args, **kwargs)
+        result: T = graph.results[key]
+        return result
+
+    def put(self, graph: Graph, result: T) -> None:
+        """Let ``result`` be that of ``graph`` without further arguments."""
+        graph.results[self, ()] = result

@@ -7,26 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.graph import Graph, GraphCache, Node
 
 REFINEMENTS = 2
 """Steps from a node to which its kind describes its surroundings. Chosen: at two, the parts of a layer of an encoder
 are of different kinds, but for the equal products for queries, keys and values."""
 
 
+@GraphCache
 def kinds_of(graph: Graph, refinements: int = REFINEMENTS) -> tuple[int, ...]:
     """For each node the number of its kind, numbered by first node; computed once a graph.
 
     The colours of Weisfeiler and Leman (1968) after so many ``refinements``, from operators, attributes and shapes.
     """
-    memo = f"kinds {refinements}"
-    if memo not in graph.memo:
-        colours = _numbered([_own(graph, node) for node in graph.nodes])
-        for _ in range(refinements):
-            colours = _numbered([_around(graph, node, colours) for node in graph.nodes])
-        graph.memo[memo] = colours
-    kinds: tuple[int, ...] = graph.memo[memo]
-    return kinds
+    colours = _numbered([_own(graph, node) for node in graph.nodes])
+    for _ in range(refinements):
+        colours = _numbered([_around(graph, node, colours) for node in graph.nodes])
+    return colours
 
 
 def _numbered(labels: list[Hashable]) -> tuple[int, ...]:

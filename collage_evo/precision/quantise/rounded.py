@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.graph.convert.extract import constant_digest
-from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo.graph.ir.graph import Graph, GraphCache, Node
 from collage_evo.graph.ir.windows import kernel_inside
 from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.bias import mean_shift
@@ -24,8 +24,6 @@ from collage_evo.precision.quantise.scales import (
     scales_of,
     weight_scales,
 )
-
-_MEMO = "rounded weights"
 
 
 class RoundedWeights:
@@ -98,10 +96,10 @@ def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> R
 
 def share_rounded(graph: Graph, other: Graph) -> None:
     """Share the cached constants of ``graph`` with ``other``, which consists of parts of it."""
-    other.memo[_MEMO] = _known(graph)
+    _known.put(other, _known(graph))
 
 
+@GraphCache
 def _known(graph: Graph) -> dict[tuple[Any, ...], Any]:
     """The cache by the constant's content: rewritten pieces of a graph have other names for it."""
-    memo: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
-    return memo
+    return {}

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.convert.extract import put_operators
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import COMPOSITE, Graph, GraphCache, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
 from collage_evo.graph.ir.weights import array_of
 from collage_evo.precision.quantise.marks import mark_written
@@ -55,12 +55,10 @@ class Casts(Transform):
     def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
         if graph.opset < _MIN_OPSET:
             return 0
-        memo = f"fit for {self.arithmetic}"
-        if memo not in graph.memo:  # the check reads all constants, and each node is in many matches
-            graph.memo[memo] = node_set(node.index for node in graph.nodes if self._fits(graph, node))
-        return nodes & int(graph.memo[memo])
+        return nodes & _fitting(graph, self)
 
-    def _fits(self, graph: Graph, node: Node) -> bool:
+    def fits(self, graph: Graph, node: Node) -> bool:
+        """Whether the type can be written into ``node``."""
         if node.domain not in ("", "ai.onnx") or node.op_type not in _CASTABLE:
             return False
         outputs = [graph.tensors[name] for name in node.outputs if name]
@@ -104,6 +102,12 @@ class Casts(Transform):
         if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
             return {}
         return {node.inputs[1]: exact.astype(self.dtype).astype(np.float32)}
+
+
+@GraphCache
+def _fitting(graph: Graph, casts: Casts) -> NodeSet:
+    """All nodes that fit ``casts``. The check reads all constants, and each node is in many matches."""
+    return node_set(node.index for node in graph.nodes if casts.fits(graph, node))
 
 
 def _moves_what_others_make(graph: Graph, node: Node) -> bool:
