@@ -21,6 +21,7 @@ from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
+from collage_evo.costs.expected import apportioned_ms, expected_space
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import AnswerStays, NotSearchable
 from collage_evo.fitness.jobs import REGIONS, recorded_regions
@@ -49,21 +50,11 @@ from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_no
 from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import expected_costs, gather_costs, tune_backends
-from collage_evo.run.stages.early import (
-    MIXTURES,
-    EarlyMixture,
-    EarlyMixtures,
-    apportioned_ms,
-    corrections_by,
-    expected_space,
-    in_space,
-    measure_early,
-    suffices,
-)
 from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipped_search
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
+from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
 from collage_evo.run.stages.model import NORMALISED, Normalised, normalise
 from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
 from collage_evo.run.stages.threads import settled, threads_that_pay
@@ -72,6 +63,8 @@ from collage_evo.run.warm_start import Earlier, begin_like
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
+from collage_evo.search.mixtures.likely import suffices
+from collage_evo.search.mixtures.measured import EarlyMixture, corrections_by
 
 T = TypeVar("T")
 

@@ -38,8 +38,8 @@ from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.stages.early import MIXTURES, EarlyMixtures
 from collage_evo.run.stages.matches import MATCHES, Enumerated
+from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities
 from collage_evo.run.stages.samples import SAMPLES, Sampled

@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from collage_evo.backends.enumerate import Matches
+from collage_evo.costs.expected import apportioned_ms, expected_space
 from collage_evo.costs.matches import CostMeter
 from collage_evo.fitness.jobs import Measured
 from collage_evo.genome.cost_model import Engine
@@ -23,24 +24,13 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import nodes_in, numerics_of
-from collage_evo.run.stages import early
-from collage_evo.run.stages.early import (
-    FIRST,
-    MIXTURES,
-    EarlyMixture,
-    EarlyMixtures,
-    apportioned_ms,
-    corrections_by,
-    expected_space,
-    in_space,
-    likeliest_mixtures,
-    measure_early,
-    suffices,
-    unsettled,
-)
+from collage_evo.run.stages import mixtures as early
 from collage_evo.run.stages.likely_families import by_operators
+from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
 from collage_evo.run.store import Store
 from collage_evo.search.mixtures.correction import Correction, Erred
+from collage_evo.search.mixtures.likely import FIRST, likeliest_mixtures, suffices, unsettled
+from collage_evo.search.mixtures.measured import EarlyMixture, corrections_by
 from tests.support.models import chain
 
 GRAPH = build_graph(chain(4))

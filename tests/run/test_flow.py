@@ -96,7 +96,7 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     config, run = parse_config(nested({**QUICK, **given, "search.seconds": None}), (), "test"), tmp_path / "run"
     monkeypatch.setattr("collage_evo.run.flow.exceeds_planned_time", lambda *_: True)
     monkeypatch.setattr("collage_evo.run.flow.suffices", lambda *_: True)
-    monkeypatch.setattr("collage_evo.run.stages.early.GAINS", math.inf)  # a tiny model gains nothing
+    monkeypatch.setattr("collage_evo.search.mixtures.likely.GAINS", math.inf)  # a tiny model gains nothing
     monkeypatch.setattr("collage_evo.run.budget.USUAL_S", 2.0)
     start_run(run, config)
     first = evaluate(config, run, LineReporter(), Flow.result)

@@ -16,9 +16,10 @@ from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.edits import edits_of, nodes_in
 from collage_evo.search.evolution.origin import Origin, Way
-from collage_evo.search.evolution.seeds import likeliest, make_seeds
+from collage_evo.search.evolution.seeds import make_seeds
 from collage_evo.search.mixtures.correction import Correction
 from collage_evo.search.mixtures.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
+from collage_evo.search.mixtures.likely import likeliest
 from tests.support.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
 from tests.support.precise import predicted_error

@@ -18,10 +18,10 @@ from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.evolve import measuring
 from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.ranking import ranked
-from collage_evo.search.evolution.seeds import likeliest
 from collage_evo.search.evolution.state import Evaluated
 from collage_evo.search.mixtures.correction import Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
+from collage_evo.search.mixtures.likely import likeliest
 
 SHARES = (0.95, 0.85)
 """Shares of the budget to aim at, by errors as measured: two, because the correction learned from one placement is

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice, permutations
 from types import MappingProxyType
 
-from collage_evo.genome.cost_model import Engine, family_ms
+from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
 from collage_evo.genome.cover.front import cover_fronts
 from collage_evo.genome.encoding import encode, place
@@ -25,6 +25,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
+from collage_evo.search.mixtures.likely import likeliest
 
 PROMISING = 0.9
 """An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
@@ -32,8 +33,6 @@ baseline's time. Chosen."""
 NEAR_SEEDS, DIVERSE_SEEDS, GREEDY_SEEDS = 4, 4, 6
 """Seeds that are the next cheapest covers (where latency alone counts), good covers unlike the others, and partitions
 that give each operator to the first library that takes it. Chosen."""
-SLOW = 2.0
-"""Seeds of an engine by itself that is this many times as slow as the best come after those of all others. Chosen."""
 
 
 class Seeds:
@@ -98,18 +97,6 @@ def make_seeds(
     else:
         seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
-
-
-def likeliest(
-    space: SearchSpace, baseline_ms: Mapping[Engine, float]
-) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
-    """Engines, those first whose family runs the whole model the fastest; and those whose family is known to be far
-    behind: float32 in a family whose bfloat16 is fast is not, because it is what makes a mixture exact."""
-    fastest_ms = {engine: family_ms(engine, space.cost.families, baseline_ms) for engine in space.engines}
-    ordered = sorted(space.engines, key=lambda engine: (baseline_ms.get(engine, fastest_ms[engine]), engine))
-    bound = SLOW * min(baseline_ms.values(), default=math.inf)
-    far = [engine for engine in ordered if bound < fastest_ms[engine] < math.inf]
-    return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
 def _placements(
