@@ -6,39 +6,27 @@ from collage_evo.errors import InputError
 from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.flat_convolutions import FlatConvolutions
 from collage_evo.rewrites.groups import MergedGroups
-from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.joined_products import JoinedProducts
-from collage_evo.rewrites.normalisations import NormalisedRows
-from collage_evo.rewrites.partial_convolutions import PartialConvolutions
 from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
 from collage_evo.rewrites.pixel_products import PixelProducts
 from collage_evo.rewrites.places_as_channels import PlacesAsChannels
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.recurrences import UnrolledSteps
-from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
-from collage_evo.rewrites.separated_pools import SeparatedPools
 from collage_evo.rewrites.stacks import InterleavedParts
 from collage_evo.rewrites.tables import TabledIndices
 from collage_evo.rewrites.turned_factors import TurnedFactors
 
 REWRITES: tuple[Rewrite, ...] = (
-    BlendedPixels(),
     ConvolvedRows(),
     FlatConvolutions(),
     InterleavedParts(),
-    JoinedConvolutions(),
     JoinedProducts(),
     MergedGroups(),
-    NormalisedRows(),
-    PartialConvolutions(),
     PhaseConvolutions(),
     PixelProducts(),
     PlacesAsChannels(),
     PooledConvolutions(),
-    RepeatedPixels(),
-    ResizedConvolutions(),
-    SeparatedPools(),
     TabledIndices(),
     TurnedFactors(),
     UnrolledSteps(),

@@ -14,8 +14,8 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 
 VECTOR = 16
 """Numbers of 32 bits in the widest vector of a processor, AVX-512's: as many channels are computed together."""
-_SLICE_FROM, _PAD_FROM, _SPLIT_FROM = 10, 11, 13
-"""Versions from which Slice, Pad and Split have inputs where they had attributes."""
+_SLICE_FROM, _SPLIT_FROM = 10, 13
+"""Versions from which Slice and Split have inputs where they had attributes."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,10 @@ class Convolution:
         return [*self.before, *self.after]
 
     @property
-    def plain(self) -> bool:
-        """Whether it has no strides or dilations: each output sums over adjacent inputs, at every pixel."""
-        return set(self.strides) == set(self.dilations) == {1}
-
-    @property
     def pointwise(self) -> bool:
         """Whether it is a product at each pixel by itself, in one group."""
-        return self.plain and self.group == 1 and set(self.kernel) == {1} and not any(self.pads)
+        whole = set(self.strides) == set(self.dilations) == {1} and not any(self.pads)
+        return whole and self.group == 1 and set(self.kernel) == {1}
 
 
 def standard(node: Node, op_type: str) -> bool:
@@ -91,49 +87,30 @@ def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution 
     )
 
 
-class NodeRewrite(ABC):
-    """A rewrite whose sites are single operators."""
-
-    exact: ClassVar[bool] = True
-
-    @abstractmethod
-    def fits(self, graph: Graph, node: Node) -> bool:
-        """Whether ``node`` is a site."""
-
-    @abstractmethod
-    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
-        """Write the replacement of the site ``node``."""
-
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        return (1 << node.index for node in graph.nodes if self.fits(graph, node))
-
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        draft = Draft(graph)
-        self.write(draft, graph, graph.nodes[next(members(nodes))])
-        return draft.finished()
-
-
-class ConvolutionRewrite(NodeRewrite):
+class ConvolutionRewrite(ABC):
     """A rewrite whose sites are single convolutions."""
 
     op_type: ClassVar[str] = "Conv"
 
     @abstractmethod
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         """Whether the convolution is a site."""
 
     @abstractmethod
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         """Write the replacement of the convolution."""
 
-    def fits(self, graph: Graph, node: Node) -> bool:
-        conv = convolution(graph, node, self.op_type)
-        return conv is not None and self.fits_convolution(graph, conv)
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            conv = convolution(graph, node, self.op_type)
+            if conv is not None and self.fits(graph, conv):
+                yield 1 << node.index
 
-    def write(self, draft: Draft, graph: Graph, node: Node) -> None:
-        conv = convolution(graph, node, self.op_type)
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        draft, conv = Draft(graph), convolution(graph, graph.nodes[next(members(nodes))], self.op_type)
         assert conv is not None
-        self.write_convolution(draft, graph, conv)
+        self.write(draft, graph, conv)
+        return draft.finished()
 
 
 def sole_reader(graph: Graph, tensor: str) -> Node | None:
@@ -144,29 +121,10 @@ def sole_reader(graph: Graph, tensor: str) -> Node | None:
     return graph.nodes[readers[0]]
 
 
-def pair(first: Node, second: Node) -> NodeSet:
-    return 1 << first.index | 1 << second.index
-
-
-def find(graph: Graph, nodes: Sequence[int], op_type: str) -> Node:
-    """The single operator of that name among ``nodes``."""
-    return next(graph.nodes[index] for index in nodes if graph.nodes[index].op_type == op_type)
-
-
-def convolve(
-    draft: Draft,
-    x: str,
-    weights: np.ndarray,
-    bias: np.ndarray | None,
-    output: str = "",
-    *,
-    transposed: bool = False,
-    **how: Any,
-) -> str:
+def convolve(draft: Draft, x: str, weights: np.ndarray, bias: np.ndarray | None, output: str = "", **how: Any) -> str:
     """Write a convolution with the attributes ``how``."""
     inputs = [x, draft.constant(weights)] + ([] if bias is None else [draft.constant(bias)])
-    op_type = "ConvTranspose" if transposed else "Conv"
-    return draft.node(op_type, inputs, output, kernel_shape=list(weights.shape[2:]), **how)
+    return draft.node("Conv", inputs, output, kernel_shape=list(weights.shape[2:]), **how)
 
 
 def reshape(draft: Draft, x: str, shape: Sequence[int], output: str = "") -> str:
@@ -181,13 +139,6 @@ def cut(
         return draft.node("Slice", [x], output, starts=list(starts), ends=list(ends), axes=list(axes))
     parts = [draft.constant(np.array(values, np.int64)) for values in (starts, ends, axes)]
     return draft.node("Slice", [x, *parts], output)
-
-
-def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> str:
-    """A Pad by zeros, or in another ``mode``; ``pads`` are of all axes, as ONNX writes them."""
-    if draft.opset < _PAD_FROM:
-        return draft.node("Pad", [x], mode=mode, pads=list(pads))
-    return draft.node("Pad", [x, draft.constant(np.array(pads, np.int64))], mode=mode)
 
 
 def split(draft: Draft, x: str, sizes: Sequence[int], axis: int, outputs: Sequence[str] = ()) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ class ConvolvedRows:
     """
 
     name = "convolved-rows"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         products = [product for node in graph.nodes if (product := _product(graph, node)) is not None]

@@ -19,10 +19,10 @@ class FlatConvolutions(ConvolutionRewrite):
 
     name = "flat-convolutions"
 
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         return bool(_form(conv))
 
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         input_shape, output_shape = graph.tensors[conv.x].shape, graph.tensors[conv.node.outputs[0]].shape
         form = _form(conv)
         if form == "frames":

@@ -18,10 +18,10 @@ class MergedGroups(ConvolutionRewrite):
 
     name = "merged-groups"
 
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         return _factor(conv) > 1
 
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         factor = _factor(conv)
         channels_out, width = conv.weights.shape[:2]
         each = channels_out // conv.group

@@ -21,7 +21,6 @@ class JoinedProducts:
     """
 
     name = "joined-products"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         groups: dict[tuple[object, ...], list[NodeSet]] = {}

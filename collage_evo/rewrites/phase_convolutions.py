@@ -20,10 +20,10 @@ class PhaseConvolutions(ConvolutionRewrite):
     name = "phase-convolutions"
     op_type = "ConvTranspose"
 
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         return _has_phases(conv)
 
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         stride, taps = conv.strides[0], _taps(conv)
         channels_in, channels_out = conv.weights.shape[:2]
         grown = np.zeros((channels_in, channels_out, *(count * stride for count in taps)), np.float32)

@@ -21,10 +21,10 @@ class PixelProducts(ConvolutionRewrite):
 
     name = "pixel-products"
 
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         return conv.pointwise and set(graph.tensors[conv.x].shape[2:]) == {1}
 
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         input_shape, output_shape = graph.tensors[conv.x].shape, graph.tensors[conv.node.outputs[0]].shape
         matrix = conv.weights.reshape(output_shape[1], input_shape[1])
         inputs = [reshape(draft, conv.x, input_shape[:2]), draft.constant(matrix)]

@@ -28,13 +28,13 @@ class PlacesAsChannels(ConvolutionRewrite):
 
     name = "places-as-channels"
 
-    def fits_convolution(self, graph: Graph, conv: Convolution) -> bool:
+    def fits(self, graph: Graph, conv: Convolution) -> bool:
         if conv.group > 1 or set(conv.dilations) != {1}:
             return False
         sizes = graph.tensors[conv.node.outputs[0]].shape[2:]
         return _work(conv, _places(conv, sizes)) <= _WORTH * _work(conv, (1,) * len(sizes))
 
-    def write_convolution(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
+    def write(self, draft: Draft, graph: Graph, conv: Convolution) -> None:
         name = conv.node.outputs[0]
         batch, channels_out, *sizes = graph.tensors[name].shape
         places = _places(conv, sizes)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, filled, find, pair, sole_reader, standard
+from collage_evo.rewrites.common import Convolution, convolution, filled, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -19,25 +19,18 @@ class PooledConvolutions:
     """
 
     name = "pooled-convolutions"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for first in graph.nodes:
             second = sole_reader(graph, first.outputs[0])
             if second is not None and second.inputs[0] == first.outputs[0] and _exchanges(graph, first, second):
-                yield pair(first, second)
+                yield 1 << first.index | 1 << second.index
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        inside = list(members(nodes))
-        product, pool = find(graph, inside, "Conv"), find(graph, inside, "AveragePool")
+        first, second = (graph.nodes[index] for index in members(nodes))
         draft = Draft(graph)
-        end = graph.boundary(nodes)[1][0]
-        if product.index < pool.index:
-            middle = draft.copy(pool.protos[0], [product.inputs[0]], [""])[0]
-            draft.copy(product.protos[0], [middle, *product.inputs[1:]], [end])
-        else:
-            middle = draft.copy(product.protos[0], [pool.inputs[0], *product.inputs[1:]], [""])[0]
-            draft.copy(pool.protos[0], [middle], [end])
+        (middle,) = draft.copy(second.protos[0], [first.inputs[0], *second.inputs[1:]], [""])
+        draft.copy(first.protos[0], [middle, *first.inputs[1:]], second.outputs)
         return draft.finished()
 
 

@@ -43,7 +43,6 @@ class UnrolledSteps:
     """GRU, LSTM and RNN by their definition: one product of the inputs of all steps, then the steps."""
 
     name = "unrolled-steps"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         if graph.opset < _SINCE:

@@ -21,28 +21,24 @@ class Replacement:
         nodes: in an order in which they can run. They read the node set's inputs and constants, and make its outputs,
             all under the graph's names; every other tensor has a new name.
         constants: new initializers, by name.
-        domains: versions of operator sets besides the graph's own, such as ``com.microsoft``.
         same: for new tensors, the graph's tensor of the same numbers and channels, perhaps with other axes. Facts
             about its values hold for them too.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    domains: Mapping[str, int] = field(default_factory=dict)
     same: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rewrite(Protocol):
-    """A rule that replaces operators by equal ones. It has no state: one object serves many threads and graphs."""
+    """A rule that replaces operators by equal ones: results differ only by rounding, as by the order of sums.
+
+    It has no state: one object serves many threads and graphs.
+    """
 
     @property
     def name(self) -> str:
         """Unique name in reports, databases and run directories: lower-case letters, digits and ``-``."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether it computes the same numbers, except for the order of sums: results differ only by rounding."""
         ...
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
@@ -64,7 +60,6 @@ class Draft:
         self._graph = graph
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, np.ndarray] = {}
-        self._domains: dict[str, int] = {}
         self._count = 0
 
     @property
@@ -78,35 +73,17 @@ class Draft:
         self._constants[name] = np.atleast_1d(array)
         return name
 
-    def node(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        output: str = "",
-        domain: str = "",
-        version: int = 1,
-        **attributes: Any,
-    ) -> str:
-        """An operator with one output, under the name ``output`` or a new one, which is returned.
-
-        ``version`` is that of ``domain`` where this is not ONNX's own.
-        """
-        return self.several(op_type, inputs, (output or self._fresh(),), domain, version, **attributes)[0]
+    def node(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """An operator with one output, under the name ``output`` or a new one, which is returned."""
+        return self.several(op_type, inputs, (output,), **attributes)[0]
 
     def several(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        names: Sequence[str],
-        domain: str = "",
-        version: int = 1,
-        **attributes: Any,
+        self, op_type: str, inputs: Sequence[str], names: Sequence[str], **attributes: Any
     ) -> tuple[str, ...]:
         """An operator with the outputs ``names``; an empty name stands for a new one. Returns the names."""
         outputs = tuple(name or self._fresh() for name in names)
-        self._nodes.append(helper.make_node(op_type, list(inputs), list(outputs), domain=domain, **attributes))
-        if domain:
-            self._domains[domain] = version
+        # With an explicit domain, because keys of pieces cover the bytes of their operators.
+        self._nodes.append(helper.make_node(op_type, list(inputs), list(outputs), domain="", **attributes))
         return outputs
 
     def copy(self, proto: onnx.NodeProto, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -121,7 +98,7 @@ class Draft:
 
     def finished(self, same: Mapping[str, str] | None = None) -> Replacement:
         """The replacement; ``same`` as in :class:`Replacement`."""
-        return Replacement(tuple(self._nodes), dict(self._constants), dict(self._domains), dict(same or {}))
+        return Replacement(tuple(self._nodes), dict(self._constants), dict(same or {}))
 
     def _fresh(self) -> str:
         self._count += 1

@@ -48,7 +48,6 @@ class InterleavedParts:
     """
 
     name = "interleaved-parts"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:

@@ -56,7 +56,6 @@ class TabledIndices:
     """
 
     name = "tabled-indices"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         if Draft(graph).opset < _SINCE:

@@ -18,7 +18,6 @@ class TurnedFactors:
     """
 
     name = "turned-factors"
-    exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:

@@ -16,7 +16,6 @@ from collage_evo.graph.convert.extract import (
     canonical_names,
     declare,
     extract,
-    import_domains,
     put_operators,
     renamed_node,
 )
@@ -59,7 +58,6 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
         model.graph.value_info.extend(
             declare(tensor, site_names[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
         )
-        import_domains(model, replacement.domains)
     pieces = [each for _, each in sorted({**protos, **replaced}.items())]
     ordered = _runnable([proto for each in pieces for proto in each])
     for place, proto in enumerate(ordered):
@@ -109,7 +107,6 @@ def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[
         steers = array.size == 1 or (array.size <= _SMALL and array.dtype.kind in "iub")
         value = array.tobytes().hex() if steers else ""
         yield f"{names[name]} {array.dtype}{list(array.shape)}{value}"
-    yield from sorted(f"{domain} {version}" for domain, version in replacement.domains.items())
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -180,7 +177,6 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     outputs = [onnx.ValueInfoProto(name=name) for name in leaving]
     body = helper.make_graph(list(replacement.nodes), "site", [*inputs, *heavy], outputs, light)
     model = helper.make_model(body, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version)
-    import_domains(model, replacement.domains)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     except Exception as error:  # exceptions of several kinds, each a fault of the rewrite

@@ -39,10 +39,8 @@ def conv(b: Builder, x: str, op: str, *shape: int, **attributes: Any) -> str:
 
 
 OLD: dict[str, Callable[[Builder], Sequence[str]]] = {
-    "joined-convolutions": lambda b: [conv(b, "x", "Conv", made, 4, 1, 1) for made in (2, 3)],
     "phase-convolutions": lambda b: [conv(b, "x", "ConvTranspose", 4, 2, 3, 3, strides=[2, 2], pads=[1] * 4)],
     "pixel-products": lambda b: [conv(b, b.op("GlobalAveragePool", "x"), "Conv", 3, 4, 1, 1)],
-    "separated-pools": lambda b: [b.op("MaxPool", "x", kernel_shape=[5, 5], strides=[2, 1], pads=[2] * 4)],
 }
 
 

@@ -55,29 +55,6 @@ def test_a_pool_and_a_convolution_stay_where_the_other_order_is_more_work() -> N
     assert not sites("pooled-convolutions", b, y)
 
 
-def test_what_others_read_too_is_not_taken_apart() -> None:
-    b = Builder("concat")
-    both = b.op("Concat", image(b), b.input("y", (1, 4, 8, 8)), axis=1)
-    assert not sites("partial-convolutions", b, conv(b, both, (2, 12, 1, 1)), b.op("Relu", both))
-
-
-@pytest.mark.parametrize(("scale", "mode", "found"), [(2.0, "floor", 1), (1.5, "floor", 0), (2.0, "ceil", 0)])
-def test_only_whole_factors_of_nearest_neighbours_are_repetitions(scale: float, mode: str, found: int) -> None:
-    b = Builder("resize")
-    scales = b.const(np.array([1, 1, scale, scale], np.float32))
-    modes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": mode}
-    y = conv(b, b.op("Resize", image(b), "", scales, mode="nearest", **modes), (2, 8, 3, 3), pads=[1] * 4)
-    assert len(sites("resized-convolutions", b, y)) == len(sites("repeated-pixels", b, y)) == found
-
-
-@pytest.mark.parametrize(("place", "found"), [("half_pixel", 1), ("align_corners", 0)])
-def test_only_middles_of_pixels_are_interpolated_by_a_kernel(place: str, found: int) -> None:
-    b = Builder("resize")
-    scales = b.const(np.array([1, 1, 2, 2], np.float32))
-    y = b.op("Resize", image(b), "", scales, mode="linear", coordinate_transformation_mode=place)
-    assert len(sites("blended-pixels", b, y)) == found
-
-
 @pytest.mark.parametrize(("group", "found"), [(1, 0), (2, 1), (8, 0)])
 def test_whole_and_depthwise_convolutions_have_no_groups_to_merge(group: int, found: int) -> None:
     b = Builder("groups")
@@ -102,20 +79,10 @@ def test_places_are_made_at_once_where_vectors_are_not_full(made: int, kernel: t
     assert len(sites("places-as-channels", b, y)) == found
 
 
-def empty_resize(b: Builder) -> str:
-    scales = b.const(np.array([1, 1, 2, 2], np.float32))
-    y = b.op("Resize", b.input("x", (0, 8, 8, 8)), "", scales, mode="nearest", nearest_mode="round_prefer_floor")
-    return conv(b, y, (2, 8, 3, 3))
-
-
 @pytest.mark.parametrize(
     ("rewrite", "fill"),
     [
-        ("repeated-pixels", empty_resize),
-        ("resized-convolutions", empty_resize),
         ("flat-convolutions", lambda b: conv(b, b.input("x", (1, 4, 0)), (2, 4, 3), pads=[2, 2])),
-        ("separated-pools", lambda b: b.op("MaxPool", b.input("x", (1, 4, 5, 12)), kernel_shape=[6, 8])),
-        ("normalised-rows", lambda b: b.op("InstanceNormalization", b.input("x", (1, 1, 0)), *ones(b, 1, 1))),
         ("pooled-convolutions", lambda b: b.op("AveragePool", conv(b, b.input("x", (1, 4, 3)), (1, 4, 1)),
                                                kernel_shape=[5], pads=[0, 1])),
     ],
@@ -123,34 +90,6 @@ def empty_resize(b: Builder) -> str:
 def test_what_has_no_elements_is_left_alone(rewrite: str, fill: Callable[[Builder], str]) -> None:
     b = Builder("empty")
     assert not sites(rewrite, b, fill(b))
-
-
-@pytest.mark.parametrize(("opset", "found"), [(10, 0), (11, 1)])
-@pytest.mark.parametrize(("rewrite", "mode"), [("repeated-pixels", "nearest"), ("blended-pixels", "linear")])
-def test_a_resize_of_an_operator_set_without_coordinates_stays(
-    rewrite: str, mode: str, opset: int, found: int
-) -> None:
-    b = Builder("resize")
-    scales = b.const(np.array([1, 1, 2, 2], np.float32))
-    y = b.op("Resize", image(b), *([""] if opset > 10 else []), scales, mode=mode)
-    assert len(list(rewrite_named(rewrite).sites(build_graph(b.model(y, opset=opset))))) == found
-
-
-@pytest.mark.parametrize(("size", "found"), [(1, 0), (2, 1)])
-def test_a_normalisation_of_single_pixels_has_no_rows(size: int, found: int) -> None:
-    b = Builder("rows")
-    y = b.op("InstanceNormalization", b.input("x", (1, 4, size, 1)), *ones(b, 4, 4))
-    assert len(sites("normalised-rows", b, y)) == found
-
-
-@pytest.mark.parametrize(("domain", "taken"), [("", 4), ("somebodys", 2)])
-def test_an_operator_of_another_domain_is_no_activation(domain: str, taken: int) -> None:
-    b = Builder("joined")
-    x = image(b)
-    model = b.model(*(b.op("Relu", conv(b, x, (2, 8, 1, 1))) for _ in range(2)))
-    model.graph.node[1].domain = domain
-    (site,) = rewrite_named("joined-convolutions").sites(build_graph(model))
-    assert site.bit_count() == taken
 
 
 def test_weights_that_are_computed_are_left_alone() -> None:
@@ -172,34 +111,10 @@ def volume(b: Builder, depth: int = 3, channels: int = 4, **attributes: Any) -> 
     return conv(b, b.input("x", (1, 4, 6, 6, 6)), (4, channels, depth, 3, 3), **attributes)
 
 
-def resized(b: Builder, *scales: float, mode: str = "nearest", **attributes: Any) -> str:
-    place = {"coordinate_transformation_mode": "half_pixel", **attributes}
-    return b.op("Resize", b.input("x", (1, 4, 3, 3)), "", b.const(np.array(scales, np.float32)), mode=mode, **place)
-
-
-def twice(b: Builder, **attributes: Any) -> str:
-    """A convolution of an image that is made twice as large."""
-    return conv(b, resized(b, 1, 1, 2, 2), (2, 4 // attributes.get("group", 1), 3, 3), **attributes)
-
-
-def largest(b: Builder, **attributes: Any) -> str:
-    return b.op("MaxPool", image(b, 4, 12), kernel_shape=[5, 5], **attributes)
-
-
 def mean(b: Builder, **attributes: Any) -> str:
     """A pool behind a convolution of which it leaves a quarter."""
     y = conv(b, image(b, 8, 9), (8, 8, 1, 1))
     return b.op("AveragePool", y, kernel_shape=[2, 2], strides=[2, 2], **attributes)
-
-
-def joined(b: Builder, axis: int = 1, group: int = 1, second: str = "") -> str:
-    both = b.op("Concat", image(b), second or b.input("y", (1, 8, 8, 8)), axis=axis)
-    return conv(b, both, (4, (8 if axis == 2 else 16) // group, 1, 1), group=group)
-
-
-def beside(b: Builder, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    x = image(b)
-    return [conv(b, x, (2 * how.get("group", 1), 8 // how.get("group", 1), 1, 1), **how) for how in (one, other)]
 
 
 LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
@@ -221,33 +136,6 @@ LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
     "a pixel with pads": ("pixel-products", lambda b: conv(b, image(b, 8, 1), (8, 8, 1, 1), pads=[1] * 4)),
     "a pool that rounds up": ("pooled-convolutions", lambda b: mean(b, ceil_mode=1)),
     "a pool that computes its pads": ("pooled-convolutions", lambda b: mean(b, auto_pad="SAME_UPPER")),
-    "a maximum that rounds up": ("separated-pools", lambda b: largest(b, strides=[2, 2], ceil_mode=1)),
-    "a maximum that computes its pads": ("separated-pools", lambda b: largest(b, auto_pad="SAME_UPPER")),
-    "a maximum that tells where it was": (
-        "separated-pools", lambda b: b.ops("MaxPool", image(b, 4, 12), outputs=2, kernel_shape=[5, 5])),
-    "a maximum of 64 bits": (
-        "separated-pools",
-        lambda b: b.op("MaxPool", b.input("x", (1, 4, 12, 12), TensorProto.DOUBLE), kernel_shape=[5, 5])),
-    "channels that are repeated": ("repeated-pixels", lambda b: resized(b, 1, 2, 2, 2)),
-    "a factor that is whole by rounding only": ("repeated-pixels", lambda b: resized(b, 1, 1, 2.2, 2.2)),
-    "a factor for some axes": (
-        "repeated-pixels",
-        lambda b: b.op("Resize", image(b), "", b.const(np.array([2, 2], np.float32)), axes=[2, 3], mode="nearest")),
-    "interpolation that smooths": ("blended-pixels", lambda b: resized(b, 1, 1, 2, 2, mode="linear", antialias=1)),
-    "groups of a large image": ("resized-convolutions", lambda b: twice(b, group=2)),
-    "a stride over a large image": ("resized-convolutions", lambda b: twice(b, strides=[2, 2])),
-    "pads beyond the kernel": ("resized-convolutions", lambda b: twice(b, pads=[3] * 4)),
-    "a large image that leaves": (
-        "resized-convolutions", lambda b: [y := resized(b, 1, 1, 2, 2), conv(b, y, (2, 4, 3, 3))]),
-    "parts of rows": ("partial-convolutions", lambda b: joined(b, axis=2)),
-    "groups of parts": ("partial-convolutions", lambda b: joined(b, group=2)),
-    "a part that is constant": (
-        "partial-convolutions", lambda b: joined(b, second=b.const(np.ones((1, 8, 8, 8), np.float32)))),
-    "a scale that is computed": (
-        "normalised-rows",
-        lambda b: b.op("InstanceNormalization", image(b), b.op("Tanh", b.input("s", (8,))), *ones(b, 8))),
-    "other strides": ("joined-convolutions", lambda b: beside(b, {}, {"strides": [2, 2]})),
-    "groups beside each other": ("joined-convolutions", lambda b: beside(b, {"group": 2}, {"group": 2})),
 }  # fmt: skip
 
 
@@ -257,22 +145,6 @@ def test_what_only_looks_like_its_place_stays(name: str) -> None:
     b = Builder("alike")
     made = fill(b)
     assert not sites(rewrite, b, *([made] if isinstance(made, str) else made))
-
-
-@pytest.mark.parametrize(
-    "behind",
-    [
-        lambda b, y, k: b.op("Clip", y, b.const(np.float32(0)), b.const(np.float32(k + 1))),
-        lambda b, y, k: b.op("LeakyRelu", y, alpha=0.1 * (k + 1)),
-        lambda b, y, k: b.op("Relu" if k else "Tanh", y),
-    ],
-)
-def test_activations_that_differ_stay_behind_the_split(behind: Callable[[Builder, str, int], str]) -> None:
-    b = Builder("joined")
-    x = image(b)
-    ends = [behind(b, conv(b, x, (2, 8, 1, 1)), k) for k in range(2)]
-    (site,) = sites("joined-convolutions", b, *ends)
-    assert site.bit_count() == 2
 
 
 @pytest.mark.parametrize(("size", "axis", "found"), [(32, -1, 1), (31, -1, 0), (32, 1, 0)])

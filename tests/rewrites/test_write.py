@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.extract import extract
@@ -19,35 +18,31 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
-from collage_evo.rewrites import catalogue
-from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
+from tests.rewrites.conftest import Offer
 from tests.support.rewrites.check import rewrite_problems
 
-NAME = "joined-convolutions"
+NAME = "joined-products"
 RANDOM = np.random.default_rng(0)
 
 
-def module(b: Builder, x: str, channels: int, makes: tuple[int, ...] = (3, 5)) -> str:
-    """Two 1x1 convolutions with a Relu each, and one of 3x3, of one tensor; joined."""
-    ends = []
-    for made in makes:
-        w = b.const(RANDOM.standard_normal((made, channels, 1, 1)).astype(np.float32))
-        ends.append(b.op("Relu", b.op("Conv", x, w)))
-    w = b.const(RANDOM.standard_normal((2, channels, 3, 3)).astype(np.float32))
-    ends.append(b.op("Conv", x, w, pads=[1, 1, 1, 1]))
-    return b.op("Concat", *ends, axis=1)
+def module(b: Builder, x: str, width: int, made: int = 3) -> str:
+    """Two products by the same weights with a Relu each, and one by other weights; joined."""
+    same, other = (b.const(RANDOM.standard_normal((width, made)).astype(np.float32)) for _ in range(2))
+    ends = [b.op("Relu", b.op("MatMul", y, same)) for y in (x, b.op("Tanh", x))]
+    return b.op("Concat", *ends, b.op("MatMul", x, other), axis=1)
 
 
 def two_modules() -> Graph:
     b = Builder("modules")
-    first = module(b, b.op("Tanh", b.input("x", (1, 4, 6, 6))), 4)
-    return build_graph(b.model(b.op("Sigmoid", module(b, first, 10, (4, 6)))))
+    first = module(b, b.op("Sigmoid", b.input("x", (1, 40))), 40)
+    return build_graph(b.model(b.op("Sigmoid", module(b, first, 9))))
 
 
 GRAPH = two_modules()
-SITES = tuple((NAME, site) for site in JoinedConvolutions().sites(GRAPH))
+SITES = tuple((NAME, site) for site in JoinedProducts().sites(GRAPH))
 
 
 def operators(model: onnx.ModelProto) -> list[str]:
@@ -63,8 +58,8 @@ def test_several_places_of_one_region_are_rewritten() -> None:
     assert len(SITES) == 2
     written = write_rewrites(GRAPH, GRAPH.all_nodes, SITES)
     original = extract(GRAPH, GRAPH.all_nodes)
-    assert operators(original).count("Conv") == 6
-    assert operators(written).count("Conv") == 4
+    assert operators(original).count("MatMul") == 6
+    assert operators(written).count("MatMul") == 4
     assert operators(written).count("Split") == 2
     assert error(written, original) < 1e-5
     assert [v.name for v in written.graph.input] == [v.name for v in original.graph.input]
@@ -78,22 +73,22 @@ def test_equal_regions_give_equal_models_and_keys_wherever_they_stand() -> None:
     b = Builder("twice")
     sums = []
     for name in "xy":
-        x = b.input(name, (1, 4, 6, 6))
-        ends = [b.op("Conv", x, b.const(np.ones((made, 4, 1, 1), np.float32))) for made in (3, 5)]
+        x, weights = b.input(name, (1, 4)), b.const(np.ones((4, 3), np.float32))
+        ends = [b.op("MatMul", b.op(op_type, x), weights) for op_type in ("Relu", "Tanh")]
         sums.append(b.op("Concat", *ends, axis=1))
     graph = build_graph(b.model(b.op("Add", *sums)))
-    one, other = JoinedConvolutions().sites(graph)
+    one, other = JoinedProducts().sites(graph)
     models = [write_rewrites(graph, site, ((NAME, site),)).SerializeToString() for site in (one, other)]
     assert models[0] == models[1]
     assert rewriting_key(graph, one, ((NAME, one),)) == rewriting_key(graph, other, ((NAME, other),))
 
 
-def test_the_key_tells_what_is_rewritten_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_tells_what_is_rewritten_and_how(offer: Offer) -> None:
     both = rewriting_key(GRAPH, GRAPH.all_nodes, SITES)
     assert len({both, *(rewriting_key(GRAPH, GRAPH.all_nodes, (site,)) for site in SITES)}) == 3
     keys = set()
     for rewrite in (Wrong(), Wrong(make="Min"), Wrong(scale=1.0)):
-        monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
+        offer(rewrite)
         graph = two_modules()
         keys.add(rewriting_key(graph, graph.all_nodes, (("wrong", next(rewrite.sites(graph))),)))
     assert len(keys) == 3
@@ -104,7 +99,6 @@ class Wrong:
     """Rewrites each Relu as a maximum, and may do so wrongly."""
 
     name: str = "wrong"
-    exact: bool = True
     scale: float = 1.001
     output: str = ""
     inputs: tuple[str, ...] = ()
@@ -123,7 +117,7 @@ class Wrong:
         zero = draft.constant(np.array(0.0, np.float32))
         draft.node(self.make, [*(self.inputs or (scaled,)), zero], self.output or node.outputs[0])
         done = draft.finished()
-        return Replacement(done.nodes, {**done.constants, **self.own})
+        return replace(done, constants={**done.constants, **self.own})
 
 
 @pytest.mark.parametrize(
@@ -136,10 +130,8 @@ class Wrong:
         (Wrong(make="Equal"), "it makes bool"),
     ],
 )
-def test_a_replacement_that_does_not_fit_is_refused(
-    rewrite: Wrong, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
+def test_a_replacement_that_does_not_fit_is_refused(rewrite: Wrong, words: str, offer: Offer) -> None:
+    offer(rewrite)
     site = next(rewrite.sites(GRAPH))
     with pytest.raises(InputError, match=words):
         write_rewrites(GRAPH, GRAPH.all_nodes, ((rewrite.name, site),))
@@ -156,13 +148,12 @@ def test_sites_that_overlap_lie_outside_or_are_of_no_rewrite_are_refused() -> No
             write_rewrites(GRAPH, nodes, sites)
 
 
-def test_operators_that_would_wait_for_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_that_would_wait_for_each_other_are_refused(offer: Offer) -> None:
     @dataclass
     class AtOnce:
         """Computes two sums by one operator that needs the inputs of both."""
 
         name: str = "at-once"
-        exact: bool = True
 
         def sites(self, graph: Graph) -> Iterator[NodeSet]:
             yield from ()
@@ -175,7 +166,7 @@ def test_operators_that_would_wait_for_each_other_are_refused(monkeypatch: pytes
             draft.several("Split", [draft.node("Relu", [both])], ends, axis=0, num_outputs=2)
             return draft.finished()
 
-    monkeypatch.setattr(catalogue, "REWRITES", (AtOnce(),))
+    offer(AtOnce())
     b = Builder("crossed")
     x, y = b.input("x", (1, 4)), b.input("y", (1, 4))
     first, second = b.op("Relu", b.op("Relu", x, name="a")), b.op("Relu", b.op("Relu", y))
@@ -189,23 +180,7 @@ def test_operators_that_would_wait_for_each_other_are_refused(monkeypatch: pytes
     assert error(write_rewrites(graph, graph.all_nodes, straight), extract(graph, graph.all_nodes)) < 1e-6
 
 
-def test_the_check_finds_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_wrong_numbers(offer: Offer) -> None:
     for scale, right in ((1.0, True), (1.001, False)):
-        monkeypatch.setattr(catalogue, "REWRITES", (Wrong(scale=scale),))
+        offer(Wrong(scale=scale))
         assert (not list(rewrite_problems(Wrong(scale=scale), GRAPH.model))) == right
-
-
-def test_operators_of_another_domain_bring_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass
-    class Contributed(Wrong):
-        def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-            node = graph.nodes[(nodes & -nodes).bit_length() - 1]
-            draft = Draft(graph)
-            draft.node("QuickGelu", node.inputs, node.outputs[0], domain="com.microsoft", alpha=1e6)
-            return draft.finished()
-
-    monkeypatch.setattr(catalogue, "REWRITES", (Contributed(),))
-    site = next(Wrong().sites(GRAPH))
-    written = write_rewrites(GRAPH, GRAPH.all_nodes, (("wrong", site),))
-    assert helper.make_opsetid("com.microsoft", 1) in written.opset_import
-    assert error(written, extract(GRAPH, GRAPH.all_nodes)) < 1e-3

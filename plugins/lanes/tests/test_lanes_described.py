@@ -47,5 +47,5 @@ def test_a_library_s_own_pieces_run_nothing_side_by_side(name: str, tmp_path: Pa
 
 def test_a_rewritten_piece_is_of_its_base_s_version() -> None:
     backend = LanesBackend()
-    rewritten = backend.variant("onnxruntime~joined-convolutions")
+    rewritten = backend.variant("onnxruntime~joined-products")
     assert backend.version_of(rewritten) == backend.version_of(backend.variant("onnxruntime"))

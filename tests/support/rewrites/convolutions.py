@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from collage_evo.testing.generated import Draw
-from tests.support.rewrites.parts import conv, ends, image, pads_of, resize
+from tests.support.rewrites.parts import conv, ends, image, pads_of
 
 
 def pooled_convolutions(d: Draw) -> list[str]:
@@ -25,15 +25,6 @@ def pooled_convolutions(d: Draw) -> list[str]:
     if d.yes():
         return ends(d, [d.b.op("AveragePool", conv(d, x, given, made, [1] * axes), **pool)])
     return ends(d, [conv(d, d.b.op("AveragePool", x, **pool), given, made, [1] * axes)])
-
-
-def partial_convolutions(d: Draw) -> list[str]:
-    sizes, shared = [d.between(3, 8) for _ in range(2)], d.between(1, 2)
-    parts = [d.between(1, 5) for _ in range(d.between(2, 5))]
-    xs = [d.b.input(f"x{place}", (shared, part, *sizes)) for place, part in enumerate(parts)]
-    kernel, y = [d.between(1, 3) for _ in range(2)], d.b.op("Concat", *xs, axis=d.among(1, -3))
-    extra: dict[str, Any] = {"strides": [d.between(1, 2)] * 2, "dilations": [d.among(1, 1, 2)] * 2, "pads": [2] * 4}
-    return ends(d, [conv(d, y, sum(parts), d.between(1, 6), kernel, **extra)])
 
 
 def flat_convolutions(d: Draw) -> list[str]:
@@ -77,11 +68,3 @@ def pixel_products(d: Draw) -> list[str]:
     sizes = [d.among(1, 1, 1, 2)] * axes
     x = d.b.input("x", (d.between(1, 3), given, *sizes))
     return ends(d, [conv(d, x, given, d.between(1, 9), [1] * axes, strides=[d.among(1, 1, 2)] * axes)])
-
-
-def resized_convolutions(d: Draw) -> list[str]:
-    given, axes = d.between(1, 5), d.among(2, 2, 2, 1, 3)
-    kernel = [d.between(1, 5) for _ in range(axes)]
-    y = resize(d, image(d, given, axes, least=5), axes)
-    strides = [d.among(1, 1, 1, 2)] * axes
-    return ends(d, [conv(d, y, given, d.between(1, 5), kernel, pads=pads_of(d, kernel), strides=strides)])

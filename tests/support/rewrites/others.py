@@ -8,33 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from collage_evo.testing.generated import Draw
-from tests.support.rewrites.parts import ends, image, resize, weights
-
-
-def repeated_pixels(d: Draw) -> list[str]:
-    return ends(d, [resize(d, image(d, d.between(1, 5), least=2), 2)])
-
-
-def normalised_rows(d: Draw) -> list[str]:
-    channels = d.between(1, 6)
-    x = image(d, channels, d.between(1, 3))
-    parts = [weights(d, channels), weights(d, channels)]
-    return ends(d, [d.b.op("InstanceNormalization", x, *parts, epsilon=d.among(1e-5, 1e-2))])
-
-
-def separated_pools(d: Draw) -> list[str]:
-    kernel = [d.among(5, 6, 7, 4), d.among(5, 6, 7, 4)]
-    extra: dict[str, Any] = {"ceil_mode": 1} if d.between(0, 4) == 4 else {"dilations": [d.between(1, 2), 1]}
-    pads = [d.between(0, size // 2) for size in kernel] * 2
-    strides, x = [d.between(1, 3), d.between(1, 3)], image(d, d.between(1, 5), least=13)
-    return ends(d, [d.b.op("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads, **extra)])
-
-
-def blended_pixels(d: Draw) -> list[str]:
-    scales = [1, 1, *(d.among(1, 2, 2, 3, 4, 5, 1.5) for _ in range(2))]
-    place = d.among("half_pixel", "pytorch_half_pixel", "half_pixel", "align_corners", "asymmetric")
-    x, modes = image(d, d.between(1, 5), least=1), {"coordinate_transformation_mode": place}
-    return ends(d, [d.b.op("Resize", x, "", d.b.const(np.array(scales, np.float32)), mode="linear", **modes)])
+from tests.support.rewrites.parts import ends, weights
 
 
 def tabled_indices(d: Draw) -> list[str]:

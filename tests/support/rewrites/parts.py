@@ -44,14 +44,3 @@ def ends(d: Draw, made: Sequence[str]) -> list[str]:
 def pads_of(d: Draw, kernel: Sequence[int]) -> list[int]:
     """Pads smaller than the kernel."""
     return [d.between(0, max(size - 1, 0)) for size in (*kernel, *kernel)]
-
-
-def resize(d: Draw, x: str, axes: int) -> str:
-    """Nearest neighbours, most often by whole factors."""
-    if d.yes():
-        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    else:
-        modes = {"nearest_mode": d.among("round_prefer_floor", "round_prefer_ceil", "ceil")}
-        modes["coordinate_transformation_mode"] = d.among("half_pixel", "pytorch_half_pixel")
-    scales = [1, 1, *(d.among(1, 2, 2, 3, 4, 1.5) for _ in range(axes))]
-    return d.b.op("Resize", x, "", d.b.const(np.array(scales, np.float32)), mode="nearest", **modes)
