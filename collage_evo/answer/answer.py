@@ -17,12 +17,11 @@ from collage_evo.fitness.machine import Machine
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.pruning import OUT_OF_CONTENDED_RACE
 
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
 RUNS = 40
 """Timed runs of the slowest remaining contestant that the race has time for at least."""
-NEAR_CONTENDED = 1.5
-"""As ``policy.race_near`` where other programs disturbed either's time. Chosen."""
 MOST_BASELINES = 2
 """Baselines in the race in addition to the libraries with their defaults: each makes rounds longer, and so fewer."""
 
@@ -245,7 +244,7 @@ def may_win(one: Outcome, best: Outcome, policy: Policy) -> bool:
     if one.latency_ms is None or best.latency_ms is None:
         return False
     disturbed = one.contended or best.contended
-    bound = max(NEAR_CONTENDED, policy.race_near) if disturbed else policy.race_near
+    bound = max(OUT_OF_CONTENDED_RACE.number, policy.race_near) if disturbed else policy.race_near
     return one.latency_ms <= bound * best.latency_ms
 
 

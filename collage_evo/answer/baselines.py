@@ -25,21 +25,16 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.hardware.target import Target
+from collage_evo.pruning import EARLIER_RUN, LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
 from collage_evo.runtime.timing import TimingSettings
 
 USUAL = "onnxruntime"
 """Baseline that a user with an ONNX file is assumed to have now: ONNX Runtime with its defaults."""
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """Timing settings of a baseline that races afterwards."""
-FAR_BEHIND = 1.5
-"""Little time is spent on a library that is this many times as slow as the best. Chosen: it would have to win as much
-on parts only to draw level."""
-HOPELESS = 10.0
-"""A library that is this many times as slow as the best has no other variant tried. Chosen."""
-COMPILES_RUNS = 150
-"""A library that may compile for long is not begun with less time left than so many runs of the best. Chosen: TVM did
-not compile networks of 270, 500 and 1,200 ms a run within 35 s."""
-_OVER = Failure(Fault.NO_TIME, "the time for baselines was over (--effort thorough has more)")
+_OVER = Failure(
+    Fault.NO_TIME, "the time for baselines was over (--effort thorough has more)", rule=LONG_COMPILATION.name
+)
 
 
 @dataclass(frozen=True)
@@ -104,15 +99,16 @@ def measure_baselines(
             artifact = directory / f"{name.replace('/', '-')}.collage"
             rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-            why = _hopeless(measured, backend, variant, HOPELESS * best_ms)
+            why = _hopeless(measured, backend, variant, SLOW_VARIANTS.number * best_ms)
             safe_error = setting.policy.precision_spent * setting.limits.budget
             why = why or why_needless(measured, backend, variant, safe_error, this_machine())
             ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
             left_s = end - time.monotonic() if ends else math.inf
-            if left_s <= (COMPILES_RUNS * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
+            if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
                 why = _OVER
             if reason := far.get((backend.name, variant.name)):
-                why = Failure(Fault.KNOWN, reason)  # concerns this variant only, not the backend's other ones
+                # It concerns this variant only, not the backend's other ones.
+                why = Failure(Fault.KNOWN, reason, rule=EARLIER_RUN.name)
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:
@@ -173,7 +169,7 @@ def _in_own_process(
         return outcome
     runs, behind = "run" if outcome.n == 1 else "runs", outcome.latency_ms / best_ms
     why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
-    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
+    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why, rule=SLOW_BASELINE.name))
 
 
 def _in_turn(
@@ -219,7 +215,8 @@ def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, 
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
         if behind and (latency is None or latency > hopeless_ms):
-            return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
+            why = f"{other.name} is too, so this was not tried"
+            return Failure(Fault.FAR_BEHIND, why, rule=SLOW_VARIANTS.name)
     return None
 
 
@@ -239,7 +236,7 @@ def why_needless(
     if not faster:
         return None
     why = f"{faster[0].name} takes less than 1/{gain:g} of float32's time, {variant.arithmetic.value} at least that"
-    return Failure(Fault.NEEDLESS, why)
+    return Failure(Fault.NEEDLESS, why, rule=UNREACHABLE_PRECISION.name)
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Machine) -> tuple[Baseline, ...]:

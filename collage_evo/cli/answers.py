@@ -103,36 +103,50 @@ def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run.")],
     node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
     region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
+    pruning: Annotated[
+        bool, typer.Option("--pruning", help="List what was not tried or given up, and by which rule.")
+    ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="With --node: also list unmeasured matches, and every refusal.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List which backends can run a node or a region, and why not.
+    """List which backends can run a node or a region, and why not; or what a run pruned.
 
     The list has the costs that the run measured.
     """
-    from collage_evo.commands.explain import explain_node, explain_region
-    from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
+    from collage_evo.commands.explain import explain_node, explain_pruning, explain_region
+    from collage_evo.report.explain import (
+        Explanation,
+        PruningExplanation,
+        RegionExplanation,
+        print_explanation,
+        print_pruning,
+        print_region,
+    )
     from collage_evo.run.directory import reopen_run
 
     if not run.is_dir():
         raise InputError(f"{run} is no run directory: make a run with {COMMAND} run MODEL, then explain that run")
     hold_process(reopen_run(run))
-    explanation: Explanation | RegionExplanation
-    if node is not None and region is None:
+    explanation: Explanation | RegionExplanation | PruningExplanation
+    if node is not None and region is None and not pruning:
         explanation = explain_node(run, node)
-    elif region is not None and node is None:
+    elif region is not None and node is None and not pruning:
         explanation = explain_region(run, region)
+    elif pruning and node is None and region is None:
+        explanation = explain_pruning(run)
     else:
-        raise ConfigError("explain needs a node or a region: give --node NAME, or --region NUMBER of a run's answer")
+        raise ConfigError("explain needs one of --node NAME, --region NUMBER of a run's answer, and --pruning")
     if as_json:
         print(to_json(explanation, indent=1))
     elif isinstance(explanation, Explanation):
         print_explanation(explanation, PlainConsole(), everything)
-    else:
+    elif isinstance(explanation, RegionExplanation):
         print_region(explanation, PlainConsole())
+    else:
+        print_pruning(explanation, PlainConsole())
 
 
 @app.command()

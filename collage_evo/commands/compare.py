@@ -33,6 +33,7 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.presence import Lookout
 from collage_evo.hardware.private import machine_directory
 from collage_evo.hardware.processor import this_machine
+from collage_evo.pruning import COMPARED_LIBRARY
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
@@ -43,8 +44,6 @@ from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_
 from collage_evo.runtime.artifact import read_artifact
 
 RANDOM_SAMPLES = 16
-TAKES_TURNS = 2.0
-"""A library that is farther behind the fastest does not race: its few runs are evidence enough."""
 CLOSE = 0.01
 """The race ends once the interval of each ratio reaches no farther than this to either side."""
 
@@ -150,7 +149,7 @@ def _race(
     """Race the artifacts and all libraries that are not far behind, until all ratios are known or time is over."""
     times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     fastest = min(times.values(), default=math.inf)
-    near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
+    near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= COMPARED_LIBRARY.number * fastest}
     front = [name for name in artifacts if name != ARTIFACT]
     decisive = {**dict.fromkeys(near, at_least), **dict.fromkeys(front, 1.0)}
     stopping = Stopping(run.config.final.rounds, max(1, len(decisive)), run.config.policy)

@@ -1,42 +1,52 @@
-"""``explain``: the backends that can run a node or a region of a run, their costs, and why others cannot."""
+"""``explain``: the backends that can run a node or a region of a run, their costs, and why others cannot; and what a
+run pruned, by which rule."""
 
 from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.answer.baselines import read_baselines
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, matches_of
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import select_backends
-from collage_evo.backends.variants import rewritten_name
+from collage_evo.backends.variants import engine_name, rewritten_name
 from collage_evo.config import Config
 from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.pruning import RULES, Rule
 from collage_evo.report.explain import (
     NOT_MEASURED,
     BackendAnswer,
     Explanation,
     NotTaken,
     Offer,
+    Pruned,
+    PruningExplanation,
+    PruningRule,
     Refusal,
     RegionAnswer,
     RegionExplanation,
+    short,
 )
 from collage_evo.report.places import command
 from collage_evo.report.result import RESULT, RegionResult, Result, read_finished, result_in
+from collage_evo.report.words import describe_failure
 from collage_evo.run.directory import reopen_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import FOLDER
@@ -45,6 +55,7 @@ from collage_evo.run.stages.model import NORMALISED, Normalised
 from collage_evo.run.stages.precision import may_quantise
 from collage_evo.run.stages.threads import settled
 from collage_evo.run.store import Store
+from collage_evo.search.evolution import checkpoint
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """Note on the time of a single backend in a run for throughput."""
@@ -60,7 +71,7 @@ class ExplainedRun:
         graph: the normalised model.
         origin: where the nodes of the user's file went.
         found: the matches, with those of tuned kernels.
-        excluded: engines that take no part, and why.
+        excluded: engines that are not tried on parts of the model, and why.
         largest: the largest error of what takes part.
         ranges: of the graph's tensors, where int8 with such took part.
         costs: None if the run stopped before it had them.
@@ -71,7 +82,7 @@ class ExplainedRun:
     graph: Graph
     origin: Origin
     found: Matches
-    excluded: Mapping[Engine, str]
+    excluded: Mapping[Engine, Failure]
     largest: float
     ranges: Ranges | None
     costs: MeasuredCosts | None
@@ -102,7 +113,7 @@ class ExplainedRun:
             graph=graph,
             origin=normalised.origin,
             found=enumerated.found if costs is None else replace(enumerated.found, matches=costs.space.matches),
-            excluded=dict(enumerated.left_out),
+            excluded=dict(enumerated.excluded),
             largest=limits.measured,
             ranges=read_ranges(files.ranges) if files.ranges.exists() and may_quantise(store, config) else None,
             costs=costs,
@@ -127,7 +138,7 @@ class ExplainedRun:
             return plain
         table = self.costs.table
         if (failure := table.failures.get(index)) is not None:
-            return replace(plain, reason=str(failure))
+            return replace(plain, reason=_with_rule(str(failure), failure))
         if not math.isfinite(ms := table.standalone_ms[index]):
             return plain
         return replace(plain, ms=ms, reason="", estimated=index in table.estimated)
@@ -284,10 +295,60 @@ def _answer(space: ExplainedRun, node: Node, backend: Backend) -> BackendAnswer:
     ]
     if reason := matches_found.refusals.get(node.index, {}).get(backend.name):
         refusals.insert(0, Refusal("", (node.op_type,), reason))
-    slow = {variant: why for (owner, variant), why in space.excluded.items() if owner == backend.name}
-    refusals += [Refusal("", (), f"variant {variant} takes no part: {why}") for variant, why in slow.items()]
+    for (owner, variant), why in space.excluded.items():
+        if owner == backend.name:
+            reason = f"variant {variant} takes no part: {_with_rule(why.message, why)}"
+            refusals.append(Refusal("", (), reason))
     offers = tuple(map(space.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in matches_found.cut)
+
+
+def explain_pruning(run: Path) -> PruningExplanation:
+    """What ``run`` pruned until now, each with the rule that decided, and all rules with their numbers in that run.
+
+    Raises:
+        InputError: the run has several profiles.
+        UnavailableError: a requested backend cannot be used.
+    """
+    config, failures = reopen_run(run), [*_failed_baselines(run)]
+    if (run / FOLDER).is_dir() or Store(run / "work").get(MATCHES, Enumerated) is not None:
+        failures += _failed_parts(ExplainedRun.read(run), run)
+    count = Counter((what, reason, failure.rule) for what, reason, failure in failures if failure.rule in RULES)
+    return PruningExplanation(
+        tuple(Pruned(*one, RULES[one[2]].action, times) for one, times in count.items()),
+        tuple(PruningRule(one.name, one.line(_number(one, config)), one.basis, one.key) for one in RULES.values()),
+    )
+
+
+def _failed_baselines(run: Path) -> Iterator[tuple[str, str, Failure]]:
+    """What failed, why in words, and the failure."""
+    for baseline in read_baselines(run / "baselines.json", run / "baselines"):
+        if (failure := baseline.outcome.failure) is not None:
+            yield baseline.name, describe_failure(failure, baseline.backend, baseline.variant), failure
+
+
+def _failed_parts(space: ExplainedRun, run: Path) -> Iterator[tuple[str, str, Failure]]:
+    """The same for engines on parts of the model, matches, and placements of the search."""
+    for engine, failure in space.excluded.items():
+        yield f"{engine_name(*engine)} on parts of the model", failure.message, failure
+    if space.costs is not None:
+        for index, failure in space.costs.table.failures.items():
+            match = space.costs.space.matches[index]
+            what = f"{engine_name(*match.engine)} on {short(_operators(space.graph, match.nodes))}"
+            yield what, str(failure), failure
+        if checkpoint.exists(run):
+            for evaluated in checkpoint.recorded(run, space.costs.space.digest).evaluated.values():
+                if evaluated.outcome.failure is not None:
+                    yield "a placement", str(evaluated.outcome.failure), evaluated.outcome.failure
+
+
+def _number(rule: Rule, config: Config) -> float:
+    section, _, key = rule.key.partition(".")
+    return float(getattr(getattr(config, section), key)) if key else rule.number
+
+
+def _with_rule(reason: str, failure: Failure) -> str:
+    return f"{reason} (by rule {failure.rule})" if failure.rule else reason
 
 
 def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

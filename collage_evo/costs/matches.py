@@ -20,6 +20,7 @@ from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
+from collage_evo.pruning import SLOW_MATCH
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 PROTOCOL = 13
@@ -283,7 +284,7 @@ class Costs:
             single_ms = self._single_ms.get((node, *match.engine), 0.0)
             if single_ms > bound:
                 why = f"one of its operators alone takes {single_ms:.2f} ms on {match.backend}"
-                return Failure(Fault.FAR_BEHIND, why)
+                return Failure(Fault.FAR_BEHIND, why, rule=SLOW_MATCH.name)
         return None
 
     def _record(self, key: str, answer: Measured | Failure) -> None:

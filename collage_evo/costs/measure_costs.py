@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
 
-from collage_evo.answer.baselines import FAR_BEHIND
 from collage_evo.costs.borders import (
     BorderSample,
     WholeModel,
@@ -37,6 +36,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.transforms.edits import within
+from collage_evo.pruning import SLOW_CUT, SLOW_ENGINE, SLOW_MODEL
 
 MOST_CUT = 4
 """Engines between which border probes cut the model: the parts of each have to be compiled. Borders of others have
@@ -46,14 +46,6 @@ MOST_FAMILIES = 2
 PROFILE_SHARE, STANDALONE_SHARE = 0.55, 0.75
 """Shares of the time for costs after which no more is profiled, and no kernel is timed standalone; the rest is for
 border probes. Chosen."""
-SLOW_KERNELS = 3.0
-"""Kernels of an engine that takes more than this many times as long as the best for the whole model are not timed
-standalone. Chosen."""
-MOST_BEHIND_CUT = 2.0
-"""Border probes are between engines that take at most this many times as long as the best. Chosen."""
-MOST_PROBED_MS = 250.0
-"""A model that takes this long on its fastest engine has no border probes. Chosen: eight of them took 25 s for one of
-500 ms."""
 PROBES_TOGETHER = 4
 """Border probes that are compiled together."""
 
@@ -75,7 +67,7 @@ def profile_engines(scope: CostScope, meter: CostMeter, profiler: Profiler, on_d
     """
     asked = to_profile(scope.graph, scope.matches, scope.backends)
     families, ran_ms = scope.families, scope.baseline_ms
-    far_ms = FAR_BEHIND * min(ran_ms.values(), default=0.0)
+    far_ms = SLOW_ENGINE.number * min(ran_ms.values(), default=0.0)
 
     def turn(one: ProfileRequest) -> tuple[bool, bool, bool, float]:
         # Of an engine that never ran the whole model, such as int8 at some operators, its family's best is expected.
@@ -143,7 +135,7 @@ def _weightiest(known: KnownCosts, kernels: Mapping[Engine, Mapping[NodeSet, int
     best = min(whole_ms.values(), default=math.inf)
     weight: dict[int, float] = {}
     for engine, index_of in kernels.items():
-        if whole_ms.get(engine, best) <= SLOW_KERNELS * best or not math.isfinite(best):
+        if whole_ms.get(engine, best) <= scope.policy.single_give_up * best or not math.isfinite(best):
             weight |= {index: sum(known.shape[node] for node in members(nodes)) for nodes, index in index_of.items()}
     return sorted(weight, key=lambda index: (-weight[index], scope.matches[index].nodes, index))
 
@@ -194,7 +186,7 @@ def measure_borders(
     kinds = [
         random_probes(space, some, Random(0))
         for some in _to_cut(known, space, meter, whole_models.keys())
-        if len(space.graph.nodes) > 1 and min(known.whole_ms.values(), default=0.0) < MOST_PROBED_MS
+        if len(space.graph.nodes) > 1 and min(known.whole_ms.values(), default=0.0) < SLOW_MODEL.number
     ]
     for probes in cycle(kinds):
         enough = len(rows) >= scope.policy.cuts or meter.over()
@@ -220,7 +212,7 @@ def _to_cut(
     totals = sorted((_total_ms(known, space, engine), engine) for engine in space.engines if engine in scope.plain)
     exact = {match.engine for match in scope.matches if meter.exact(match)}
     near = [(ms, engine) for ms, engine in totals if engine in exact]
-    kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= MOST_BEHIND_CUT * near[0][0]]]
+    kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= SLOW_CUT.number * near[0][0]]]
     inside: dict[Engine, list[Engine]] = {}
     for _, engine in totals:
         if engine in whole:

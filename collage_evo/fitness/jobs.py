@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
@@ -19,6 +19,7 @@ from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Part, Placement, Region
 from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.pruning import SLOW_BASELINE, SLOW_MATCH, SLOW_PLACEMENT
 from collage_evo.runtime.timing import TimingSettings
 
 REGIONS = "regions"
@@ -207,6 +208,9 @@ A = TypeVar("A", covariant=True)
 class Asks(Generic[A]):
     """A job whose answer is an ``A`` if it succeeds."""
 
+    rule: ClassVar[str] = ""
+    """Name of the pruning rule that ends a process which is slower than the job's ``give_up_ms`` in its first run."""
+
 
 @dataclass(frozen=True)
 class Reply(Generic[A]):
@@ -242,6 +246,7 @@ class BuildJob(Asks[Compiled]):
 class CostJob(Asks[Measured]):
     """Time one match at its cost inside the model: weights cold, inputs warm."""
 
+    rule = SLOW_MATCH.name
     region: Region
     timing: TimingSettings
     give_up_ms: float
@@ -274,6 +279,7 @@ class PlacementJob(Asks[Measured]):
     It is judged on few samples, and on all of them only where it may be the answer: where it did not lose the race.
     """
 
+    rule = SLOW_PLACEMENT.name
     regions: tuple[Region, ...]
     """In the order in which they run."""
     timing: TimingSettings
@@ -302,6 +308,7 @@ class TuneJob(Asks[TunedKernels]):
 class WholeJob(Asks[Measured]):
     """Compile the user's model as one piece, write it as an artifact, check and time it."""
 
+    rule = SLOW_BASELINE.name
     backend: str
     variant: str
     artifact: str

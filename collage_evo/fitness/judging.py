@@ -26,6 +26,7 @@ from collage_evo.graph.ir.values import identical, plain
 from collage_evo.graph.reference.distance import Error, counted_distances, holds_labels
 from collage_evo.graph.reference.noise import ROOM, Noise, differing
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import LARGE_ERROR, SLOW_JUDGING
 from collage_evo.runtime.session import Session
 
 BROKEN = 1.0
@@ -34,13 +35,12 @@ LATE_ERROR = 2.0
 """After many runs the error of a result in a lower precision may be so many times that of the first run."""
 FEW = 2
 """Samples that estimate the error of a placement in a lower precision before all judge it. Chosen."""
-NEAR = 1.5
+NEAR = LARGE_ERROR.number
 """An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
 """For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
-JUDGE_SECONDS = 60.0
-"""A session that takes more seconds for the samples of the search is far too slow, and fails before it would time
-out."""
+JUDGE_SECONDS = SLOW_JUDGING.number
+"""A session that takes more seconds for the samples of the search is far too slow."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Judge:
             clock = time.monotonic if self._setting.target.accelerated else ActiveClock()
             more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
-            return Failure(Fault.FAR_BEHIND, str(late))
+            return Failure(Fault.FAR_BEHIND, str(late), rule=SLOW_JUDGING.name)
         return [*known, *more]
 
     def _error(self, pairs: Pairs, reference: float | None = None) -> float:

@@ -25,12 +25,13 @@ from collage_evo.fitness.references import read_references
 from collage_evo.fitness.timing import BATCH_RUNS, SampleBatch, SingleSession, batch_of, log_ratio, sample_batch
 from collage_evo.hardware.interference import Others
 from collage_evo.modules import module_command, module_environment
+from collage_evo.pruning import LOST_PAIR
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
 
-FIRST_PAIR = 1.3
-"""A placement that the first pair shows to be this many times as slow as the best has no second. Chosen."""
+FIRST_PAIR = LOST_PAIR.number
+"""A placement that the first pair shows to be this many times as slow as the best has no second."""
 LEAST_PAIRS = 3
 """Pairs that give a standard error. Chosen."""
 FEWEST_PAIRS, PAIRS_S = 2, 2.5

@@ -117,7 +117,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             except ChildProcessError as error:
                 return Failure(Fault.CRASH, detail=str(error))
             except _Died:
-                failure = _CLOSED if running is None else self._died(running)
+                failure = _CLOSED if running is None else self._died(running, job.rule)
             if attempt or not inherited or failure.fault in (Fault.FAR_BEHIND, Fault.CLOSED):
                 return failure
             self._end()
@@ -199,13 +199,13 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
         return _Running(process, scratch, lines)
 
-    def _died(self, running: _Running) -> Failure:
+    def _died(self, running: _Running, rule: str) -> Failure:
         code = running.process.wait()
         if self._closed:
             return _CLOSED
         self._end()
         if code == -signal.SIGALRM:
-            return Failure(Fault.FAR_BEHIND, "given up during its first run")
+            return Failure(Fault.FAR_BEHIND, "given up during its first run", rule=rule)
         if code == -signal.SIGKILL:  # not by this program, which would not send it
             return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:

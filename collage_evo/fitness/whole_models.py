@@ -24,6 +24,7 @@ from collage_evo.graph.check.edges import other_shapes
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.reference.distance import Error
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import LOST_PLACEMENT
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.manifest import EXACT
@@ -32,9 +33,6 @@ from collage_evo.runtime.runner import Loader, load_piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 
-NEAR_BEST = 1.1
-"""A placement that takes more than this many times as long as the best is not judged on all samples, and without a
-reference run it is timed no further once its first runs all do. Chosen."""
 CACHE_BYTES = 2**28
 """Limit in bytes of files. Loaded pieces took three times as much; a worker process of 2 GiB is replaced."""
 
@@ -85,7 +83,7 @@ class WholeModels:
             error = self._checked(session, exact, job.give_up_ms)
             if isinstance(error, Failure):
                 return error
-            near_ms = NEAR_BEST * job.best_ms
+            near_ms = LOST_PLACEMENT.number * job.best_ms
             if not races:
                 return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
             clock = ActiveClock()  # while this process is halted for another's timing, nothing gets warm

@@ -57,12 +57,14 @@ class Failure:
         message: for the user; empty if ``fault`` says all that is known.
         relative_error: of the outputs (2-norm), where they were compared.
         detail: a library's or the system's own message, for its programmers.
+        rule: name of the pruning rule that decided (``pruning.py``); empty where none did.
     """
 
     fault: Fault
     message: str = ""
     relative_error: float | None = None
     detail: str = ""
+    rule: str = ""
 
     def __str__(self) -> str:
         return f"{self.fault}: {'; '.join(filter(None, (self.message, self.detail)))}"

@@ -1,4 +1,4 @@
-"""Explanation of one node or region: its data, and its output."""
+"""Explanation of one node or region, or of what a run pruned: its data, and its output."""
 
 from __future__ import annotations
 
@@ -114,6 +114,45 @@ class RegionExplanation:
     """Whether the offers' times are measured on the whole model, as for an answer of a single backend."""
 
 
+@dataclass(frozen=True)
+class Pruned:
+    """Something that a run pruned: what, why, and by which rule. ``count``: equal ones."""
+
+    what: str
+    reason: str
+    rule: str
+    action: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class PruningRule:
+    """A rule, with its number in a run: the key that holds it, if one does, and where it comes from."""
+
+    name: str
+    line: str
+    basis: str
+    key: str
+
+
+@dataclass(frozen=True)
+class PruningExplanation:
+    """What a run pruned, and all rules."""
+
+    pruned: tuple[Pruned, ...]
+    rules: tuple[PruningRule, ...]
+
+
+def print_pruning(explanation: PruningExplanation, console: Console) -> None:
+    """Print what was pruned, then the rules."""
+    for one in explanation.pruned:
+        times = f" ({one.count} times)" if one.count > 1 else ""
+        console.print(f"{one.action}: {one.what}: {one.reason}, by rule {one.rule}{times}", soft_wrap=True)
+    console.print("rules:")
+    for rule in explanation.rules:
+        console.print(f"  {rule.name}: {rule.line}; {rule.key or rule.basis}", highlight=False, soft_wrap=True)
+
+
 def print_explanation(explanation: Explanation, console: Console, everything: bool = False) -> None:
     """Print the node, a table of offers from all backends, then each backend's refusals.
 
@@ -194,13 +233,13 @@ def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
     cost = failed if offer.ms is None else f"{'about ' if offer.estimated else ''}{offer.ms:.4f}"
     where = "" if offer.device == CPU else f" on {offer.device}"
-    table.add_row(engine_name(backend, offer.variant) + where, other, _short(offer.operators), cost)
+    table.add_row(engine_name(backend, offer.variant) + where, other, short(offer.operators), cost)
 
 
 def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> None:
     for offer in offers:
         if offer.reason not in ("", NOT_MEASURED):
-            what = f"{engine_name(backend, offer.variant)} on {_short(offer.operators)}"
+            what = f"{engine_name(backend, offer.variant)} on {short(offer.operators)}"
             console.print(f"{what}: {offer.reason}", soft_wrap=True)
 
 
@@ -219,11 +258,12 @@ def _sentence(refusal: Refusal) -> str:
     if not refusal.operators:
         return refusal.reason
     if not refusal.pattern:
-        return f"cannot run {_short(refusal.operators)}: {refusal.reason}"
-    return f"cannot run pattern {refusal.pattern!r} on {_short(refusal.operators)}: {refusal.reason}"
+        return f"cannot run {short(refusal.operators)}: {refusal.reason}"
+    return f"cannot run pattern {refusal.pattern!r} on {short(refusal.operators)}: {refusal.reason}"
 
 
-def _short(operators: Sequence[str]) -> str:
+def short(operators: Sequence[str]) -> str:
+    """The first of many operators, and their number."""
     if len(operators) <= SHOWN_OPERATORS:
         return " ".join(operators)
     return f"{' '.join(operators[: SHOWN_OPERATORS - 1])} ... ({len(operators)})"

@@ -23,16 +23,13 @@ from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import UNPUBLISHED
 from collage_evo.report.so_far import describe_so_far
 from collage_evo.report.words import format_engine, format_ms, title
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.run.search import Placed
 from collage_evo.runtime.manifest import read_infos
-
-GAIN = 0.98
-"""An answer replaces the one before it if it takes less than this share of its time. Chosen: writing it takes as long
-as copying the model."""
 
 
 class BestSoFar:
@@ -149,7 +146,7 @@ class BestSoFar:
             published.set()
 
     def _faster(self, ms: float) -> bool:
-        return not self._final and (self._known is None or ms < GAIN * self._known.latency_ms)
+        return not self._final and (self._known is None or ms < UNPUBLISHED.number * self._known.latency_ms)
 
     def _so_far(self, ms: float, error: float | None, evidence: Evidence) -> SoFar:
         return SoFar(ms, error, evidence, self._library, self._library_ms)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from collage_evo.answer.baselines import FAR_BEHIND, Baseline
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, plain_name
 from collage_evo.config import Config
@@ -24,6 +24,7 @@ from collage_evo.genome.failure import Fault
 from collage_evo.graph.ir.align import likeness
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.load.load import ModelFile
+from collage_evo.pruning import SLOW_ENGINE
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import describe_failure
 from collage_evo.run.recorded import RecordedRun, read_run
@@ -65,7 +66,7 @@ class Earlier:
                 continue
             elif ms is None and failure is not None:
                 reasons[engine] = f"in {self.run.directory} {describe_failure(failure, *engine)}"
-            elif ms is not None and best and ms > FAR_BEHIND * best and baseline is not exact:
+            elif ms is not None and best and ms > SLOW_ENGINE.number * best and baseline is not exact:
                 reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return reasons
 

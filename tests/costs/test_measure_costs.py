@@ -13,7 +13,7 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.costs.known_costs import CostScope, KnownCosts
 from collage_evo.costs.matches import Costs
-from collage_evo.costs.measure_costs import MOST_PROBED_MS, Profiled, measure_borders, profile_engines, time_kernels
+from collage_evo.costs.measure_costs import Profiled, measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import ProfileRequest
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.jobs import KernelTimes
@@ -26,6 +26,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.roofline import multiply_adds
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.pruning import SLOW_MODEL
 from tests.support.meters import Meter
 from tests.support.spaces import products
 from tests.support.standing import StandingBackend
@@ -216,7 +217,7 @@ def test_a_model_that_takes_long_is_not_cut_for_its_borders() -> None:
     def refused(placements: Sequence[Placement]) -> list[Outcome]:
         raise AssertionError(placements)
 
-    baseline_ms = {(backend, "default"): 1.01 * MOST_PROBED_MS for backend in SLOWNESS}
+    baseline_ms = {(backend, "default"): 1.01 * SLOW_MODEL.number for backend in SLOWNESS}
     surveyed(meter_of(), baseline_ms=baseline_ms, cuts=refused)
 
 

@@ -13,6 +13,7 @@ import psutil
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.timing import LEAST_S, timeout_s, watchdog
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.pruning import SLOW_MATCH
 from tests.fitness.helpers import cost_job, make_setting
 
 PROGRAM = """
@@ -63,5 +64,5 @@ def test_who_was_ended_is_far_behind_and_the_next_job_is_done(tmp_path: Path) ->
         answer = sandbox.call(cost_job(10, min_seconds=30.0), 60.0)
         killer.join()
         assert isinstance(answer, Failure)
-        assert answer.fault is Fault.FAR_BEHIND
+        assert (answer.fault, answer.rule) == (Fault.FAR_BEHIND, SLOW_MATCH.name)
         assert not isinstance(sandbox.call(cost_job(5), 60.0), Failure)

@@ -5,11 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from collage_evo.answer.baselines import FAR_BEHIND, Baseline
+from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.pruning import SLOW_ENGINE
 from collage_evo.report.words import format_ratio
 from collage_evo.run.stages.excluded_engines import excluded_engines
 from tests.support.standing import StandingBackend
@@ -53,12 +54,12 @@ NOT_RUN = {("ncnn", "default"), ("tvm", "default")}
 
 
 def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() -> None:
-    found, said = found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: FAR_BEHIND * 1.01})
+    found, said = found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: SLOW_ENGINE.number * 1.01})
     assert engines_below(found) == {ONNXRUNTIME, *NOT_RUN}
     assert not found & {OPENVINO, BF16, ONNXRUNTIME}, "they are tried themselves"
     behind = " and ".join(f"{name} in float32" for name in ("ONNX Runtime", "ncnn", "TVM"))
     assert said == [f"standing does not use {behind}: the baseline is far behind or fails"]
-    assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: FAR_BEHIND * 0.99})[0]) == NOT_RUN
+    assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: SLOW_ENGINE.number * 0.99})[0]) == NOT_RUN
 
 
 def test_a_precision_that_one_time_each_makes_slower_by_a_third_is_still_tried() -> None:

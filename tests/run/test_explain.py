@@ -12,10 +12,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import Baseline, write_baselines
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.commands.explain import explain_node, explain_region
+from collage_evo.commands.explain import explain_node, explain_pruning, explain_region
 from collage_evo.config import load_config
 from collage_evo.costs.matches import CostTable
 from collage_evo.costs.saved_costs import MeasuredCosts, write_costs
@@ -33,7 +33,15 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
-from collage_evo.report.explain import BackendAnswer, Explanation, RegionExplanation, print_explanation, print_region
+from collage_evo.report.explain import (
+    BackendAnswer,
+    Explanation,
+    PruningExplanation,
+    RegionExplanation,
+    print_explanation,
+    print_pruning,
+    print_region,
+)
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RESULT, Latency, RegionResult, write_result
 from collage_evo.run.directory import start_run
@@ -166,7 +174,7 @@ def test_a_node_that_became_a_constant_tells_who_reads_it(tmp_path: Path) -> Non
     assert "was folded into" in printed(print_explanation, found)
 
 
-def printed(show, found: Explanation | RegionExplanation) -> str:
+def printed(show, found: Explanation | PruningExplanation | RegionExplanation) -> str:
     console = PlainConsole(width=200, record=True, file=io.StringIO())
     show(found, console)
     return console.export_text()
@@ -254,3 +262,31 @@ def test_it_prints_all_of_it(place, graph) -> None:
     text = printed(print_explanation, explain_node(place, node_of(graph, "Gather").name))
     assert "onnxruntime" in text
     assert "ncnn: cannot run Gather" in text
+
+
+def test_what_a_run_pruned_is_told_with_the_rule_that_decided(run, graph) -> None:
+    slow = Failure(Fault.FAR_BEHIND, "given up after 1 run, 4.0 times as slow as the best", rule="slow_baseline")
+    baselines = [
+        Baseline("ncnn", "ncnn", "default", Path("n"), Outcome(4.0, failure=slow)),
+        Baseline("tvm", "tvm", "default", Path("t"), Outcome.unfit(Failure(Fault.CRASH))),
+    ]
+    write_baselines(run / "baselines.json", baselines)
+    store = Store(run / "work")
+    enumerated = store.get(MATCHES, Enumerated)
+    excluded = Failure(Fault.FAR_BEHIND, "takes 3.0 times as long", rule="slow_precision")
+    store.put(MATCHES, Enumerated, replace(enumerated, excluded=((("ncnn", "bf16"), excluded),)))
+    given_up = Failure(Fault.FAR_BEHIND, "given up during its first run", rule="slow_match")
+    node = node_of(graph, "Softmax")
+    with_costs(run, {}, {Match(1 << node.index, "ncnn"): given_up})
+    found = explain_pruning(run)
+    assert [(one.what, one.rule) for one in found.pruned] == [
+        ("ncnn", "slow_baseline"),
+        ("ncnn/bf16 on parts of the model", "slow_precision"),
+        ("ncnn on Softmax", "slow_match"),
+    ]
+    text = printed(print_pruning, found)
+    assert "given up: ncnn: given up after 1 run, 4.0 times as slow as the best, by rule slow_baseline" in text
+    assert "not tried: ncnn/bf16 on parts of the model: takes 3.0 times as long, by rule slow_precision" in text
+    assert "a match that takes 4 times as long as the best known way to run its operators" in text
+    refusals = by_name(explain_node(run, node.name))["ncnn"].refusals
+    assert refusals[-1].reason == "variant bf16 takes no part: takes 3.0 times as long (by rule slow_precision)"

@@ -12,6 +12,7 @@ from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.encoding import decode, encode
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import SLOW_LEVEL
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import SearchRecord
@@ -26,9 +27,8 @@ from collage_evo.search.mixtures.likely import likeliest
 SHARES = (0.95, 0.85)
 """Shares of the budget to aim at, by errors as measured: two, because the correction learned from one placement is
 inexact for another. Chosen."""
-SLOWER = 1.3
-"""A budget level is measured unless its predicted time is so many times that of the fastest within the budget: on a
-BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
+SLOWER = SLOW_LEVEL.number
+"""A budget level is measured unless its predicted time is so many times that of the fastest within the budget."""
 
 
 def with_budget_levels(

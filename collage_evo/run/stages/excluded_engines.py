@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from collage_evo.answer.baselines import FAR_BEHIND, Baseline, best_single, latencies
+from collage_evo.answer.baselines import Baseline, best_single, latencies
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.genome.cost_model import Engine
-from collage_evo.genome.failure import Fault
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.pruning import COARSE_PRECISION, SLOW_ENGINE, SLOW_PRECISION, SPENT_PRECISION, UNTIMED_ENGINE
 from collage_evo.report.words import format_engine, format_name, format_ratio
 from collage_evo.run.context import RunContext
 
 
 def excluded_engines(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]
-) -> dict[Engine, str]:
+) -> dict[Engine, Failure]:
     """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
     slow = _slow_precisions(run, baselines) | _untried(baselines, backends) | _needless(baselines)
     return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
-def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
+def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, Failure]:
     """Engines of a lower precision in which their single backend is slower than in float32 there."""
     times, slower = latencies(baselines), run.config.policy.precision_slower
     slow = {}
@@ -33,33 +34,36 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
         default = times.get((backend, _usual(get_backend(backend), variant)))
         if not variant.exact and default is not None and ms > slower * default:
             longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
-            why = slow[backend, name] = f"{longer}: it is not tried on parts of the model"
+            why = f"{longer}: it is not tried on parts of the model"
+            slow[backend, name] = Failure(Fault.FAR_BEHIND, why, rule=SLOW_PRECISION.name)
             run.reporter.log(f"{format_engine(backend, name)} {why}")
     return slow
 
 
-def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
+def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, Failure]:
     """Engines whose baseline was not measured for lack of time, and those that run pieces in the same way; all
     engines of a backend whose baselines were all skipped so."""
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
+    why = "was not timed: the time for baselines was over (--effort thorough has more)"
+    failure = Failure(Fault.NO_TIME, why, rule=UNTIMED_ENGINE.name)
     return {
-        (backend.name, variant.name): "was not timed: the time for baselines was over (--effort thorough has more)"
+        (backend.name, variant.name): failure
         for backend in backends
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
     }
 
 
-def _needless(baselines: Sequence[Baseline]) -> dict[Engine, str]:
+def _needless(baselines: Sequence[Baseline]) -> dict[Engine, Failure]:
     """Engines in a lower precision whose baseline could not be the fastest."""
     failures = (((b.backend, b.variant), b.outcome.failure) for b in baselines if not b.exact)
-    return {engine: one.message for engine, one in failures if one is not None and one.fault is Fault.NEEDLESS}
+    return {engine: one for engine, one in failures if one is not None and one.fault is Fault.NEEDLESS}
 
 
 def _other_ways(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
-) -> dict[Engine, str]:
+) -> dict[Engine, Failure]:
     """Of two ways into one precision, a setting for whole pieces and Casts, the one with less to gain.
 
     The setting is no slower and combines better with int8. Only Casts can leave some operators of a piece in float32,
@@ -73,11 +77,13 @@ def _other_ways(
             engine = (backend.name, setting)
             error = errors.get(engine)
             if engine in slow or error is None or error <= policy.precision_coarse * budget:
-                excluded[backend.name, variant.name] = "whole pieces in this precision have more to win"
+                why = "whole pieces in this precision have more to win"
+                excluded[backend.name, variant.name] = Failure(Fault.NEEDLESS, why, rule=COARSE_PRECISION.name)
                 continue
             text = f"{format_engine(*engine)} as baseline has error {error:.2g}, budget {budget:.2g}"
             if error > policy.precision_spent * budget:
-                excluded[engine] = f"{text}: it is tried operator by operator"
+                why = f"{text}: it is tried operator by operator"
+                excluded[engine] = Failure(Fault.NEEDLESS, why, rule=SPENT_PRECISION.name)
             kind = variant.arithmetic.value
             run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
     return excluded
@@ -103,11 +109,11 @@ def _in_two_ways(backend: Backend) -> Iterator[tuple[Variant, str]]:
 
 def _slow_dependents(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
-) -> dict[Engine, str]:
+) -> dict[Engine, Failure]:
     """Engines that stand on one that is ``slow``, far behind, or does not run the whole model."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
-    far_ms = FAR_BEHIND * best_ms
+    far_ms = SLOW_ENGINE.number * best_ms
     excluded = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
@@ -118,7 +124,7 @@ def _slow_dependents(
             if below in slow or times.get(below, math.inf) > far_ms:
                 text[engine_name(*below)] = None
                 why = f"stands on {format_engine(*below)}, whose baseline is far behind or fails"
-                excluded[backend.name, variant.name] = why
+                excluded[backend.name, variant.name] = Failure(Fault.FAR_BEHIND, why, rule=SLOW_ENGINE.name)
         if text:
             names = " and ".join(map(format_name, text))
             behind = "the baseline is far behind or fails"

@@ -11,6 +11,7 @@ from collage_evo.genome.cost_model import Engine, family_ms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.patterns.match import Match
+from collage_evo.pruning import SLOW_FAMILY
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import cost_meter
@@ -20,8 +21,6 @@ COSTS_SHARE = 1 / 3
 KINDS, LEAST_SHARE = 2, 0.1
 """Kinds of operators that are timed of each engine, those that take the most of the model's expected time, and the
 least share of it that one takes. Chosen."""
-NEAR = 1.25
-"""A family is likely if it is expected to take less than so many times as long as the fastest one. Chosen."""
 
 
 def likely_families(
@@ -57,7 +56,7 @@ def by_operators(
         if of_engine and math.isfinite(usual_ms) and family in baseline_ms:
             expected_ms[family] = min(expected_ms[family], lower_ms / usual_ms * baseline_ms[family])
     ordered = sorted(families, key=lambda family: expected_ms[family])
-    return tuple(family for family in ordered if expected_ms[family] <= NEAR * expected_ms[ordered[0]])
+    return tuple(family for family in ordered if expected_ms[family] <= SLOW_FAMILY.number * expected_ms[ordered[0]])
 
 
 def lower_engines(

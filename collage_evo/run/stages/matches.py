@@ -11,6 +11,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.catalogue import REWRITES
@@ -27,12 +28,12 @@ class Enumerated:
 
     Attributes:
         of: digest of their inputs: the model, the target, the policy, and each backend with its version.
-        left_out: excluded engines, and why.
+        excluded: engines that are not tried on parts, and why.
     """
 
     of: str
     found: Matches
-    left_out: tuple[tuple[Engine, str], ...] = ()
+    excluded: tuple[tuple[Engine, Failure], ...] = ()
 
 
 def find_matches(

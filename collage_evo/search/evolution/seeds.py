@@ -22,14 +22,15 @@ from collage_evo.genome.greedy import (
 from collage_evo.genome.outcome import Bounds, Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import EARLY_SEED
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
 from collage_evo.search.mixtures.likely import likeliest
 
-PROMISING = 0.9
+PROMISING = EARLY_SEED.number
 """An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
-baseline's time. Chosen."""
+baseline's time."""
 NEAR_SEEDS, DIVERSE_SEEDS, GREEDY_SEEDS = 4, 4, 6
 """Seeds that are the next cheapest covers (where latency alone counts), good covers unlike the others, and partitions
 that give each operator to the first library that takes it. Chosen."""

@@ -10,6 +10,7 @@ from collage_evo.genome.cost_model import Engine, family_ms
 from collage_evo.genome.outcome import Bounds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.pruning import LATE_SEED, LITTLE_ROOM, SLOW_FAMILY, SMALL_GAIN
 from collage_evo.search.mixtures.correction import Correction
 from collage_evo.search.mixtures.knapsack import greedy_levels
 from collage_evo.search.mixtures.measured import EarlyMixture
@@ -19,17 +20,13 @@ FIRST = (0.85, 0.45)
 tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted, a decoder 1.6 times."""
 NEXT = 0.92
 """Aimed error of the mixtures after those, which measurements have corrected. Chosen."""
-ROOM = 0.8
-"""Another mixture of a family is measured while the errors within the budget are below this share of it. Chosen:
-mixtures at 0.67 and 0.79 of it were 1.54 and 1.62 times as fast as ONNX Runtime (an encoder of 24 layers, Xeon held
-to AVX2), at 0.66 and 0.92 1.33 and 1.47 times (ViT-B/16)."""
+ROOM = LITTLE_ROOM.number
+"""Another mixture of a family is measured while the errors within the budget are below this share of it."""
 FAMILIES = 2
 """Families of which a mixture is measured, those that run the whole model the fastest. Chosen."""
-NEAR, GAINS = 1.25, 0.95
+NEAR, GAINS = SLOW_FAMILY.number, SMALL_GAIN.number
 """A family has another mixture if that may take less than ``NEAR`` times as long as the fastest family's, and less
-than ``GAINS`` of the best single backend's time. Chosen."""
-SLOW = 2.0
-"""Seeds of an engine by itself that is this many times as slow as the best come after those of all others. Chosen."""
+than ``GAINS`` of the best single backend's time."""
 
 
 def likeliest(
@@ -39,7 +36,7 @@ def likeliest(
     behind: float32 in a family whose bfloat16 is fast is not, because it is what makes a mixture exact."""
     fastest_ms = {engine: family_ms(engine, space.cost.families, baseline_ms) for engine in space.engines}
     ordered = sorted(space.engines, key=lambda engine: (baseline_ms.get(engine, fastest_ms[engine]), engine))
-    bound = SLOW * min(baseline_ms.values(), default=math.inf)
+    bound = LATE_SEED.number * min(baseline_ms.values(), default=math.inf)
     far = [engine for engine in ordered if bound < fastest_ms[engine] < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
