@@ -15,7 +15,7 @@ import pytest
 from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.graph.reference.reference import reference_outputs
-from tests.report.helpers import make_result
+from tests.support.results import result as approved
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def test_what_cannot_be_measured_is_said_and_tried_again(
 
 
 def test_what_a_run_took_is_read_from_its_result(script: Any) -> None:
-    result = to_plain(make_result())
+    result = to_plain(approved())
     row = script("time_to_answer")._row("m.onnx", 12.0, result)
     assert row.over_single == result["speedup_over_best_single"]["estimate"]
     assert row.whole == 12.0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from collage_evo.report.result import Operator
-from tests.report.helpers import make_result
 from tests.support.models import tiny_convnet
+from tests.support.results import result
 
 OURS = "ours"
 
@@ -170,7 +170,7 @@ def test_a_run_of_ours_says_what_it_lost_and_took(script: Any, tmp_path: Path) -
     run = tmp_path / "lines" / "threads_1" / "ours_0.01" / "run"
     (run / "work").mkdir(parents=True)
     (run / "work" / "shares.json").write_text('{"int8": [9e-4, 7e-4], "bfloat16": [1.0, 1.0]}')
-    made = make_result()
+    made = result()
     kinds = (("Conv", "int8"), ("Conv", "bfloat16"), ("Relu", "float32"))
     placement = [replace(made.placement[0], operators=tuple(Operator(*kind) for kind in kinds))]
     seconds = {"first answer at": 5.0, "calibrating": 2.0, "search": 60.0}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,18 @@ from collage_evo.answer.baselines import write_baselines
 from collage_evo.answer.so_far import Evidence, SoFar
 from collage_evo.cli.app import app
 from collage_evo.cli.stop import end_in_time, resumable
+from collage_evo.codec import to_plain
 from collage_evo.config import parse_config
 from collage_evo.errors import AnswerStays, InputError
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import RESULT, write_result
+from collage_evo.report.summary import LINES
 from collage_evo.run.directory import save_run
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.manifest import Profile
-from tests.report.test_summary import LINES, mixed
 from tests.run.test_best_so_far import Place
 from tests.runtime.helpers import TARGET, sums, whole
+from tests.support.results import result
 
 runner = CliRunner()
 
@@ -32,7 +33,7 @@ def shown(directory: Path, *options: str) -> str:
 
 
 def test_it_tells_the_end_of_the_run_again_and_with_all_the_tables_too(tmp_path: Path) -> None:
-    write_result(tmp_path / RESULT, mixed())
+    write_result(tmp_path / RESULT, result())
     short, whole = shown(tmp_path), shown(tmp_path, "--all")
     assert len(short.splitlines()) <= LINES
     assert "2.85 times as fast as ONNX Runtime" in short
@@ -43,8 +44,8 @@ def test_it_tells_the_end_of_the_run_again_and_with_all_the_tables_too(tmp_path:
 
 
 def test_a_run_with_several_profiles_is_told_profile_by_profile(tmp_path: Path) -> None:
-    rows = [{"shapes": {"x": [1, k]}, "directory": f"profiles/{k}", **asdict(mixed())} for k in (8, 16)]
-    (tmp_path / RESULT).write_text(json.dumps({"schema": mixed().schema, "profiles": rows}))
+    rows = [{"shapes": {"x": [1, k]}, "directory": f"profiles/{k}", **to_plain(result())} for k in (8, 16)]
+    (tmp_path / RESULT).write_text(json.dumps({"schema": result().schema, "profiles": rows}))
     assert "2 profiles of input shapes" in shown(tmp_path)
     assert "profile: x [1, 16]" in shown(tmp_path, "--all")
 

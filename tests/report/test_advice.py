@@ -11,11 +11,13 @@ import pytest
 
 from collage_evo.report import advice as rules
 from collage_evo.report.advice import ADVICE, advice
+from collage_evo.report.places import COMMAND
 from collage_evo.report.result import Accuracy, FrontPoint, Latency, LibraryResult, Result, SearchResult, Speedup
-from tests.report.helpers import ACCURACY, make_result
+from tests.support.results import result as approved
 
 ROOT = Path(__file__).parents[2]
 RUN = Path("runs/detector")
+ACCURACY = replace(approved().accuracy, held_out=(), over_budget=None, notes=())
 SEARCH = SearchResult(100, {}, 5, 0, 100.0, 30.0, 40, [])
 RIVAL = LibraryResult("openvino/bf16", "openvino", "bf16", 4.0, 1.5e-2, Speedup(0.8, 0.7, 0.9, (0.8,)), keeps=False)
 FLOAT32 = FrontPoint(5.0, 1e-6, "", "whole", ("float32",), "openvino", feasible=True, answer=True, pareto=True)
@@ -29,7 +31,7 @@ SKIPPED = replace(SEARCH, skipped=True)
 def result(**changes: Any) -> Result:
     """OpenVINO in float32 is the answer, on the only core, with data, and no combination came close: no advice."""
     plain = replace(
-        make_result(),
+        approved(),
         target={"device": "cpu", "threads": 1, "allowed_threads": 1},
         environment={"cores": 1, "backends": {"openvino": "2025.0"}},
         best=Latency("best", 5.0, 4.95, 5.05, 100),
@@ -213,6 +215,16 @@ def test_two_rules_that_lead_to_one_command_are_one_piece_of_advice() -> None:
     point = replace(BFLOAT16, answer=False, feasible=False, error=1.5e-2, latency_ms=4.0)
     given = advice(result(libraries=(RIVAL,), front=[FLOAT32, point]), RUN)
     assert sum("pick" in sentence for sentence in given) == 1
+
+
+def test_advice_is_nothing_that_is_refused(tmp_path: Path) -> None:
+    given = result(front=[BFLOAT16, OVER])
+    assert COMMAND in advice(given, tmp_path)[0]
+    (tmp_path / "checkpoint.json").write_text("{}")  # the records are missing from which a search continues
+    assert advice(given, tmp_path) == []
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "matches.json").write_text("{}")
+    assert COMMAND in advice(given, tmp_path)[0]
 
 
 def test_the_documentation_lists_every_condition_in_the_same_order() -> None:

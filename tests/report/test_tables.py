@@ -1,12 +1,10 @@
-"""Every table fits a terminal of 80 columns, with each name in one piece."""
+"""Tables of backends, checks, offers and trials fit a terminal of 80 columns, with each name in one piece."""
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -26,12 +24,10 @@ from collage_evo.report.explain import (
 )
 from collage_evo.report.listings import print_backends, print_conformance
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.result import Latency, RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
-from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
-from collage_evo.search.evolution.origin import Origin
+from collage_evo.report.terminal import print_result
 from collage_evo.testing.finding import CHECKS, Finding, Report
-from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result, page_of
+from tests.support.results import result
 
 WIDTH = 80
 
@@ -58,14 +54,6 @@ KEYS = ("search.ga.population", "search.ga.explore", "search.ga.tournament", "se
 TRIALS = Trials("study", (TrialRow(12, "complete", 1.2345, dict.fromkeys(KEYS, 0.123456)),))
 
 TABLES: dict[str, tuple[Callable[[Console], object], Sequence[str]]] = {
-    "latencies": (
-        lambda console: console.print(latency_table(make_result())),
-        (*BACKENDS, "onnxruntime/nchw, best", "unlike the"),
-    ),
-    "placement": (
-        lambda console: console.print(placement_table(make_result().placement)),
-        ("onnxruntime/nchw", "tvm/tuned-0123456789ab", *NODES),
-    ),
     "backends": (lambda console: print_backends([ENTRY], console), ("onnxruntime", "cuda", *VARIANTS)),
     "conformance": (
         lambda console: print_conformance(Report("openvino", "2026.4.1", FINDINGS, {}), console),
@@ -85,124 +73,6 @@ def test_a_table_fits_with_each_name_in_one_piece(table: str) -> None:
     text = printed(show)
     assert fits(text)
     assert [name for name in names if name not in text] == []
-
-
-def test_seeds_are_told_in_words_with_the_spread_of_each_time() -> None:
-    text = printed(lambda console: console.print(latency_table(make_result())))
-    assert not re.search(r"seed|greedy|\bdp\b|single:", " ".join(text.split()))
-    assert text.count("1230 .. 1251") == len(BACKENDS) - 1 + len(SEEDS) + 1
-
-
-def test_seeds_of_one_origin_are_told_apart_by_what_they_are() -> None:
-    (first, *rest), kind = make_result().seeds, "ladder:openvino/bf16"
-    whats = [f"OpenVINO in bfloat16 with {count} of 100 operators in int8" for count in (35, 40)]
-    reason = "timed only briefly"
-    first = replace(first, kind=Origin.parse(kind), latency=Latency(kind, 1.0, reason=reason))
-    levels = [replace(first, what=what) for what in whats]
-    result = replace(make_result(), seeds=[*rest, *levels])
-    text = " ".join(printed(lambda console: print_result(result, console)).split())
-    for what in whats:
-        assert f"mixed precision: {what}: {reason}" in text
-    assert "mixed precision" in printed(lambda console: console.print(latency_table(result)))
-    alone = replace(result, seeds=levels[:1])
-    assert f"mixed precision, openvino/bf16: {reason}" in " ".join(
-        printed(lambda console: print_result(alone, console)).split()
-    )
-
-
-def test_times_of_other_phases_are_marked_and_explained() -> None:
-    result = make_result()
-    plain = printed(lambda console: print_result(result, console))
-    assert "~" not in plain
-    baselines = [*result.baselines[:-1], replace(result.baselines[-1], median_ms=567.8).times(1.1)]
-    changed = "the machine changed during the run: the answer took 10 ms in the search and 20 ms in the race"
-    mixed = replace(result, baselines=baselines, changed=changed)
-    text = printed(lambda console: print_result(mixed, console))
-    assert fits(text)
-    assert "~625" in text
-    words = " ".join(text.split())
-    assert "~: timed before it, as the ratio to what ran both times" in words
-    assert "The machine changed during the run: the answer took 10 ms" in words
-
-
-def test_the_reason_of_a_backend_that_has_no_time_is_printed_whole() -> None:
-    text = printed(lambda console: print_result(make_result(), console))
-    assert fits(text)
-    reason = next(latency.reason for latency in make_result().baselines if latency.reason)
-    assert f"ncnn: {reason}" in " ".join(text.split())
-
-
-def test_what_serving_takes(tmp_path: Path) -> None:
-    text = printed(lambda console: console.print(serving_table(make_result().serving)))
-    assert fits(text)
-    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
-    assert rows["onnxruntime/nchw"] == rows["best"] == ["1234.6", "123.5", "1.23"]
-    assert rows["tvm"] == ["-", "98.7", "-"]
-    page = page_of(make_result(), tmp_path).partition("What serving it takes")[2]
-    assert all(figure in page for figure in ("1234.6", "123.5", "1.23", "98.7"))
-
-
-def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path) -> None:
-    result = make_result()
-    alone = printed(lambda console: console.print(placement_table(result.placement)))
-    assert "cuda" not in alone
-    two = [*result.placement[:-1], replace(result.placement[-1], device="cuda")]
-    assert result.cost_model is not None
-    copies = {way: {"fixed_ms": 0.0123, "ms_per_mb": 0.0456} for way in ("to_device", "to_host")}
-    both = replace(result, placement=two, cost_model=replace(result.cost_model, copies=copies))
-    text = printed(lambda console: console.print(placement_table(two)))
-    assert fits(text)
-    assert "cuda" in text
-    assert "cpu" in text
-    page = " ".join(page_of(both, tmp_path).split())
-    assert " on cuda, 1 operator" in page
-    assert "A copy to the host costs 0.0123 ms and 0.0456 ms a MB" in page
-
-
-def test_a_region_that_runs_side_by_side_says_in_how_many_lanes(tmp_path: Path) -> None:
-    result, lanes = make_result(), (("Conv, Relu", "Concat"), ("Conv",))
-    regions = [replace(result.placement[0], backend="lanes", variant="onnxruntime-rows", lanes=lanes)]
-    text = printed(lambda console: console.print(placement_table(regions)))
-    assert fits(text)
-    assert "lanes/onnxruntime-rows, 2 lanes" in text
-    assert "2 lanes side by side" in page_of(replace(result, placement=regions), tmp_path)
-    found = RegionExplanation(0, "lanes", "onnxruntime-rows", 1.0, (("a", "Conv"),), (), lanes)
-    text = printed(lambda console: print_region(found, console))
-    assert "lane 0: Conv, Relu; Concat" in text
-    assert "lane 1: Conv" in text
-
-
-def test_both_speeds_of_the_answer_are_told(tmp_path: Path) -> None:
-    result = replace(make_result(), objective="throughput", speeds=Speeds(2, 12.34, 6.7, 149.25))
-    text = printed(lambda console: print_result(result, console))
-    assert fits(text)
-    told = (
-        "With the machine for itself: 12.3 ms a run. With all cores at work, 2 sessions of 2 threads: "
-        "149 runs a second, 6.70 ms for each."
-    )
-    for words in (
-        told,
-        "2 session(s) at once: the machine's time for a run",
-        "1.20 times the throughput of ONNX Runtime in float32 (nchw) (98 % interval 1.10 to 1.30)",
-    ):
-        assert words in " ".join(text.split())
-    assert told in page_of(result, tmp_path)
-    unknown = replace(result, speeds=Speeds(2, 12.34, None, None, "memory: used more than 8.0 GiB"))
-    text = " ".join(printed(lambda console: print_result(unknown, console)).split())
-    assert "2 sessions of 2 threads: not known (memory: used more than 8.0 GiB)" in text
-
-
-def test_regions_say_what_is_rewritten_in_them(tmp_path: Path) -> None:
-    result = make_result()
-    assert "rewritten" not in printed(lambda console: console.print(placement_table(result.placement)))
-    rules = {"a-rule": ("n1", "n2"), "b-rule": ("n3",)}
-    written = (*(RewrittenNodes(*rule) for rule in rules.items()), RewrittenNodes("a-rule", ("n5",)))
-    placement = [*result.placement[:-1], replace(result.placement[-1], rewrites=written)]
-    text = printed(lambda console: console.print(placement_table(placement)))
-    assert fits(text)
-    assert {"a-rule", "(2", "times),", "b-rule"} <= set(text.split())
-    page = page_of(replace(result, placement=placement), tmp_path)
-    assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in page
 
 
 def test_a_device_on_which_a_backend_declines_to_run_is_none_of_its_devices() -> None:
@@ -246,9 +116,8 @@ SHOWN = r"conv\x1b]0;owned\x07\r\n\u202e[red]fake[/red][/]"
 
 
 def test_names_out_of_a_file_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    result = make_result()
-    placement = [replace(region, nodes=(EVIL,)) for region in result.placement]
-    spoilt = replace(result, model={**result.model, "name": EVIL}, placement=placement)
+    placement = [replace(region, nodes=(EVIL,)) for region in result().placement]
+    spoilt = replace(result(), model={**result().model, "name": EVIL}, placement=placement)
     text = printed(lambda console: print_result(spoilt, console))
     assert SHOWN in text.replace("\n", "").replace(" ", "")
     assert not set(text) & set(EVIL[4:5] + "\x07\r\u202e")
@@ -266,9 +135,11 @@ def test_expected_times_of_parts_are_told_from_measured_ones(measured: bool, hea
     assert "expected times" in node
 
 
-def test_of_a_large_region_the_first_nodes_are_listed_and_the_others_counted() -> None:
+def test_a_region_has_its_first_nodes_and_its_lanes() -> None:
     nodes = tuple((f"n{k}", "Conv") for k in range(23))
-    text = printed(lambda console: print_region(RegionExplanation(0, "tvm", "default", 1.0, nodes, ANSWERS), console))
-    assert "n19: Conv" in text
-    assert "n20" not in text
-    assert "and 3 more nodes: see --json" in text
+    found = RegionExplanation(0, "tvm", "default", 1.0, nodes, ANSWERS, lanes=(("Conv, Relu", "Concat"), ("Conv",)))
+    lines = printed(lambda console: print_region(found, console)).splitlines()
+    assert "  n19: Conv" in lines
+    assert "  n20: Conv" not in lines
+    assert "  and 3 more nodes: see --json" in lines
+    assert {"lane 0: Conv, Relu; Concat", "lane 1: Conv"} < {*lines}

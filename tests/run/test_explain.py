@@ -50,9 +50,9 @@ from collage_evo.run.open import open_run
 from collage_evo.run.stages.matches import MATCHES, Enumerated, find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.store import Store
-from tests.report.helpers import make_result
 from tests.support.models import tiny_convnet, tiny_transformer
 from tests.support.processor import needs
+from tests.support.results import result as approved
 
 
 def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
@@ -137,7 +137,7 @@ def test_a_run_that_has_no_matches_says_why(place, tmp_path: Path) -> None:
     (begun / "work" / "matches.json").unlink()
     with pytest.raises(InputError, match=r"no record of its matches: continue it with .* resume"):
         explain_node(begun, "x")
-    write_result(begun / RESULT, replace(make_result(), not_searched="no backend takes node x"))
+    write_result(begun / RESULT, replace(approved(), not_searched="no backend takes node x"))
     with pytest.raises(InputError, match="has no matches, as no search was possible: no backend takes node x"):
         explain_node(begun, "x")
 
@@ -189,7 +189,7 @@ def with_answer(run: Path, answer: str, nodes: list[str]) -> Path:
         Latency("ncnn", reason="build: it does not know Gather"),
         Latency("greedy:onnxruntime,ncnn", 2.5),
     ]
-    result = replace(make_result(), answer=answer, placement=regions, baselines=baselines)
+    result = replace(approved(), answer=answer, placement=regions, baselines=baselines)
     write_result(run / RESULT, result)
     return run
 

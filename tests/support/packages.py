@@ -14,7 +14,7 @@ from collage_evo.report.result import RESULT, write_result
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
-from tests.report.test_summary import mixed
+from tests.support.results import result
 
 HERE = this_machine()
 LESSER = replace(HERE, cpu="a lesser one", features=frozenset())
@@ -28,7 +28,7 @@ def ended(
     """A run that ended on ``machine`` with the answer ``program``; ``baseline``: ONNX Runtime's there."""
     info = {MODEL: {"name": "m", "sha256": "a"}, **info}
     write_artifact(directory / BEST, [Profile(program, info)], Target(machine=machine))
-    write_result(directory / RESULT, mixed())
+    write_result(directory / RESULT, result())
     if baseline is not None:
         write_artifact(directory / "baselines" / "onnxruntime.collage", [Profile(baseline)], Target(machine=machine))
     return directory
