@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from collage_evo.graph.convert.observe import record
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.models.builder import Builder
-from collage_evo.precision.quantise import ranges as ranges_module
 from collage_evo.precision.quantise.ranges import ENOUGH, calibrate, read_ranges, write_ranges
 from collage_evo.precision.quantise.scales import (
+    Scale,
     activation_scale,
     quantise_bias,
     symmetric_scale,
@@ -88,11 +89,8 @@ def test_when_time_is_up_no_further_sample_is_run() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(1e3, 12), (15.0, ENOUGH), (5.0, 6)])
-def test_a_slow_model_is_calibrated_on_few_samples(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
-) -> None:
-    now, ran = iter(range(1000)), list[int]()
-    monkeypatch.setattr(ranges_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+def test_a_slow_model_is_calibrated_on_few_samples(seconds: float, count: int) -> None:
+    ran = list[int]()
     graph = net(conv_relu)
 
     def samples() -> Iterator[dict[str, np.ndarray]]:
@@ -100,7 +98,7 @@ def test_a_slow_model_is_calibrated_on_few_samples(
             ran.append(seed)
             yield random_inputs(graph, seed)
 
-    calibrate(graph, samples(), seconds=seconds)
+    calibrate(graph, samples(), seconds=seconds, clock=partial(next, itertools.count()))
     assert len(ran) == count
 
 
@@ -120,19 +118,18 @@ def test_ranges_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "greatest", "zero"), [(0, 2.55, 0), (-2.55, 0, 255), (1, 2.55, 0), (-1.28, 1.27, 128)]
+    ("scale_of", "least", "greatest", "zero"),
+    [
+        *((activation_scale, 0, 2.55, np.uint8(0)), (activation_scale, -2.55, 0, np.uint8(255))),
+        *((activation_scale, 1, 2.55, np.uint8(0)), (activation_scale, -1.28, 1.27, np.uint8(128))),
+        *((symmetric_scale, -1.27, 0.5, np.int8(0)), (symmetric_scale, -0.5, 1.27, np.int8(0))),
+        (symmetric_scale, 0, 2.55, np.uint8(0)),
+    ],
 )
-def test_zero_is_in_every_range(least: float, greatest: float, zero: int) -> None:
-    scale = activation_scale(least, greatest)
-    assert scale.scale == pytest.approx(0.01)
-    assert scale.zero_point == zero
-
-
-@pytest.mark.parametrize(
-    ("least", "greatest", "zero"), [(-1.27, 0.5, np.int8(0)), (-0.5, 1.27, np.int8(0)), (0, 2.55, np.uint8(0))]
-)
-def test_a_symmetric_scale_has_no_zero_point(least: float, greatest: float, zero: np.integer[Any]) -> None:
-    scale = symmetric_scale(least, greatest)
+def test_zero_is_in_every_range(
+    scale_of: Callable[[float, float], Scale], least: float, greatest: float, zero: np.integer[Any]
+) -> None:
+    scale = scale_of(least, greatest)
     assert scale.scale == pytest.approx(0.01)
     assert (scale.zero_point, scale.zero_point.dtype) == (zero, zero.dtype)
 

@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
-from collage_evo.precision.quantise import rounded as module
 from collage_evo.precision.quantise.rounded import rounded_weights, share_rounded, usual_scales
-from collage_evo.precision.quantise.scales import quantise_weights
-from collage_evo.precision.quantise.write import quantised_region
 from tests.precision import nets
-from tests.precision.nets import net, ranges_of
-from tests.support.numerics import INPUTS
+from tests.precision.nets import net
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The constants that integers were made of."""
-    seen: list[np.ndarray] = []
-
-    def quantise(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
-        seen.append(weights)
-        return quantise_weights(weights, scales, axis)
-
-    monkeypatch.setattr(module, "quantise_weights", quantise)
-    return seen
-
-
-def written(graph: Graph) -> bytes:
-    model = quantised_region(graph, graph.all_nodes, graph.all_nodes, ranges_of(graph), INPUTS)
-    return model.SerializeToString(deterministic=True)
-
-
-def test_a_second_piece_takes_what_the_first_made(made: list[np.ndarray]) -> None:
+def test_pieces_share_integers_whatever_they_call_the_weights() -> None:
     graph = net(nets.conv)
-    assert written(graph) == written(graph) == written(net(nets.conv))
-    assert len(made) == 2, "one for each of the two graphs"
-
-
-def test_a_graph_made_of_another_has_what_is_known_under_other_names(made: list[np.ndarray]) -> None:
-    graph = net(nets.conv)
-    written(graph)
+    (node,) = graph.nodes
+    made = rounded_weights(graph, node.inputs[1], 0, usual_scales(graph, node))
+    assert rounded_weights(graph, node.inputs[1], 0, usual_scales(graph, node)) is made
     inner = build_graph(extract(graph, graph.all_nodes))
     share_rounded(graph, inner)
-    written(inner)
-    assert len(made) == 1
+    (named,) = inner.nodes
+    assert named.inputs[1] != node.inputs[1]
+    assert rounded_weights(inner, named.inputs[1], 0, usual_scales(inner, named)) is made
 
 
 def test_other_scales_and_means_are_other_numbers() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,19 +106,20 @@ def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
 
 
-def test_the_time_that_a_model_takes_to_load_is_not_that_of_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(10_000))
+def ticking(step: int = 1) -> Callable[[], float]:
+    """A clock that is ``step`` seconds further each time somebody looks."""
+    return partial(next, itertools.count(0, step))
 
-    class Slow(Reference):
-        def __init__(self, model: onnx.ModelProto, threads: int) -> None:
-            super().__init__(model, threads)
-            for _ in range(1000):
-                next(now)
 
-    monkeypatch.setattr(sensitivity, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    monkeypatch.setattr(sensitivity, "Reference", Slow)
-    graph = build_graph(normalise(chain(2)))
-    assert error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=100).estimated == 0
+def test_the_time_of_the_first_runs_is_not_that_of_trials() -> None:
+    class Slow(list[Any]):
+        def __getitem__(self, place: Any) -> Any:
+            late.extend([1e6] if isinstance(place, slice) and not late else [])
+            return super().__getitem__(place)
+
+    graph, late, now = build_graph(normalise(chain(2))), list[float](), ticking()
+    feeds, clock = Slow([random_inputs(graph, 0)]), lambda: now() + sum(late)
+    assert error_sensitivities(graph, ranges_of(graph), feeds, seconds=100, clock=clock).estimated == 0
 
 
 @pytest.mark.parametrize(("seconds", "batches"), [(math.inf, 2), (1e5, 2), (500.0, 2), (15.0, 1)])
@@ -126,7 +129,6 @@ def test_a_heavy_model_has_switches_for_what_is_tried_only(
     graph, made = build_graph(normalise(tiny_transformer())), list[int]()
     ranges, feeds = ranges_of(graph), [random_inputs(graph, 0)]
     exact = error_sensitivities(graph, ranges, feeds)
-    now = iter(range(0, 100_000, 10))
 
     class Counted(Reference):
         def __init__(self, model: onnx.ModelProto, threads: int) -> None:
@@ -135,9 +137,8 @@ def test_a_heavy_model_has_switches_for_what_is_tried_only(
 
     monkeypatch.setattr(weights, "HEAVY_BYTES", 0)
     monkeypatch.setattr(sensitivity, "HEAVY_FIRST", 4)
-    monkeypatch.setattr(sensitivity, "time", SimpleNamespace(monotonic=lambda: next(now)))
     monkeypatch.setattr(sensitivity, "Reference", Counted)
-    found = error_sensitivities(graph, ranges, feeds, seconds=seconds)
+    found = error_sensitivities(graph, ranges, feeds, seconds=seconds, clock=ticking(10))
     assert made[0] == 4
     assert len(made) == batches
     if math.isinf(seconds):
@@ -162,35 +163,20 @@ def test_what_is_moved_was_rounded_by_who_made_it() -> None:
 
 
 @pytest.mark.parametrize("each", [1, FIRST])
-def test_where_time_is_short_some_of_each_group_are_tried_and_the_rest_is_taken_to_be_alike(
-    each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_time_is_short_some_of_each_group_are_tried_and_the_rest_is_taken_to_be_alike(each: int) -> None:
     graph = build_graph(normalise(chain(40)))
-    now = iter(range(10_000))
-    clock = SimpleNamespace(monotonic=lambda: next(now))
-    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
     tried = 3 * each  # convolutions in int8 and bfloat16, Relus in bfloat16
-    shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
+    feeds = [random_inputs(graph, 0)]
+    shares = error_sensitivities(graph, ranges_of(graph), feeds, seconds=tried, clock=ticking())
     assert shares.estimated == 120 - tried
     assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
 
 
-def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16() -> None:
     graph = build_graph(normalise(chain(40)))
-    now = iter(range(10_000))
-    clock = SimpleNamespace(monotonic=lambda: next(now))
-    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.time", clock)
-    few, tried, complete = 3 * FIRST, list[Any](), sensitivity._complete
-    seconds = few + 40 - FIRST
-
-    def kept(graph: Graph, trials: Any, errors: Any) -> Any:
-        tried.extend(errors)
-        return complete(graph, trials, errors)
-
-    monkeypatch.setattr(sensitivity, "_complete", kept)
-    error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=seconds)
-    convolutions = {node.index for node in graph.nodes if node.op_type == "Conv"}
-    groups = Counter(trial.transform.arithmetic for trial in tried if trial.node in convolutions)
+    losing = {one: one.losing(graph, graph.all_nodes, ranges_of(graph)) for one in TRANSFORMS}
+    tried = sensitivity._in_order([*sensitivity._trials(graph, losing)])[: 3 * FIRST + 40 - FIRST]
+    groups = Counter(trial.transform.arithmetic for trial in tried if trial.heavy)
     assert groups == {Arithmetic.INT8: 40, Arithmetic.BFLOAT16: FIRST}
 
 
@@ -262,12 +248,12 @@ def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> N
         assert shares[node.index] == pytest.approx(expected)
 
 
-def test_further_samples_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_samples_take_a_part_of_the_time() -> None:
     graph = build_graph(normalise(chain(2)))
-    feeds = [random_inputs(graph, seed) for seed in range(3)]
-    monkeypatch.setattr("collage_evo.precision.transforms.sensitivity.MORE_SHARE", 0.0)
-    shares = error_sensitivities(graph, ranges_of(graph), feeds, seconds=60)
-    assert shares == error_sensitivities(graph, ranges_of(graph), feeds[:1])
+    feeds, ranges = [random_inputs(graph, seed) for seed in range(3)], ranges_of(graph)
+    # The six trials of the first sample take half of the time, so there is none for those of the second.
+    shares = error_sensitivities(graph, ranges, feeds, seconds=12, clock=ticking())
+    assert shares == error_sensitivities(graph, ranges, feeds[:1])
 
 
 def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ ENOUGH, ENOUGH_SHARE = 8, 0.4
 
 
 def calibrate(
-    graph: Graph, samples: Iterable[Mapping[str, Any]], threads: int = 1, seconds: float = math.inf
+    graph: Graph,
+    samples: Iterable[Mapping[str, Any]],
+    threads: int = 1,
+    seconds: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Ranges:
     """The range of every float32 activation of ``graph`` over ``samples``.
 
@@ -32,6 +36,7 @@ def calibrate(
         samples: arrays by input name; at least one runs.
         threads: of the reference.
         seconds: no further sample begins after this time, and after ``ENOUGH_SHARE`` of it none beyond ``ENOUGH``.
+        clock: seconds.
 
     Raises:
         InputError: there are no samples, or the model does not run on one.
@@ -40,11 +45,11 @@ def calibrate(
     if seen.empty:
         return {}
     reference = Reference(seen.model, threads, in_order=True)
-    begin = time.monotonic()
+    begin = clock()
     for sample in samples:
         seen.add(reference.run(sample))
         share = ENOUGH_SHARE if seen.samples >= ENOUGH else 1.0
-        if time.monotonic() - begin > share * seconds:
+        if clock() - begin > share * seconds:
             break
     if not seen.samples:
         raise InputError("there are no samples to calibrate on")

@@ -13,7 +13,7 @@ import statistics
 import time
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from types import MappingProxyType
@@ -88,6 +88,7 @@ def error_sensitivities(
     threads: int = 1,
     seconds: float = math.inf,
     wanted: Mapping[Arithmetic, NodeSet] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Sensitivities:
     """The sensitivity of each node in each lower arithmetic; 0 where the node does not run in it.
 
@@ -105,6 +106,7 @@ def error_sensitivities(
             what the measured ones of their kind before and after them say, of the finest kind that has some, else
             the median of all of their arithmetic, else its roundoff squared.
         wanted: nodes by arithmetic, if not all: the others have no sensitivity.
+        clock: seconds.
 
     Raises:
         InputError: the model does not run on ``feeds``.
@@ -114,81 +116,89 @@ def error_sensitivities(
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
     losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
     trials = _in_order(list(_trials(graph, losing)))
-    if is_heavy(graph.model):
-        return _complete(graph, trials, _errors2_of_heavy(graph, ranges, feeds, threads, seconds, trials))
-    reference = Reference(_with_switches(graph, losing, ranges), threads)
-    labels = _labels(reference, feeds)
-    # From here on: a model takes longer to load than a small one is tried for.
-    begin = time.monotonic()
-    end, more_end = begin + seconds, begin + MORE_SHARE * seconds
-    rounds: list[dict[_Trial, float]] = []
-    for sample in feeds:
-        tried = [trial for trial in trials if trial.heavy] if rounds else trials
-        until = more_end if rounds else end
-        if rounds and (len(rounds[0]) < len(trials) or time.monotonic() > until):
-            break
-        errors = _errors2(graph, reference, sample, labels, ranges, tried, until)
-        if not rounds or len(errors) == len(tried):  # with only some, operators would differ in their samples
-            rounds.append(errors)
-    means = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
-    return _complete(graph, trials, means)
+    meter = _Meter(graph, ranges, feeds, threads, clock)
+    errors = (meter.of_heavy if is_heavy(graph.model) else meter.of_all)(trials, seconds)
+    return _complete(graph, trials, errors)
 
 
-def _errors2_of_heavy(
-    graph: Graph,
-    ranges: Ranges,
-    feeds: Sequence[Mapping[str, Any]],
-    threads: int,
-    seconds: float,
-    trials: Sequence[_Trial],
-) -> dict[_Trial, float]:
-    """The squared error on the first sample of as many trials as ``seconds`` allow, without the time for loading.
+@dataclass(frozen=True)
+class _Meter:
+    """Measures the squared errors of trials; arguments as of :func:`error_sensitivities`."""
 
-    Switches hold rounded weights and are written in seconds each, so only those that there is time to try: a few
-    first, which tell how long a trial takes.
-    """
-    errors: dict[_Trial, float] = {}
-    labels: list[bool] = []
-    spent_s, count = 0.0, HEAVY_FIRST
-    while feeds and count and len(errors) < len(trials):
-        batch = trials[len(errors) : len(errors) + count]
-        losing = {one: node_set(trial.node for trial in batch if trial.transform is one) for one in TRANSFORMS}
-        reference = Reference(_with_switches(graph, losing, ranges), threads)
-        labels = labels or _labels(reference, feeds)
-        begin = time.monotonic()
-        errors |= _errors2(graph, reference, feeds[0], labels, ranges, batch, begin + seconds - spent_s)
-        spent_s += time.monotonic() - begin
-        left = (seconds - spent_s) / spent_s * len(errors)
-        count = int(min(max(0.0, left), len(trials)))
-    return errors
+    graph: Graph
+    ranges: Ranges
+    feeds: Sequence[Mapping[str, Any]]
+    threads: int
+    clock: Callable[[], float]
 
+    def of_all(self, trials: Sequence[_Trial], seconds: float) -> dict[_Trial, float]:
+        """All trials on the first sample, and those of heavy operators on the others, as far as time allows."""
+        if not self.feeds:
+            return {}
+        reference = self._loaded(trials)
+        labels = self._labels(reference)
+        # From here on: a model takes longer to load than a small one is tried for.
+        begin = self.clock()
+        rounds = [self._errors2(reference, self.feeds[0], labels, trials, begin + seconds)]
+        heavy, more_end = [trial for trial in trials if trial.heavy], begin + MORE_SHARE * seconds
+        for sample in self.feeds[1:] if len(rounds[0]) == len(trials) else ():
+            if self.clock() > more_end:
+                break
+            errors = self._errors2(reference, sample, labels, heavy, more_end)
+            if len(errors) == len(heavy):  # with only some, operators would differ in their samples
+                rounds.append(errors)
+        return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}
 
-def _labels(reference: Reference, feeds: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Whether each output holds labels."""
-    outputs = [reference.run(sample) for sample in feeds[:2]]
-    return [holds_labels(output) for output in zip(*outputs, strict=True)]
+    def of_heavy(self, trials: Sequence[_Trial], seconds: float) -> dict[_Trial, float]:
+        """As many trials as ``seconds`` allow on the first sample, without the time for loading.
 
+        Switches hold rounded weights and are written in seconds each, so only those that there is time to try: a few
+        first, which tell how long a trial takes.
+        """
+        errors: dict[_Trial, float] = {}
+        labels: list[bool] = []
+        spent_s, count = 0.0, HEAVY_FIRST
+        while self.feeds and count and len(errors) < len(trials):
+            batch = trials[len(errors) : len(errors) + count]
+            reference = self._loaded(batch)
+            labels = labels or self._labels(reference)
+            begin = self.clock()
+            errors |= self._errors2(reference, self.feeds[0], labels, batch, begin + seconds - spent_s)
+            spent_s += self.clock() - begin
+            left = (seconds - spent_s) / spent_s * len(errors)
+            count = int(min(max(0.0, left), len(trials)))
+        return errors
 
-def _errors2(
-    graph: Graph,
-    reference: Reference,
-    sample: Mapping[str, Any],
-    labels: Sequence[bool],
-    ranges: Ranges,
-    trials: Sequence[_Trial],
-    until: float,
-) -> dict[_Trial, float]:
-    """The squared error on one sample of each trial that begins before ``until``."""
-    exact = reference.run(sample)
-    errors: dict[_Trial, float] = {}
-    for trial in trials:
-        if time.monotonic() > until:
-            break
-        node = graph.nodes[trial.node]
-        switched = {_switch(node, trial.transform): np.array(True), **trial.transform.constants(graph, node, ranges)}
-        # Beyond this the outputs have nothing in common.
-        errors[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
-    return errors
+    def _loaded(self, trials: Sequence[_Trial]) -> Reference:
+        """The model with a switch for each trial."""
+        tried = {one: node_set(trial.node for trial in trials if trial.transform is one) for one in TRANSFORMS}
+        return Reference(_with_switches(self.graph, tried, self.ranges), self.threads)
+
+    def _labels(self, reference: Reference) -> list[bool]:
+        """Whether each output holds labels."""
+        outputs = [reference.run(sample) for sample in self.feeds[:2]]
+        return [holds_labels(output) for output in zip(*outputs, strict=True)]
+
+    def _errors2(
+        self,
+        reference: Reference,
+        sample: Mapping[str, Any],
+        labels: Sequence[bool],
+        trials: Sequence[_Trial],
+        until: float,
+    ) -> dict[_Trial, float]:
+        """The squared error on one sample of each trial that begins before ``until``."""
+        exact = reference.run(sample)
+        errors: dict[_Trial, float] = {}
+        for trial in trials:
+            if self.clock() > until:
+                break
+            node = self.graph.nodes[trial.node]
+            constants = trial.transform.constants(self.graph, node, self.ranges)
+            switched = {_switch(node, trial.transform): np.array(True), **constants}
+            # Beyond this the outputs have nothing in common.
+            errors[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
+        return errors
 
 
 def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
