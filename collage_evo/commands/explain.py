@@ -141,7 +141,7 @@ class ExplainedRun:
             return replace(plain, reason=_with_rule(str(failure), failure))
         if not math.isfinite(ms := table.standalone_ms[index]):
             return plain
-        return replace(plain, ms=ms, reason="", estimated=index in table.estimated)
+        return replace(plain, ms=ms, reason="", estimated=index in self.costs.space.cost.estimated)
 
     @cached_property
     def _indices(self) -> Mapping[Match, int]:

@@ -2,7 +2,7 @@
 
 A match that is timed standalone is timed at its cost inside the model: between runs, as many bytes are read as a run
 of the whole model touches, so that weights are as cold as they would be, and inputs are written again, so that they
-are warm. Each distinct structure is timed once and stored in SQLite under its structure, engine, backend version,
+are warm. Each distinct structure is timed once and kept in a file under its structure, engine, backend version,
 target and way of timing. A run directory contains the space that was searched (``costs/saved_costs.py``): a resumed
 run searches the same. ``costs.seconds`` bounds the time for all costs.
 

@@ -222,4 +222,4 @@ class KnownCosts:
         for index, match in enumerate(scope.matches):
             border = border_ms(scope.graph, match.nodes, self.fitted.borders[bordering(match.engine)])
             ms[index] = self.standalone_ms.get(index, ms[index] + border)
-        return CostTable(tuple(ms), self.failures, space.cost.estimated)
+        return CostTable(tuple(ms), self.failures)

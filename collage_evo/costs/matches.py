@@ -38,8 +38,6 @@ class CostTable:
 
     standalone_ms: tuple[float, ...]
     failures: Mapping[int, Failure]
-    estimated: frozenset[int] = frozenset()
-    """Matches without a measurement: their cost is estimated from those that have one."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,9 @@ class CostMeter:
     Once the time for costs is over, it measures nothing more.
     """
 
+    exact = staticmethod(exact_arithmetic)
+    """Whether a match computes in float32 throughout."""
+
     def __init__(
         self,
         graph: Graph,
@@ -106,7 +107,8 @@ class CostMeter:
         self._regions = regions
         self._database = database
         self._settings = settings
-        self._keys = CostKeys(graph, target, settings)
+        self.key = CostKeys(graph, target, settings).of
+        """Database key of a match: equal for matches that must cost the same."""
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -114,14 +116,6 @@ class CostMeter:
         self.measured = 0
         self.contended = 0
         self.cache_hits = 0
-
-    def key(self, match: Match) -> str:
-        """Database key: equal for matches that must cost the same."""
-        return self._keys.of(match)
-
-    def exact(self, match: Match) -> bool:
-        """Whether the match computes in float32 throughout."""
-        return exact_arithmetic(match)
 
     def over(self, share: float = 1.0) -> bool:
         """Whether this share of the time for costs is over, so that nothing more is measured."""
@@ -150,10 +144,12 @@ class CostMeter:
         """Answers by key; matches in the database are not measured again.
 
         Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` is called with each
-        answer of this machine as it arrives; ``give_up_ms`` is called just before a match is timed, and may use these
-        answers.
+        answer as it arrives, first with those of the database; ``give_up_ms`` is called just before a match is timed,
+        and may use these answers.
         """
         answers = self.recall(matches)
+        for key, answer in answers.items():
+            on_answer(key, answer)
         todo: dict[str, Match] = {}
         for match in matches:
             if (key := self.key(match)) not in answers:
@@ -257,11 +253,7 @@ class Costs:
             else:
                 todo.append(index)
         asked = [self._matches[index] for index in todo]
-        answers = self.meter.measure(asked, self.give_up_ms, on_done, share, self._record)
-        for index in todo:  # from the database
-            key = self.meter.key(self._matches[index])
-            if key in answers and not self.known(index):
-                self._record(key, answers[key])
+        self.meter.measure(asked, self.give_up_ms, on_done, share, self._record)
 
     def give_up_ms(self, match: Match) -> float:
         """Above this a match is far behind the best known way; infinite where none is known.

@@ -48,7 +48,6 @@ class _Saved:
     estimated: frozenset[int]
     standalone_ms: tuple[float | None, ...]
     failures: Mapping[int, Failure]
-    expected: frozenset[int]
     counts: tuple[int, int, int]
     off_host: frozenset[Engine]
     copies: Copies
@@ -56,7 +55,7 @@ class _Saved:
 
     def __post_init__(self) -> None:
         count = len(self.matches)
-        named = {*self.failures, *self.estimated, *self.expected}
+        named = {*self.failures, *self.estimated}
         sizes = {len(self.match_ms), *map(len, self.terms.values())}
         if sizes != {count} or not named <= set(range(count)):
             raise ValueError(f"it has not one cost for each of {count} matches")
@@ -90,7 +89,6 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         terms=space.terms,
         standalone_ms=table.standalone_ms,
         failures=table.failures,
-        expected=table.estimated,
         counts=(costs.measured, costs.contended, costs.cache_hits),
     )
     write_json(path, _Saved, saved)
@@ -118,7 +116,7 @@ def read_costs(
         saved.off_host,
         saved.copies,
     )
-    table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
+    table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures)
     return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, saved.terms), *saved.counts)
 
 

@@ -204,7 +204,7 @@ class RunContext(Workplace):
             place.reporter,
             PooledMachine(pool, config.search.objective == "throughput"),
             cache,
-            CostDatabase(place.work / "costs.sqlite"),
+            CostDatabase(place.work / "costs.jsonl"),
             seconds=place.seconds,
             begin=place.begin,
         )

@@ -146,7 +146,7 @@ def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
     cost = {
         (match.nodes, match.engine): ms
         for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))
-        if index not in costs.table.estimated
+        if index not in space.cost.estimated
     }
     return TuningResult(
         tuned.backend,

@@ -102,7 +102,7 @@ class TransferredCosts:
         ms = tuple(ms for ms, _ in costs_ms)
         cost = CostModel(ms, borders, guessed, families, before.off_host, before.copies)
         space = SearchSpace(self.graph, tuple(matches), cost, {}, terms)
-        return MeasuredCosts(CostTable(ms, {}, guessed), space, 0, 0, len(matches) - len(guessed))
+        return MeasuredCosts(CostTable(ms, {}), space, 0, 0, len(matches) - len(guessed))
 
     def seeds(self, space: SearchSpace, others: Seeds) -> Seeds:
         """The other run's answer and front in ``space``, then ``others``."""

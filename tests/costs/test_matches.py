@@ -48,7 +48,7 @@ def meter(
     seconds: float = math.inf,
     regions: FakeRegions | None = None,
 ) -> CostMeter:
-    database = CostDatabase(folder / run / "costs.sqlite")
+    database = CostDatabase(folder / run / "costs.jsonl")
     settings = replace(SETTINGS, seconds=seconds)
     regions, target = regions or FakeRegions(machine), machine.setting.target
     return CostMeter(GRAPH, regions, target, database, settings, clock=lambda: float(len(timed(machine))))

@@ -105,9 +105,9 @@ def on(space: SearchSpace, engine: Engine) -> float:
 
 def test_of_libraries_with_a_profiler_nothing_is_timed_alone_and_the_whole_is_as_measured() -> None:
     meter = meter_of()
-    survey, space = surveyed(meter, backends=PROFILED)
+    _, space = surveyed(meter, backends=PROFILED)
     assert not meter.asked
-    assert not survey.table().estimated
+    assert not space.cost.estimated
     for backend in SLOWNESS:
         whole = sum(node_ms(backend, node) for node in range(SIZE))
         assert on(space, (backend, "default")) == pytest.approx(whole)
@@ -117,9 +117,9 @@ def test_of_libraries_with_a_profiler_nothing_is_timed_alone_and_the_whole_is_as
 
 def test_kernels_of_a_library_without_are_held_to_what_the_whole_model_takes_there() -> None:
     baseline_ms = {SLOW: 3.0 * sum(node_ms("slow", node) for node in range(SIZE))}
-    survey, space = surveyed(meter_of(), baseline_ms=baseline_ms)
+    _, space = surveyed(meter_of(), baseline_ms=baseline_ms)
     assert on(space, SLOW) == pytest.approx(baseline_ms[SLOW])
-    assert not survey.table().estimated
+    assert not space.cost.estimated
 
 
 class Hasty(Meter):
@@ -135,10 +135,10 @@ class Hasty(Meter):
 def test_the_weightiest_kernels_are_timed_first_and_no_estimate_is_more_than_the_whole() -> None:
     baseline_ms = {(name, "default"): sum(node_ms(name, node) for node in range(SIZE)) for name in SLOWNESS}
     meter: Any = Hasty(GRAPH, true_ms)
-    survey, space = surveyed(meter, baseline_ms=baseline_ms)
+    _, space = surveyed(meter, baseline_ms=baseline_ms)
     asked = {match.nodes for match in meter.asked}
     assert asked == {1 << (SIZE - 1), 1 << (SIZE - 2)}, "on all engines, which are compared"
-    assert len(survey.table().estimated) == len(MATCHES) - 6
+    assert len(space.cost.estimated) == len(MATCHES) - 6
     for engine, whole in baseline_ms.items():
         assert on(space, engine) == pytest.approx(whole)
 

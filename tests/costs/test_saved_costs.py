@@ -30,7 +30,7 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
     space = replace(space, cost=cost, terms={Objective.ERROR: tuple(index / 7 for index in range(count))})
     failures = {0: Failure(Fault.WRONG_NUMBERS, "relative error 2", 2.0)}
-    costs = MeasuredCosts(CostTable(cost.match_ms, failures, frozenset({1})), space, 5, 2, 1)
+    costs = MeasuredCosts(CostTable(cost.match_ms, failures), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)
     assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
     assert read_costs(tmp_path / "costs.json", "another", space.graph, {}) is None
@@ -39,7 +39,7 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
 
 def test_costs_of_which_one_is_missing_are_damaged(tmp_path: Path) -> None:
     space = make_space(resnet_like(2), random.Random(0))
-    costs = MeasuredCosts(CostTable(space.cost.match_ms, {}, frozenset()), space, 5, 2, 1)
+    costs = MeasuredCosts(CostTable(space.cost.match_ms, {}), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)
     saved = json.loads((tmp_path / "costs.json").read_text())
     (tmp_path / "costs.json").write_text(json.dumps(saved | {"match_ms": saved["match_ms"][:-1]}))

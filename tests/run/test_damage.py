@@ -23,10 +23,8 @@ from collage_evo.backends.checks import lacks_instructions
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.cli import main
 from collage_evo.config import parse_config
-from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.saved_costs import read_costs
 from collage_evo.errors import CollageError
-from collage_evo.fitness.jobs import Measured
 from collage_evo.fitness.references import read_recorded, read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
@@ -93,12 +91,6 @@ def search(at: Damaged) -> object:
     return checkpoint.load(at.run, Fingerprint(**{**told, "backends": tuple(told["backends"])}))
 
 
-def database(at: Damaged) -> None:
-    kept = CostDatabase(at.path)
-    kept.put("key", Measured((1.0,), 0.0, 0.0))
-    assert kept.get("key") == Measured((1.0,), 0.0, 0.0)
-
-
 def artifact(at: Damaged) -> None:
     place = next(parent for parent in at.path.parents if parent.suffix == ".collage")
     computes_exactly(place)
@@ -134,7 +126,6 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/ranges.json": lambda at: read_ranges(at.path),
     SHARES: lambda at: read_sensitivities(Store(at.run / "work"), NODES),
     "work/costs.json": costs,
-    "work/costs.sqlite": database,
     "work/*.onnx": lambda at: read_model(at.path),
     "*.collage/manifest.json": artifact,
     "*.collage/*/border.json": artifact,

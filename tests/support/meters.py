@@ -39,10 +39,11 @@ class Meter:
         give_up_ms: object,
         on_done: object,
         share: float = 1.0,
-        on_answer: object = None,
-    ) -> dict[str, Measured | Failure]:
+        on_answer: Callable[[str, Measured | Failure], None] = lambda key, answer: None,
+    ) -> None:
         self.asked += matches
-        return {self.key(match): self._answer(match) for match in matches}
+        for match in matches:
+            on_answer(self.key(match), self._answer(match))
 
     def over(self, share: float = 1.0) -> bool:
         return False

@@ -116,7 +116,7 @@ def gather_costs(
 def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
     """The costs that ``space`` expects, without measurements, recorded in place of those of :func:`gather_costs`."""
     every = frozenset(range(len(space.matches)))
-    table = CostTable(space.cost.match_ms, {}, every)
+    table = CostTable(space.cost.match_ms, {})
     space = replace(space, cost=replace(space.cost, estimated=every))
     costs = MeasuredCosts(table, space, 0, 0, 0)
     write_costs(run.work / "costs.json", EXPECTED, costs)
