@@ -1,7 +1,7 @@
 """Pareto front of latency against error, of all placements that a search measured and the single backends.
 
 Contestants of the final race have their time from there. Other times are scaled to the race by what ran in both
-(:class:`Phases`), which is only approximate: every point shows whether it ``raced``, and every one that is within
+(:class:`Scales`), which is only approximate: every point shows whether it ``raced``, and every one that is within
 the budget and seems faster than the answer has the reason why it is not the answer (``remark``). Float32 throughout
 counts as equally exact: differences there are rounding, and would make a front of noise.
 """
@@ -9,12 +9,11 @@ counts as equally exact: differences there are rounding, and would make a front 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import median
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
@@ -26,12 +25,18 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint, finite
-from collage_evo.report.words import SIMPLIFIED, Part, describe_parts, format_engine, format_ms, in_words
+from collage_evo.report.words import (
+    SIMPLIFIED,
+    Part,
+    describe_failure,
+    describe_parts,
+    format_engine,
+    format_ms,
+    in_words,
+)
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
-Allows = Callable[[Outcome, bool], bool]
-"""Whether an outcome, float32 throughout or not, may be the answer."""
 CHANGED = 1.3
 """The machine has changed if a thing takes so many times as long as before, or the reverse. Chosen: rounds of a race
 on an idle machine differ by a few percent."""
@@ -39,12 +44,92 @@ on an idle machine differ by a few percent."""
 
 @dataclass(frozen=True)
 class Raced:
-    """Outcome of the final race: the verdict, the key of each of its placements by name, and why others lost."""
+    """Outcome of the final race: the verdict, and the key of each of its placements by name.
+
+    ``excluded``: by name, how those that were faster exceeded the budget on held-out samples.
+    """
 
     verdict: Verdict
     keys: Mapping[str, str] = field(default_factory=dict)
-    fates: Mapping[str, str] = field(default_factory=dict)
-    """By key: why a placement that seems faster than the answer is not."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+    def ms(self, name: str) -> float | None:
+        """Median time of a contestant in the race; None if it did not take part."""
+        final = self.verdict.final
+        return final.timing(name).median_ms if name in final.rounds else None
+
+    @property
+    def fates(self) -> dict[str, str]:
+        """Why each placement, by key, and each excluded single backend, by name, is not the answer."""
+        fates, failed = {}, self.verdict.final.failed
+        for name, key in self.keys.items():
+            if name == self.verdict.candidate:
+                fates[key] = "compared thoroughly, not faster than all libraries for certain"
+            elif name in failed:
+                fates[key] = f"it failed when it was checked: {describe_failure(failed[name])}"
+            else:
+                fates[key] = "it was not faster for certain in the thorough comparison"
+        return fates | {self.keys.get(name, name): reason for name, reason in self.excluded.items()}
+
+
+class Twice(NamedTuple):
+    """A thing that was timed in an earlier phase and in the final race: its name and that phase, and both times in
+    ms."""
+
+    what: str
+    when: str
+    first_ms: float
+    last_ms: float
+
+    @property
+    def ratio(self) -> float:
+        """The last time over the first one."""
+        return self.last_ms / self.first_ms
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Factors from earlier times to those of the final race: of single backends, and of the search's placements.
+
+    ``changed``: a note that the machine changed, if the first and the last time of one thing differ too much.
+    """
+
+    baselines: float = 1.0
+    search: float = 1.0
+    changed: str = ""
+
+    @classmethod
+    def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Scales:
+        """Computed from the times of ``measured``, and of the placements among ``tried``, that raced.
+
+        If no placement raced, the factor of the search is that of the single backends.
+        """
+        baselines, search = list[Twice](), list[Twice]()
+        for baseline in measured:
+            first_ms, last_ms = baseline.outcome.latency_ms, raced.ms(baseline.name)
+            if first_ms is not None and last_ms is not None:
+                name = format_engine(baseline.backend, baseline.variant)
+                baselines.append(Twice(name, "at first", first_ms, last_ms))
+        for name, key in raced.keys.items():
+            evaluated, last_ms = tried.evaluated.get(key) if tried else None, raced.ms(name)
+            first_ms = evaluated.outcome.latency_ms if evaluated else None
+            if first_ms is not None and last_ms is not None:
+                what = "the answer" if name == raced.verdict.answer else "a placement"
+                search.append(Twice(what, "in the search", first_ms, last_ms))
+        of_baselines = median(one.ratio for one in baselines) if baselines else 1.0
+        of_search = median(one.ratio for one in search) if search else of_baselines
+        return cls(of_baselines, of_search, _changed([*search, *baselines]))
+
+
+def _changed(twice: Sequence[Twice]) -> str:
+    """A note on the thing whose times differ most, if they differ too much; else empty."""
+    worst = max(twice, key=lambda one: abs(math.log(one.ratio)), default=None)
+    if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:
+        return ""
+    return (
+        f"the machine changed during the run: {worst.what} took {format_ms(worst.first_ms)} ms {worst.when} and "
+        f"{format_ms(worst.last_ms)} ms in the final comparison"
+    )
 
 
 def parts_of(placement: Placement) -> tuple[Part, ...]:
@@ -65,26 +150,61 @@ def front_points(
     baselines: Sequence[Baseline],
     raced: Raced,
     limits: Limits,
-    baseline_scale: float = 1.0,
-    search_scale: float = 1.0,
+    scales: Scales = Scales(),
     further: Bounds = MappingProxyType({}),
 ) -> tuple[FrontPoint, ...]:
     """Every placement and single backend that ran, the smallest error first.
 
-    Contestants of the final race have their time from there; earlier times are multiplied by the scale of single
-    backends or of the search. Every point within ``limits`` and the ``further`` bounds that seems faster than the
-    answer has a remark with the reason why it is not the answer.
+    Contestants of the final race have their time from there; earlier times are multiplied by ``scales``. Every point
+    within ``limits`` and the ``further`` bounds that seems faster than the answer has a remark with the reason why it
+    is not the answer.
     """
-    allows = partial(_allows, limits, further)
-    points = [*_singles(baselines, raced, allows, baseline_scale)]
+
+    def measured(point: FrontPoint, outcome: Outcome, name: str) -> FrontPoint:
+        """``point`` with its error, and with the time of the final race if it took part as ``name``."""
+        last_ms = raced.ms(name)
+        others: dict[str, Any] = {objective.value: finite(value) for objective, value in outcome.others.items()}
+        return replace(
+            point,
+            latency_ms=point.latency_ms if last_ms is None else last_ms,
+            feasible=limits.allows(finite(outcome.error), point.exact) and outcome.keeps(further),
+            answer=name == raced.verdict.answer,
+            raced=last_ms is not None,
+            **others,
+        )
+
+    points = [measured(*row) for row in _of_baselines(baselines, scales.baselines)]
     if tried is not None:
-        files = {point.what for point in points}
-        placements = _placements(tried, raced, allows, search_scale)
-        points += [replace(one, what=one.what + SIMPLIFIED) if one.what in files else one for one in placements]
-    answer = next((point for point in points if point.answer), None)
-    if answer is not None:
-        points = [_remarked(point, answer, raced) for point in points]
-    return marked(points)
+        whole = {point.what for point in points}
+        names = {key: name for name, key in raced.keys.items()}
+        for point, outcome in _of_search(tried, scales.search):
+            what = point.what + SIMPLIFIED if point.what in whole else point.what
+            points.append(measured(replace(point, what=what), outcome, names.get(point.key, "")))
+    answer_ms = next((point.latency_ms for point in points if point.answer), 0.0)
+    return marked(
+        replace(point, remark=_why_not(point, raced)) if point.feasible and point.latency_ms < answer_ms else point
+        for point in points
+    )
+
+
+def _of_baselines(baselines: Sequence[Baseline], scale: float) -> Iterator[tuple[FrontPoint, Outcome, str]]:
+    """A point of each single backend that ran, its outcome, and its name in the race."""
+    for baseline in baselines:
+        if baseline.outcome.latency_ms is not None:
+            computes = arithmetic_of(baseline.backend, baseline.variant).value
+            name, what = (form(baseline.backend, baseline.variant) for form in (engine_name, format_engine))
+            ms, how = baseline.outcome.latency_ms * scale, f"{name} alone, {computes}"
+            yield FrontPoint(ms, None, "", how, (computes,), name, what=what), baseline.outcome, baseline.name
+
+
+def _of_search(tried: Tried, scale: float) -> Iterator[tuple[FrontPoint, Outcome]]:
+    """A point of each placement that ran, and its outcome."""
+    for key, one in tried.evaluated.items():
+        if one.outcome.ok and one.outcome.latency_ms is not None:
+            placement = decode(one.genome, tried.space)
+            computes, what = arithmetics(placement, tried.space), describe_parts(parts_of(placement))
+            ms, how = one.outcome.latency_ms * scale, f"{in_words(one.kind)}, {' and '.join(computes)}"
+            yield FrontPoint(ms, None, key, how, computes, what=what), one.outcome
 
 
 def marked(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
@@ -113,133 +233,14 @@ def over_budget(point: FrontPoint) -> str:
     return "exceeds the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
 
 
-def _singles(
-    baselines: Sequence[Baseline], raced: Raced, allows: Allows, scale: float
-) -> Iterable[FrontPoint]:
-    for baseline in baselines:
-        if baseline.outcome.latency_ms is None:
-            continue
-        computes = arithmetic_of(baseline.backend, baseline.variant).value
-        name = engine_name(baseline.backend, baseline.variant)
-        how = f"{name} alone, {computes}"
-        what = format_engine(baseline.backend, baseline.variant)
-        point = FrontPoint(baseline.outcome.latency_ms * scale, None, "", how, (computes,), name, what=what)
-        yield _measured(point, baseline.outcome, baseline.name, raced, allows)
-
-
-def _placements(
-    tried: Tried, raced: Raced, allows: Allows, scale: float
-) -> Iterable[FrontPoint]:
-    candidates = {key: name for name, key in raced.keys.items()}
-    for key, one in tried.evaluated.items():
-        if not one.outcome.ok or one.outcome.latency_ms is None:
-            continue
-        placement = decode(one.genome, tried.space)
-        computes = arithmetics(placement, tried.space)
-        how = f"{in_words(one.kind)}, {' and '.join(computes)}"
-        what = describe_parts(parts_of(placement))
-        point = FrontPoint(one.outcome.latency_ms * scale, None, key, how, computes, what=what)
-        yield _measured(point, one.outcome, candidates.get(key, ""), raced, allows)
-
-
-def _allows(limits: Limits, further: Bounds, outcome: Outcome, exact: bool) -> bool:
-    return limits.allows(finite(outcome.error), exact) and outcome.keeps(further)
-
-
-def _measured(point: FrontPoint, outcome: Outcome, candidate: str, raced: Raced, allows: Allows) -> FrontPoint:
-    """``point`` with its error, and with the time of the final race if it took part as ``candidate``."""
-    verdict = raced.verdict
-    in_race = candidate in verdict.final.rounds
-    others: dict[str, Any] = {objective.value: finite(value) for objective, value in outcome.others.items()}
-    return replace(
-        point,
-        latency_ms=verdict.final.timing(candidate).median_ms if in_race else point.latency_ms,
-        feasible=allows(outcome, point.exact),
-        answer=candidate == verdict.answer,
-        raced=in_race,
-        **others,
-    )
-
-
-def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint:
-    if point.answer or not point.feasible or point.latency_ms >= answer.latency_ms:
-        return point
+def _why_not(point: FrontPoint, raced: Raced) -> str:
+    """Why a point that is within the budget and seems faster than the answer is not the answer."""
     failed = raced.verdict.final.failed
-    if point.single in raced.fates:
-        fate = raced.fates[point.single]
-    elif point.raced:
+    if point.single in raced.excluded:
+        return raced.excluded[point.single]
+    if point.raced:
         rivals = "every baseline" if point.key else "the answer"
-        fate = f"in the thorough comparison it was not faster for certain than {rivals}"
-    elif point.single in failed:
-        fate = f"it failed in the thorough comparison: {failed[point.single]}"
-    else:
-        fate = raced.fates.get(point.key, UNRACED)
-    return replace(point, remark=fate)
-
-
-@dataclass(frozen=True)
-class Twice:
-    """A thing that was timed in an earlier phase and in the final race: its name, the earlier phase, and both times
-    in ms."""
-
-    what: str
-    when: str
-    first_ms: float
-    last_ms: float
-
-    @property
-    def ratio(self) -> float:
-        """The last time over the first one."""
-        return self.last_ms / self.first_ms
-
-
-@dataclass(frozen=True)
-class Phases:
-    """Contestants with earlier times: single backends in ``baselines``, and placements in ``search``."""
-
-    baselines: Sequence[Twice] = ()
-    search: Sequence[Twice] = ()
-
-    @classmethod
-    def of(cls, tried: Tried | None, measured: Sequence[Baseline], raced: Raced) -> Phases:
-        """Computed from the times of ``measured``, and of the placements among ``tried`` that raced."""
-        verdict, baselines, search = raced.verdict, [], []
-        for baseline in measured:
-            if baseline.outcome.latency_ms is not None and baseline.name in verdict.final.rounds:
-                last = verdict.final.timing(baseline.name).median_ms
-                name = format_engine(baseline.backend, baseline.variant)
-                baselines.append(Twice(name, "at first", baseline.outcome.latency_ms, last))
-        for name, key in raced.keys.items():
-            evaluated = tried.evaluated.get(key) if tried else None
-            if evaluated is not None and evaluated.outcome.latency_ms is not None and name in verdict.final.rounds:
-                what = "the answer" if name == verdict.answer else "a placement"
-                last = verdict.final.timing(name).median_ms
-                search.append(Twice(what, "in the search", evaluated.outcome.latency_ms, last))
-        return cls(baselines, search)
-
-    @property
-    def of_baselines(self) -> float:
-        """Factor from times of single backends to the scale of the race."""
-        return _scale(self.baselines)
-
-    @property
-    def of_search(self) -> float:
-        """Factor from times of the search; if none of its placements raced, that of the single backends."""
-        return _scale(self.search or self.baselines)
-
-    @property
-    def changed(self) -> str:
-        """A note that the machine changed, if the first and the last time of one thing differ too much; else
-        empty."""
-        every = [*self.search, *self.baselines]
-        worst = max(every, key=lambda one: abs(math.log(one.ratio)), default=None)
-        if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:
-            return ""
-        return (
-            f"the machine changed during the run: {worst.what} took {format_ms(worst.first_ms)} ms {worst.when} and "
-            f"{format_ms(worst.last_ms)} ms in the final comparison"
-        )
-
-
-def _scale(twice: Sequence[Twice]) -> float:
-    return median(one.ratio for one in twice) if twice else 1.0
+        return f"in the thorough comparison it was not faster for certain than {rivals}"
+    if point.single in failed:
+        return f"it failed in the thorough comparison: {failed[point.single]}"
+    return raced.fates.get(point.key, UNRACED)

@@ -1,14 +1,16 @@
-"""Parts of a run's result: its seeds, search, costs and tuning, and the regions of its answer."""
+"""Parts of a run's result: its seeds, libraries, search, costs and tuning, and the regions of its answer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from collage_evo.answer.answer import Verdict
-from collage_evo.answer.race import Race
+from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.candidates import Tried
+from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import arithmetics_of
@@ -16,56 +18,59 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.failure import Failure
+from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.patterns.match import Region
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
+    LibraryResult,
     Operator,
     Refused,
     RegionResult,
     RewrittenNodes,
     SearchResult,
     SeedResult,
+    Speedup,
     TunedResult,
     TuningResult,
     finite,
 )
 from collage_evo.report.words import arithmetic, describe_failure, describe_parts, describe_unfit
-from collage_evo.run.front import UNRACED, parts_of
+from collage_evo.run.front import UNRACED, Raced, parts_of
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Placed, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.program import Piece
+from collage_evo.search.evolution.origin import Origin
 
 
 def seed_results(
-    searched: Searched, best: Latency, fates: Mapping[str, str], final: Race, scale: float = 1.0
+    made: Sequence[tuple[Origin, Genome]], tried: Tried, raced: Raced, reasons: Mapping[str, str], scale: float
 ) -> list[SeedResult]:
-    """Seeds as timed in the ``final`` race, else in the search; one that seems faster than the answer has the reason
-    why it is not.
+    """The seeds that were ``made``, as timed in the final race, else in the search; one that seems faster than the
+    answer has the reason why it is not.
 
-    ``fates`` holds these reasons by key, of placements that raced or exceed the budget. ``scale``: of times of the
-    search.
+    ``reasons``: these by key, of placements that raced or exceed the budget. ``scale``: of times of the search.
     """
-    rows, space = [], searched.costs.space
-    names = {key: name for name, key in searched.keys.items() if name in final.rounds}
-    for kind, genome in searched.seeds.made:
-        placement = decode(genome, space)
-        outcome = searched.record.outcomes.get(placement.key)
-        if outcome is None:
-            latency = Latency(str(kind), reason="not timed: the search was over")
-        elif placement.key in names:
-            latency = Latency.of(str(kind), final.timing(names[placement.key]))
+    rows, final = [], raced.verdict.final
+    names = {key: name for name, key in raced.keys.items() if name in final.rounds}
+    answer_ms = final.timing(raced.verdict.answer).median_ms
+    for origin, genome in made:
+        placement, name = decode(genome, tried.space), str(origin)
+        key, evaluated = placement.key, tried.evaluated.get(placement.key)
+        if evaluated is None:
+            latency = Latency(name, reason="not timed: the search was over")
+        elif key in names:
+            latency = Latency.of(name, final.timing(names[key]))
         else:
-            latency = latency_of(str(kind), outcome).times(scale)
-        if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
-            latency = replace(latency, reason=fates.get(placement.key, UNRACED))
-        rows.append(SeedResult(kind, space.predict(placement) * scale, latency, describe_parts(parts_of(placement))))
+            latency = latency_of(name, evaluated.outcome).times(scale)
+        if evaluated and evaluated.outcome.ok and (latency.median_ms or math.inf) < answer_ms:
+            latency = replace(latency, reason=reasons.get(key, UNRACED))
+        what = describe_parts(parts_of(placement))
+        rows.append(SeedResult(origin, tried.space.predict(placement) * scale, latency, what))
     return rows
 
 
@@ -76,6 +81,30 @@ def latency_of(name: str, outcome: Outcome, backend: str = "", variant: str = ""
     reason = "" if failure is None else describe_failure(failure, backend, variant)
     detail = failure.raw_text if failure is not None else ""
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
+
+
+def library_results(
+    verdict: Verdict, defaults: Sequence[Baseline], level: float, budget: float, excluded: Collection[str] = ()
+) -> tuple[LibraryResult, ...]:
+    """Speed-up of the answer over each library of ``defaults``, from the race that it won.
+
+    ``level``: of the intervals. ``excluded``: names of those that exceeded the ``budget`` after the race.
+    """
+    final, rows = verdict.final, []
+    speedups = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
+    for library in defaults:
+        if library.name in final.rounds:
+            ratio = speedups.get(library.name) or final.ratio(library.name, verdict.answer, 1.0 - level)
+            speedup = speedup_of(ratio, verdict, level, ratio is ITSELF)
+            keeps = library.keeps(budget) and library.name not in excluded
+            ms, error = final.timing(library.name).median_ms, finite(library.outcome.error)
+            rows.append(LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps))
+    return tuple(rows)
+
+
+def speedup_of(ratio: Ratio, verdict: Verdict, level: float, by_definition: bool) -> Speedup:
+    """A ratio of the final race of ``verdict``, with the ``level`` of its interval."""
+    return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds, level)
 
 
 def search_result(searched: Searched, skipped: bool, scale: float) -> SearchResult:
@@ -172,38 +201,23 @@ def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
 
 def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) -> list[RegionResult]:
     """The regions of ``answer``; ``placed`` is None if one backend runs the user's own file."""
-    pieces = read_artifact(answer.artifact).program.pieces
-    spent = answer.region_ms or (None,) * len(pieces)
-    if placed is None:
-        kinds = [node.op_type for node in model.original.graph.node]
-        return [_whole(piece, ms, kinds) for piece, ms in zip(pieces, spent, strict=True)]
-    regions = placed.placement.regions  # pieces are in their order
-    return [_region(*times, placed.graph) for times in zip(pieces, spent, regions, strict=True)]
-
-
-def _whole(piece: Piece, ms: float | None, kinds: Sequence[str]) -> RegionResult:
-    computes = arithmetic(piece.backend, piece.variant)
-    return _operator_times(piece, ms, [Operator(kind, computes.value) for kind in kinds])
-
-
-def _region(piece: Piece, ms: float | None, region: Region, graph: Graph) -> RegionResult:
-    kinds = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
-    operators = [Operator(graph.nodes[i].op_type, kinds[i]) for i in members(region.nodes)]
-    rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
-    return _operator_times(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)
-
-
-def _operator_times(
-    piece: Piece,
-    ms: float | None,
-    operators: Sequence[Operator],
-    int8: tuple[str, ...] = (),
-    rewrites: tuple[RewrittenNodes, ...] = (),
-) -> RegionResult:
-    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
-    return RegionResult(
-        piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites, operators=tuple(operators)
-    )
+    pieces, rows = read_artifact(answer.artifact).program.pieces, []
+    for index, (piece, ms) in enumerate(zip(pieces, answer.region_ms or (None,) * len(pieces), strict=True)):
+        int8, rewrites = tuple[str, ...](), tuple[RewrittenNodes, ...]()
+        if placed is None:
+            computes = arithmetic(piece.backend, piece.variant).value
+            operators = [Operator(node.op_type, computes) for node in model.original.graph.node]
+        else:
+            region, graph = placed.placement.regions[index], placed.graph  # pieces are in the order of regions
+            precisions = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
+            operators = [Operator(graph.nodes[i].op_type, precisions[i]) for i in members(region.nodes)]
+            int8 = _names(graph, nodes_in(region.numerics, Arithmetic.INT8))
+            rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
+        device = device_of(piece.backend, piece.variant)
+        lanes = lanes_of(get_backend(piece.backend), piece.directory)
+        engine = (piece.backend, piece.variant, piece.nodes)
+        rows.append(RegionResult(*engine, ms, int8, device, lanes, rewrites, tuple(operators)))
+    return rows
 
 
 def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

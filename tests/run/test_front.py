@@ -95,7 +95,7 @@ def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, flo
     race = Race({name: (((ms,),),) for name, ms in times_ms.items()}, {})
     verdict = Verdict(answer, "openvino", ITSELF, "placement-0", ITSELF, race)
     keys = {"placement-0": placements["last"].key}
-    return Raced(verdict, keys, {placements["last"].key: "it lost"})
+    return Raced(verdict, keys)
 
 
 def test_points_have_race_times_where_there_are_any_and_faster_ones_say_why_they_are_not_the_answer() -> None:

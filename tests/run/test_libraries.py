@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,8 +15,8 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.target import Target
-from collage_evo.policy import DEFAULT_POLICY
-from collage_evo.run.result import compare_defaults
+from collage_evo.report.result import LibraryResult
+from collage_evo.run.result_parts import library_results
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 
@@ -55,11 +53,8 @@ def laps(ms: float, rounds: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
     return (((ms, ms), (ms, ms)),) * rounds
 
 
-def compared(verdict: Verdict, *defaults: Baseline, excluded: Collection[str] = ()) -> dict[str, Any]:
-    run: Any = SimpleNamespace(
-        config=SimpleNamespace(policy=DEFAULT_POLICY), limits=SimpleNamespace(budget=0.01)
-    )
-    return {one.name: one for one in compare_defaults(run, verdict, defaults, excluded)}
+def compared(verdict: Verdict, *defaults: Baseline, excluded: Collection[str] = ()) -> dict[str, LibraryResult]:
+    return {one.name: one for one in library_results(verdict, defaults, 0.98, 0.01, excluded)}
 
 
 def verdict_of(answer: str, best: str, rounds: Mapping[str, int]) -> Verdict:

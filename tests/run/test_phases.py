@@ -11,7 +11,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.run.front import CHANGED, Phases, Raced, front_points
+from collage_evo.run.front import CHANGED, Raced, Scales, front_points
 from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 
 BASELINES = tuple(
@@ -31,9 +31,9 @@ def raced(placements: dict[str, Placement], **times_ms: float) -> Raced:
 def test_who_did_not_race_compares_with_who_did_as_it_compared_when_both_were_timed() -> None:
     tried, placements = two_nodes()
     final = raced(placements, last=30.0, baselines=22.0)
-    phases = Phases.of(tried, BASELINES, final)
-    assert (phases.of_search, phases.of_baselines) == (2.0, pytest.approx(1.1))
-    points = front_points(tried, BASELINES, final, LIMIT, phases.of_baselines, phases.of_search)
+    scales = Scales.of(tried, BASELINES, final)
+    assert (scales.search, scales.baselines) == (2.0, pytest.approx(1.1))
+    points = front_points(tried, BASELINES, final, LIMIT, scales)
     found = {point.key or point.single: point.latency_ms for point in points}
     expected = {placements["last"].key: 30.0, placements["first"].key: 28.0, placements["exact"].key: 40.0}
     expected |= {"openvino": 22.0, "openvino/bf16": 11.0, placements["low"].key: 18.0}
@@ -45,16 +45,16 @@ def test_who_did_not_race_compares_with_who_did_as_it_compared_when_both_were_ti
 def test_without_a_placement_in_the_race_the_libraries_tell_the_scale_and_without_any_nothing_does() -> None:
     tried, placements = two_nodes()
     only = raced(placements, baselines=24.0)
-    assert Phases.of(tried, BASELINES, only).of_search == pytest.approx(1.2)
-    assert Phases.of(None, BASELINES, only).of_search == pytest.approx(1.2)
-    assert (Phases().of_baselines, Phases().of_search, Phases().changed) == (1.0, 1.0, "")
+    assert Scales.of(tried, BASELINES, only).search == pytest.approx(1.2)
+    assert Scales.of(None, BASELINES, only).search == pytest.approx(1.2)
+    assert Scales.of(None, (), only) == Scales()
 
 
 def test_a_machine_that_changed_is_named_with_the_thing_that_shows_it() -> None:
     tried, placements = two_nodes()
 
     def told(**times_ms: float) -> str:
-        return Phases.of(tried, BASELINES, raced(placements, **times_ms)).changed
+        return Scales.of(tried, BASELINES, raced(placements, **times_ms)).changed
 
     assert told(last=15.0 * CHANGED, baselines=20.0 / CHANGED) == ""
     slower = "the answer took 15.0 ms in the search and 21.0 ms in the final comparison"

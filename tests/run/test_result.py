@@ -1,65 +1,61 @@
-"""No seed in the report seems faster than the answer without a reason beside it."""
+"""No seed of a result seems faster than the answer without a reason, and nothing that was excluded lacks one."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
+from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.race import Race
-from collage_evo.backends.variants import Arithmetic
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
-from collage_evo.report.result import FrontPoint, Latency
-from collage_evo.run import result_parts as stage
-from collage_evo.run.front import UNRACED
-from collage_evo.run.result import excluded_notes, raced
+from collage_evo.report.result import FrontPoint
+from collage_evo.run.front import UNRACED, Raced
+from collage_evo.run.result import excluded_notes
 from collage_evo.run.result_parts import seed_results
-from collage_evo.run.search import Searched
+from collage_evo.search.evolution.origin import Origin, Way
+from tests.support.measured import two_nodes
 
-TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead": 63.0, "slow": 80.0}
-
-
-def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
-    """By seed; all but ``unlucky`` raced, and the answer took 71 ms."""
-    numerics = ((Arithmetic.INT8, 0b11),)
-    regions = (SimpleNamespace(backend="openvino", variant="bf16", nodes=0b1111, numerics=numerics),)
-    placements = {key: SimpleNamespace(key=key, regions=regions) for key in (*TIMES_MS, "unmeasured")}
-    monkeypatch.setattr(stage, "decode", lambda genome, space: placements[genome])
-    space: Any = SimpleNamespace(predict=lambda placement: 1.0)
-    seeds: Any = SimpleNamespace(made=[(key, key) for key in placements])
-    found: Any = SimpleNamespace(
-        ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "dead")],
-        outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},
-    )
-    times = {"placement-0": 72.0, "placement-1": 71.0 if not is_single else 70.0}
-    final = Race({n: (((ms,),),) for n, ms in times.items()}, {"placement-4": Failure(Fault.CRASH, "crashed")})
-    verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, final=final)
-    best = Latency("best", 71.0)
-    model: Any = None
-    costs: Any = SimpleNamespace(space=space)
-    searched = Searched(model, (), costs, seeds, found)
-    race = raced(searched.keys, verdict, excluded={"placement-3": "its error is large"})
-    rows = seed_results(searched, best, race.fates, final, 1.1)
-    assert {row.what for row in rows} == {"OpenVINO in bfloat16 with 2 of 4 operators in int8"}
-    raced_ms = {"loser": 72.0, "winner": times["placement-1"]}
-    told = {row.kind: row.latency.median_ms for row in rows}
-    assert told.pop("unmeasured") is None
-    assert told == pytest.approx({key: raced_ms.get(key, 1.1 * ms) for key, ms in TIMES_MS.items()})
-    assert {row.kind for row in rows if row.latency.scaled} == set(TIMES_MS) - set(raced_ms)
-    return {row.kind: row.latency.reason for row in rows}
+UNRACED_MS, RACED_MS = 60.0, 72.0
 
 
-def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = remarks(monkeypatch, is_single=True)
-    assert "not faster than all libraries for certain" in told["winner"]
-    assert told["loser"] == "", "it was not faster where both ran in turns"
-    assert told["unlucky"] == UNRACED
-    assert told["dead"].startswith("it failed when it was checked: ")
-    assert told["wrong"] == "its error is large"
-    assert told["slow"] == ""
-    assert told["unmeasured"] == "not timed: the search was over"
+def reason(fate: str, answer_ms: float) -> str:
+    """Why a seed is not the answer, which took ``answer_ms``; its ``fate`` in the race, if it raced."""
+    tried, placements = two_nodes()
+    key = placements["first"].key
+    evaluated = {key: replace(tried.evaluated[key], outcome=Outcome(UNRACED_MS, n=7))}
+    made = [(Origin(Way.DYNAMIC_PROGRAM), evaluated[key].genome)]
+    times = {"openvino": answer_ms, **({"placement-0": RACED_MS} if fate in ("candidate", "raced") else {})}
+    failed = {"placement-0": Failure(Fault.CRASH, "signal 9")} if fate == "failed" else {}
+    race = Race({name: (((ms,),),) for name, ms in times.items()}, failed)
+    verdict = Verdict("openvino", "openvino", ITSELF, "placement-0" if fate == "candidate" else "", ITSELF, race)
+    excluded = {"placement-0": "its error is large"} if fate == "excluded" else {}
+    raced = Raced(verdict, {} if fate == "unraced" else {"placement-0": key}, excluded)
+    tried = replace(tried, evaluated={} if fate == "unmeasured" else evaluated)
+    (seed,) = seed_results(made, tried, raced, raced.fates, 1.1)
+    in_race = fate in ("candidate", "raced")
+    assert seed.what == "OpenVINO in bfloat16 (1 of 2 operators) and OpenVINO in float32 (1 operators), in 2 regions"
+    assert seed.latency.scaled is (not in_race and fate != "unmeasured")
+    assert seed.latency.median_ms == pytest.approx(None if fate == "unmeasured" else RACED_MS if in_race else 66.0)
+    return seed.latency.reason
+
+
+@pytest.mark.parametrize(
+    ("fate", "answer_ms", "expected"),
+    [
+        ("candidate", 73.0, "compared thoroughly, not faster than all libraries for certain"),
+        ("raced", 73.0, "it was not faster for certain in the thorough comparison"),
+        ("raced", 71.0, ""),
+        ("unraced", 67.0, UNRACED),
+        ("unraced", 65.0, ""),
+        ("failed", 67.0, "it failed when it was checked: crashed over it: signal 9"),
+        ("excluded", 67.0, "its error is large"),
+        ("unmeasured", 67.0, "not timed: the search was over"),
+    ],
+)
+def test_a_seed_that_seems_faster_than_the_answer_has_a_reason(fate: str, answer_ms: float, expected: str) -> None:
+    assert reason(fate, answer_ms) == expected
 
 
 def test_what_was_faster_and_exceeds_the_budget_is_named_with_its_reason() -> None:
@@ -72,7 +68,3 @@ def test_what_was_faster_and_exceeds_the_budget_is_named_with_its_reason() -> No
         "OpenVINO in bfloat16 with 65 in int8 was faster, but its error is 0.022",
         "ncnn in int8 was faster, but its error is 0.03",
     ]
-
-
-def test_the_answer_itself_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert remarks(monkeypatch, is_single=False)["winner"] == "", "it has the answer's own time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.candidates import Tried
-from collage_evo.genome.cost_model import CostModel
+from collage_evo.genome.cost_model import Border, CostModel
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
@@ -20,7 +20,8 @@ LIMIT = Limits(1e-3, 0.01)
 def two_nodes() -> tuple[Tried, dict[str, Placement]]:
     """A chain of two nodes, each of which runs in float32 or bfloat16, and what a search measured of it."""
     matches = tuple(Match(1 << node, "openvino", variant) for node in range(2) for variant in (EXACT, LOW))
-    space = SearchSpace(make_graph([(), (0,)]), matches, CostModel((1.0,) * 4, {}))
+    borders = {match.engine: Border(0.0, 0.0) for match in matches}
+    space = SearchSpace(make_graph([(), (0,)]), matches, CostModel((1.0,) * 4, borders))
     placements = {name: place(cover, space) for name, cover in
                   {"exact": (0, 2), "first": (1, 2), "last": (0, 3), "low": (1, 3)}.items()}  # fmt: skip
     outcomes = {
