@@ -18,7 +18,8 @@ import repository  # noqa: F401
 
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.report.result import Operator, Result, result_in
+from collage_evo.report.finished import result_in
+from collage_evo.report.result import Operator, Result
 from collage_evo.report.stage import Stage
 from collage_evo.run.stages.precision import SHARES, Sensitivities
 from collage_evo.run.store import Store

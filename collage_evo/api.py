@@ -33,8 +33,8 @@ from collage_evo.errors import AnswerStays, InputError, describing_system_errors
 from collage_evo.export import FORMS, Exported, Form
 from collage_evo.graph.load.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.finished import Finished
 from collage_evo.report.progress import CallbackReporter, OnProgress, Reporter, reporter
-from collage_evo.report.result import Finished
 from collage_evo.report.result import Result as Report
 from collage_evo.report.so_far import describe_answers
 from collage_evo.report.summary import summary

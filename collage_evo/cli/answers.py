@@ -19,7 +19,7 @@ from collage_evo.report.places import COMMAND
 
 if TYPE_CHECKING:
     from collage_evo.export import Form
-    from collage_evo.report.result import Finished
+    from collage_evo.report.finished import Finished
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
 
@@ -46,9 +46,9 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Print the summary of a run, or the variants of a package."""
+    from collage_evo.report.finished import RESULT, read_finished
     from collage_evo.report.html import write_picture
     from collage_evo.report.listings import print_package
-    from collage_evo.report.result import RESULT, read_finished
     from collage_evo.report.so_far import print_so_far
     from collage_evo.report.terminal import print_profiles, print_summary
     from collage_evo.runtime.package import is_package, read_package

@@ -12,8 +12,8 @@ from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.answer.delivery import MODEL, OBJECTIVE
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
+from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
-from collage_evo.report.result import result_in
 from collage_evo.run.directory import CONFIG, links_in
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs

@@ -44,8 +44,9 @@ from collage_evo.report.explain import (
     RegionExplanation,
     short,
 )
+from collage_evo.report.finished import RESULT, read_finished, result_in
 from collage_evo.report.places import command
-from collage_evo.report.result import RESULT, RegionResult, Result, read_finished, result_in
+from collage_evo.report.result import RegionResult, Result
 from collage_evo.report.words import describe_failure
 from collage_evo.run.directory import reopen_run
 from collage_evo.run.open import LIMITS

@@ -17,8 +17,8 @@ from collage_evo.codec import to_json
 from collage_evo.errors import InputError
 from collage_evo.hardware.processor import Processor
 from collage_evo.hardware.target import CPU
+from collage_evo.report.finished import RESULT, read_finished
 from collage_evo.report.places import home_of
-from collage_evo.report.result import RESULT, read_finished
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Store, whole_or_nothing, write_artifact
 from collage_evo.runtime.checked import check_file

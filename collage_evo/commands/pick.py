@@ -11,9 +11,10 @@ from pathlib import Path
 from collage_evo.accuracy.budget import budget_option
 from collage_evo.config import Config
 from collage_evo.errors import InputError
+from collage_evo.report.finished import Finished
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import Finished, Result
+from collage_evo.report.result import Result
 from collage_evo.run.directory import require_trusted
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes

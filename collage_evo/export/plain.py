@@ -14,8 +14,8 @@ from pathlib import Path
 from collage_evo.errors import InputError
 from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.sources import Sources, stored_samples
+from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
-from collage_evo.report.result import result_in
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST

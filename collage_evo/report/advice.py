@@ -10,8 +10,9 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, serves
 from collage_evo.errors import CollageError
 from collage_evo.policy import Policy
+from collage_evo.report.finished import goes_on
 from collage_evo.report.places import COMMAND, command, home_of
-from collage_evo.report.result import Accuracy, Result, goes_on
+from collage_evo.report.result import Accuracy, Result
 from collage_evo.report.words import format_engine, format_ms, format_ratio
 
 WORTH = 1.05

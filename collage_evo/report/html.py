@@ -17,10 +17,11 @@ from collage_evo.files import write_whole
 from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
+from collage_evo.report.finished import Finished
 from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
 from collage_evo.report.places import COMMAND, DETAILS, home_of
-from collage_evo.report.result import Finished, Result
+from collage_evo.report.result import Result
 from collage_evo.report.summary import (
     describe_answer,
     describe_gain,

@@ -10,8 +10,9 @@ from pathlib import Path
 from collage_evo.answer.baselines import USUAL
 from collage_evo.report.accuracy import accuracy_notes, describe_loss
 from collage_evo.report.advice import advice
+from collage_evo.report.finished import Finished
 from collage_evo.report.places import COMMAND, command
-from collage_evo.report.result import Finished, LibraryResult, Result, Speedup
+from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     SIMPLIFIED,
     Part,

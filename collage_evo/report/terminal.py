@@ -12,8 +12,9 @@ from rich.table import Table
 from collage_evo.hardware.target import CPU
 from collage_evo.report.accuracy import describe_accuracy, describe_loss, format_budget
 from collage_evo.report.console import new_table
+from collage_evo.report.finished import Finished
 from collage_evo.report.front import front_rows, has_front
-from collage_evo.report.result import Finished, Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
+from collage_evo.report.result import Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
 from collage_evo.report.summary import describe_answer, describe_model, gains, rank_of_best, summary
 from collage_evo.report.words import (
     capitalised,

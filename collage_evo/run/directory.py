@@ -19,8 +19,8 @@ from collage_evo.graph.load.functions import names_function
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.hardware.target import Target
 from collage_evo.models import PREFIX
+from collage_evo.report.finished import anew, goes_on
 from collage_evo.report.places import COMMAND, command
-from collage_evo.report.result import anew, goes_on
 from collage_evo.run.at_work import LOCK, at_work
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S
 from collage_evo.run.machine import require_machine, usable

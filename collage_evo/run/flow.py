@@ -31,9 +31,10 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.report.finished import RESULT, result_in, write_result
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import RESULT, SCHEMA, Result, result_in, write_result
+from collage_evo.report.result import SCHEMA, Result
 from collage_evo.run.at_work import at_work
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time, resume_search

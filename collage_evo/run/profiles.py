@@ -20,9 +20,9 @@ from collage_evo.effort import TIMED
 from collage_evo.errors import AnswerStays
 from collage_evo.files import link_or_copy
 from collage_evo.graph.load.load import ModelFile
+from collage_evo.report.finished import Finished, write_finished
 from collage_evo.report.html import REPORT, write_overview
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import Finished, write_finished
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
 from collage_evo.run.deadline import part_of_time, seconds_left

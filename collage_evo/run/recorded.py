@@ -17,8 +17,9 @@ from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.patterns.match import Placement
+from collage_evo.report.finished import RESULT, read_finished, unfinished
 from collage_evo.report.places import command
-from collage_evo.report.result import RESULT, FrontPoint, Result, read_finished, unfinished
+from collage_evo.report.result import FrontPoint, Result
 from collage_evo.run.directory import kind_of_run, reopen_run, require_records
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST

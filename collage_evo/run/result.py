@@ -12,23 +12,14 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.report.result import (
-    Accuracy,
-    FrontPoint,
-    Latency,
-    Result,
-    SeedResult,
-    ServingResult,
-    Speeds,
-    environment,
-    finite,
-)
+from collage_evo.report.result import Accuracy, FrontPoint, Latency, Result, SeedResult, ServingResult, Speeds, finite
 from collage_evo.run.budget import SEARCH_SKIPPED
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, Scales, front_points, over_budget
 from collage_evo.run.objectives import further_bounds
 from collage_evo.run.result_parts import (
     cost_model_result,
+    environment,
     latency_of,
     library_results,
     region_results,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
+from importlib import metadata
+from typing import Any
 
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
@@ -22,7 +26,9 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.precision.transforms.edits import nodes_in
+from collage_evo.report.places import command_line
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
@@ -45,6 +51,21 @@ from collage_evo.run.search import Placed, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.search.evolution.origin import Origin
+
+
+def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
+    """Versions and machine of the measurement, its date, and its command."""
+    libraries = {name: metadata.version(name) for name in ("collage-evo", "numpy", "onnx", "deap", "joblib")}
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpu": cpu,
+        "cores": len(usable_cores()),
+        "libraries": libraries,
+        "backends": dict(backends),
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": command_line(),
+    }
 
 
 def seed_results(

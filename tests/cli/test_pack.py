@@ -14,7 +14,7 @@ import pytest
 from collage_evo.errors import OtherProcessor
 from collage_evo.hardware.levels import LEVELS
 from collage_evo.hardware.processor import level
-from collage_evo.report.result import read_finished
+from collage_evo.report.finished import read_finished
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.package import PACKAGE
 from collage_evo.runtime.program import Program

@@ -15,8 +15,8 @@ from collage_evo.cli.stop import end_in_time, resumable
 from collage_evo.codec import to_plain
 from collage_evo.config import parse_config
 from collage_evo.errors import AnswerStays, InputError
+from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import RESULT, write_result
 from collage_evo.report.summary import LINES
 from collage_evo.run.directory import save_run
 from collage_evo.runtime.artifact import write_artifact

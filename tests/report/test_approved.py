@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.finished import Finished, read_finished
 from collage_evo.report.html import REPORT, write_html, write_overview
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import Finished, read_finished
 from collage_evo.report.summary import LINES, WIDTH, summary
 from collage_evo.report.terminal import print_profiles, print_summary
 from tests.support.results import APPROVED

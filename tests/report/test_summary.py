@@ -12,8 +12,9 @@ import pytest
 
 from collage_evo.report.advice import advice
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.finished import Finished
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import Finished, Latency, Result, Speedup
+from collage_evo.report.result import Latency, Result, Speedup
 from collage_evo.report.summary import LINES, WIDTH, summary, verdict, verdict_of_profiles
 from collage_evo.report.terminal import print_summary
 from tests.support.results import result

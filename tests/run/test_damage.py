@@ -29,8 +29,8 @@ from collage_evo.fitness.references import read_recorded, read_references
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.precision.quantise.ranges import read_ranges
+from collage_evo.report.finished import read_finished
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.result import read_finished
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS

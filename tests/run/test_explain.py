@@ -42,8 +42,9 @@ from collage_evo.report.explain import (
     print_pruning,
     print_region,
 )
+from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.progress import LineReporter
-from collage_evo.report.result import RESULT, Latency, RegionResult, write_result
+from collage_evo.report.result import Latency, RegionResult
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import chosen_backends
 from collage_evo.run.open import open_run

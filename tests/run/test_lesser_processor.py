@@ -13,7 +13,7 @@ import pytest
 
 from collage_evo.hardware.levels import LEVELS, SWITCH
 from collage_evo.hardware.processor import this_machine
-from collage_evo.report.result import result_in
+from collage_evo.report.finished import result_in
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
 

@@ -1,8 +1,10 @@
-"""No seed of a result seems faster than the answer without a reason, and nothing that was excluded lacks one."""
+"""Result of a run: reasons of what seems faster than the answer, and its environment."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -10,10 +12,11 @@ from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.race import Race
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.report.places import COMMAND
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.front import UNRACED, Raced
 from collage_evo.run.result import excluded_notes
-from collage_evo.run.result_parts import seed_results
+from collage_evo.run.result_parts import environment, seed_results
 from collage_evo.search.evolution.origin import Origin, Way
 from tests.support.measured import two_nodes
 
@@ -68,3 +71,21 @@ def test_what_was_faster_and_exceeds_the_budget_is_named_with_its_reason() -> No
         "OpenVINO in bfloat16 with 65 in int8 was faster, but its error is 0.022",
         "ncnn in int8 was faster, but its error is 0.03",
     ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (["/opt/venv/bin/collage-evo", "run", "my model.onnx", "--threads", "2"],
+         f"{COMMAND} run 'my model.onnx' --threads 2"),
+        (["/opt/collage_evo/__main__.py", "resume", "runs/x"], f"{COMMAND} resume runs/x"),
+        (["/opt/service/__main__.py", "--token", "secret"], ""),
+    ],
+    ids=["script", "module", "another program's own arguments"],
+)  # fmt: skip
+def test_the_environment_has_date_and_command(monkeypatch: pytest.MonkeyPatch, argv: list[str], command: str) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    before = datetime.now().astimezone().replace(microsecond=0)
+    made = environment("a CPU", {"ncnn": "1"})
+    assert made["command"] == command
+    assert before <= datetime.fromisoformat(made["date"]) <= datetime.now().astimezone()

@@ -10,7 +10,7 @@ from collage_evo.answer.delivery import MODEL
 from collage_evo.backends.base import Target
 from collage_evo.commands.pack import pack_artifacts
 from collage_evo.hardware.processor import Processor, this_machine
-from collage_evo.report.result import RESULT, write_result
+from collage_evo.report.finished import RESULT, write_result
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program

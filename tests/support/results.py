@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collage_evo.report.result import Result, read_finished
+from collage_evo.report.finished import read_finished
+from collage_evo.report.result import Result
 
 APPROVED = Path(__file__).parents[1] / "report" / "approved"
 
