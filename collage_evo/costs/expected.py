@@ -13,7 +13,7 @@ from collage_evo.genome.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match
-from collage_evo.search.mixtures.measured import EarlyMixture
+from collage_evo.search.mixtures.measured import Mixture
 
 
 def expected_space(
@@ -49,7 +49,7 @@ def expected_space(
 
 
 def apportioned_ms(
-    early: Sequence[EarlyMixture], graph: Graph, matches: Sequence[Match], best_ms: float
+    early: Sequence[Mixture], graph: Graph, matches: Sequence[Match], best_ms: float
 ) -> dict[int, float]:
     """The latencies of the mixtures that take less than ``best_ms``, which may be the answer, apportioned to their
     matches. ``matches``: all of the search."""

@@ -48,14 +48,19 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.search import NotSearched, Placed, Searched, SearchRecord, recorded_search
 from collage_evo.run.stages.answer import answer_speeds, deliver
 from collage_evo.run.stages.baselines import fall_back, measure_baselines, on_normalised
-from collage_evo.run.stages.budget_levels import with_budget_levels
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.costs import expected_costs, gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipped_search
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.stages.held_out import artifact_of, hold_out
 from collage_evo.run.stages.matches import find_matches
-from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
+from collage_evo.run.stages.mixtures import (
+    MIXTURES,
+    EarlyMixtures,
+    in_space,
+    measure_early,
+    with_mixtures_for_budget,
+)
 from collage_evo.run.stages.model import NORMALISED, Normalised, normalise
 from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
 from collage_evo.run.stages.threads import settled, threads_that_pay
@@ -65,7 +70,7 @@ from collage_evo.runtime.manifest import read_infos
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.search.mixtures.likely import suffices
-from collage_evo.search.mixtures.measured import EarlyMixture, corrections_by
+from collage_evo.search.mixtures.measured import Mixture, corrections_by
 
 T = TypeVar("T")
 
@@ -178,7 +183,7 @@ class Flow:
         return expected_space(graph, matches, added, known_ms(self.normalised))
 
     @cached_property
-    def early(self) -> tuple[EarlyMixture, ...]:
+    def early(self) -> tuple[Mixture, ...]:
         """Likely mixtures of precisions, measured before the costs of a search that begins."""
         run, matches = self.run, self.matches
         if self.transferred:
@@ -279,7 +284,8 @@ class Flow:
             budget: the largest error of budget levels on samples of the search.
         """
         space = searched.costs.space
-        record = with_budget_levels(run, space, searched.record, self.baselines, budget, known_ms(self.normalised))
+        baseline_ms = known_ms(self.normalised)
+        record = with_mixtures_for_budget(run, space, searched.record, self.baselines, budget, baseline_ms)
         if record is not searched.record:
             fingerprint = fingerprint_of(self.run, space, self.model)
             saved = checkpoint.load(self.run.directory, fingerprint)

@@ -6,6 +6,7 @@ import errno
 import math
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.models.builder import Builder
+from collage_evo.pruning import SMALL_GAIN
 from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
@@ -96,7 +98,8 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     config, run = parse_config(nested({**QUICK, **given, "search.seconds": None}), (), "test"), tmp_path / "run"
     monkeypatch.setattr("collage_evo.run.flow.exceeds_planned_time", lambda *_: True)
     monkeypatch.setattr("collage_evo.run.flow.suffices", lambda *_: True)
-    monkeypatch.setattr("collage_evo.search.mixtures.likely.GAINS", math.inf)  # a tiny model gains nothing
+    any_gain = replace(SMALL_GAIN, number=math.inf)  # a tiny model gains nothing
+    monkeypatch.setattr("collage_evo.search.mixtures.likely.SMALL_GAIN", any_gain)
     monkeypatch.setattr("collage_evo.run.budget.USUAL_S", 2.0)
     start_run(run, config)
     first = evaluate(config, run, LineReporter(), Flow.result)

@@ -1,52 +1,45 @@
-"""Early stage: the mixtures of precisions that are likeliest to win, measured before any cost is."""
+"""Mixtures of precisions: the likeliest are measured before any cost, others when another budget is known."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from collage_evo.answer.baselines import Baseline
+from collage_evo.costs.matches import cost_ms
+from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.genome.cost_model import Engine
-from collage_evo.genome.encoding import encode
+from collage_evo.genome.encoding import decode, encode
 from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
+from collage_evo.run.search import SearchRecord
+from collage_evo.run.stages.costs import cost_meter
 from collage_evo.run.stages.evolve import measuring
-from collage_evo.run.stages.likely_families import likely_families
-from collage_evo.search.evolution.origin import Origin
+from collage_evo.search.evolution.origin import Origin, Way
+from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.state import Evaluated
-from collage_evo.search.mixtures.correction import AS_PREDICTED
-from collage_evo.search.mixtures.likely import FIRST, NEXT, likeliest_mixtures, unsettled
-from collage_evo.search.mixtures.measured import EarlyMixture, corrections_by
+from collage_evo.search.mixtures.families import likely_families
+from collage_evo.search.mixtures.levels import FIRST
+from collage_evo.search.mixtures.likely import likeliest_mixtures, measure_in_batches, mixtures_for_budget
+from collage_evo.search.mixtures.measured import Mixture
 
-BATCHES = 3
-"""Batches of mixtures at most. Chosen."""
-SECONDS = 30.0
-"""Seconds after which no further one of a batch is measured."""
+COSTS_SHARE = 1 / 3
+"""Share of the time for costs that likely families take at most. Chosen: it took 3 to 5 s."""
 MIXTURES = "early_mixtures"
 """Store key of the mixtures."""
 
 
 @dataclass(frozen=True)
 class EarlyMixtures:
-    """A record of them; ``key``: of the matches that they consist of."""
+    """A record of mixtures that were measured before the costs; ``key``: of the matches that they consist of."""
 
     key: str
-    mixtures: tuple[EarlyMixture, ...]
-
-
-def in_space(early: Sequence[EarlyMixture], space: SearchSpace) -> dict[str, Evaluated]:
-    """The first measurements of a search in ``space``, by key; without those that it lacks a match of."""
-    usable, evaluated = set(space.usable), dict[str, Evaluated]()
-    for mixture in early:
-        if all(match in usable for region in mixture.placement.regions for match in region.matches):
-            genome, predicted_ms = encode(mixture.placement, space), space.predict(mixture.placement)
-            evaluated[mixture.placement.key] = Evaluated(
-                genome, mixture.outcome, Origin.mixture(mixture.family).as_seed, 0, len(evaluated) + 1, predicted_ms
-            )
-    return evaluated
+    mixtures: tuple[Mixture, ...]
 
 
 def measure_early(
@@ -55,39 +48,95 @@ def measure_early(
     baselines: Sequence[Baseline],
     baseline_ms: Mapping[Engine, float],
     best: BestSoFar,
-) -> tuple[EarlyMixture, ...]:
+) -> tuple[Mixture, ...]:
     """Measure the likeliest mixtures of precisions of near families, and publish what is the ``best`` so far.
 
     Of the family that is expected to be the fastest two mixtures come first: their errors correct those that are
     predicted of all later ones.
 
     Args:
-        space: that of :func:`expected_space`.
+        space: at expected costs.
         baselines: the single backends.
         baseline_ms: ms of the whole model on engines that ran it.
     """
-    likely = likeliest_mixtures(space, baseline_ms, run.limits.budget, FIRST) if space.terms else {}
+    budget = run.limits.budget
+    likely = likeliest_mixtures(space, baseline_ms, budget, FIRST) if space.terms else {}
     if not likely:
         return ()
     families = tuple(dict.fromkeys(likely.values()))
-    measured: list[EarlyMixture] = []
     if len(families) > 1:
-        families = likely_families(run, space, families, baseline_ms)
-    likely = {mixture: family for mixture, family in likely.items() if family == families[0]}
-    with run.stage(Stage.EARLY, len(likely)), measuring(run, next(iter(likely)), baselines) as evaluator:
+        families = _by_operators(run, space, families, baseline_ms)
+    first = {mixture: family for mixture, family in likely.items() if family == families[0]}
+    with run.stage(Stage.EARLY, len(first)), measuring(run, next(iter(first)), baselines) as evaluator:
         evaluator.listen(best.offers(evaluator, space))
-        for _ in range(BATCHES):
-            if not likely:
-                break
-            outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
-            results = zip(likely.items(), outcomes, strict=True)
-            measured += [EarlyMixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
-            going_on = unsettled(measured, families, baseline_ms, evaluator.bounds)
-            corrections = corrections_by(measured, space, run.limits.budget)
-            alike = next(reversed(corrections.values()), AS_PREDICTED)  # errors of one network grow alike in all
-            corrections = {family: corrections.get(family, alike) for family in families}
-            again = likeliest_mixtures(space, baseline_ms, run.limits.budget, (NEXT,), corrections)
-            tried = {mixture.placement.key for mixture in measured}
-            likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
+        limits = budget, evaluator.bounds
+        measured = measure_in_batches(evaluator, space, first, families, baseline_ms, *limits, time.monotonic)
         best.finish()
-    return tuple(measured)
+    return measured
+
+
+def _by_operators(
+    run: RunContext, space: SearchSpace, families: Sequence[Engine], baseline_ms: Mapping[Engine, float]
+) -> tuple[Engine, ...]:
+    with run.stage(Stage.FAMILIES), run.machine.regions() as regions:
+        meter = cost_meter(run, space.graph, regions, COSTS_SHARE * run.config.costs.seconds)
+
+        def time_ms(matches: Sequence[Match]) -> dict[str, float]:
+            answers = meter.measure(matches, lambda match: math.inf, lambda done: None)
+            return {key: cost_ms(answer) for key, answer in answers.items()}
+
+        return likely_families(space, families, baseline_ms, meter.key, guessed_ms(space.graph), time_ms)
+
+
+def in_space(early: Iterable[Mixture], space: SearchSpace) -> dict[str, Evaluated]:
+    """The first measurements of a search in ``space``, by key; without those that it lacks a match of."""
+    usable, evaluated = set(space.usable), dict[str, Evaluated]()
+    for mixture in early:
+        if all(match in usable for region in mixture.placement.regions for match in region.matches):
+            number, origin = len(evaluated) + 1, Origin.mixture(mixture.family).as_seed
+            evaluated[mixture.placement.key] = _evaluated(mixture, space, origin, 0, number)
+    return evaluated
+
+
+def with_mixtures_for_budget(
+    run: RunContext,
+    space: SearchSpace,
+    record: SearchRecord,
+    baselines: Sequence[Baseline],
+    budget: float,
+    baseline_ms: Mapping[Engine, float],
+) -> SearchRecord:
+    """``record``, and mixtures that may be faster than everything in it within ``budget``, measured now.
+
+    ``baseline_ms``: ms of the whole model on engines that ran it.
+    """
+    if not space.terms or not 0.0 < budget < math.inf:
+        return record
+    likely = mixtures_for_budget(space, *_measured(record, space), baseline_ms, budget)
+    if not likely:
+        return record
+    reference = decode(next(iter(record.evaluated.values())).genome, space)
+    with measuring(run, reference, baselines) as evaluator, run.stage(Stage.BUDGET_LEVELS, len(likely)):
+        outcomes = evaluator.evaluate(likely)
+    evaluated, generation = dict(record.evaluated), record.state.generation
+    for (placement, family), outcome in zip(likely.items(), outcomes, strict=True):
+        if outcome is not None:
+            mixture, number = Mixture(placement, family, outcome), len(evaluated) + 1
+            evaluated[placement.key] = _evaluated(mixture, space, Origin.mixture(family), generation, number)
+    state = replace(record.state, evaluated=evaluated)
+    return SearchRecord(ranked(state, space), state)
+
+
+def _measured(record: SearchRecord, space: SearchSpace) -> tuple[list[Mixture], list[Mixture]]:
+    """The mixtures of ``record``, and its other placements."""
+    mixtures, others = list[Mixture](), list[Mixture]()
+    for one in record.evaluated.values():
+        placement = decode(one.genome, space)
+        family = max(placement.regions, key=lambda region: region.nodes.bit_count()).family
+        (mixtures if one.kind.way is Way.MIXTURE else others).append(Mixture(placement, family, one.outcome))
+    return mixtures, others
+
+
+def _evaluated(mixture: Mixture, space: SearchSpace, origin: Origin, generation: int, number: int) -> Evaluated:
+    genome, predicted_ms = encode(mixture.placement, space), space.predict(mixture.placement)
+    return Evaluated(genome, mixture.outcome, origin, generation, number, predicted_ms)

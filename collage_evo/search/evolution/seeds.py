@@ -24,13 +24,10 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.pruning import EARLY_SEED
 from collage_evo.search.evolution.origin import Origin, Way
-from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
-from collage_evo.search.mixtures.knapsack import greedy_levels, predicted_error
+from collage_evo.search.mixtures.correction import UNCORRECTED, Correction
+from collage_evo.search.mixtures.knapsack import mixtures_at, predicted_error
 from collage_evo.search.mixtures.likely import likeliest
 
-PROMISING = EARLY_SEED.number
-"""An engine for the whole model is measured first if it is predicted to take less than this share of the fastest
-baseline's time."""
 NEAR_SEEDS, DIVERSE_SEEDS, GREEDY_SEEDS = 4, 4, 6
 """Seeds that are the next cheapest covers (where latency alone counts), good covers unlike the others, and partitions
 that give each operator to the first library that takes it. Chosen."""
@@ -84,7 +81,7 @@ def make_seeds(
 
     If matches differ in objectives other than latency, engines that are predicted to keep the ``bounds`` and to be
     faster than every baseline come first, then each level of
-    :func:`~collage_evo.search.mixtures.knapsack.greedy_levels`; the dynamic program's cover is the fastest whatever
+    :func:`~collage_evo.search.mixtures.knapsack.mixtures_at`; the dynamic program's cover is the fastest whatever
     the other objectives; covers of the front are the one that adds the least and others that close in on the
     objective's bound, each as soon as it is found; single backends and diverse covers are chosen at the prices at the
     ``bounds``; and the other engines come last, in the order of :func:`likeliest`.
@@ -127,9 +124,9 @@ def _precise(
 ) -> Iterator[tuple[Origin, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
-    most_ms = PROMISING * min(baseline_ms.values(), default=0.0)
+    most_ms = EARLY_SEED.number * min(baseline_ms.values(), default=0.0)
     yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms, corrections)])
-    for family, placement in greedy_levels(
+    for family, placement in mixtures_at(
         space, near, bounds.get(Objective.ERROR, math.inf), corrections=corrections
     ):
         yield Origin.mixture(family), placement
@@ -161,7 +158,7 @@ def _promises(
     space: SearchSpace, engine: Engine, bounds: Bounds, most_ms: float, corrections: Mapping[Engine, Correction]
 ) -> bool:
     """Whether the engine, wherever it can, is predicted to take less than ``most_ms`` within ``bounds``."""
-    placement, correction = engine_placement(space, engine), corrections.get(space.cost.family(engine), AS_PREDICTED)
+    placement, correction = engine_placement(space, engine), corrections.get(space.cost.family(engine), UNCORRECTED)
     error = correction.measured(predicted_error(space, placement))
     return error <= bounds.get(Objective.ERROR, math.inf) and space.predict(placement) < most_ms
 

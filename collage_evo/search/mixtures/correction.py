@@ -52,7 +52,7 @@ class Correction:
         return cls(off * nearest.predicted ** (1.0 - power), power)
 
 
-AS_PREDICTED = Correction()
+UNCORRECTED = Correction()
 """Of a family of which nothing was measured."""
 
 

@@ -22,21 +22,10 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.patterns.match import Placement
-from collage_evo.search.mixtures.correction import AS_PREDICTED, Correction
+from collage_evo.search.mixtures.correction import UNCORRECTED, Correction
+from collage_evo.search.mixtures.levels import AS_PREDICTED, CORRECTED, MAX_LEVELS
 
 ERROR = Objective.ERROR
-
-BUDGET_LEVELS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
-"""Predicted errors of the levels, as shares of the budget, the likeliest first: predictions are off by a third.
-
-Those from 0.38 on serve ``pick`` for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
-"""
-CORRECTED_LEVELS = (0.95, 0.8, 0.65, 1.1, 0.38, 0.27, 0.19, 0.12)
-"""The same for a family whose predictions a measurement has corrected: four such were 0.88 to 1.29 times as predicted
-(ViT-B/16 and an encoder of 24 layers, int8, Xeon held to AVX2), where uncorrected ones were 1.7 to 2.2 times."""
-MAX_LEVELS = 5
-"""Levels of a family. If everything in the lowest precision is within several shares of the budget, smaller ones
-follow."""
 
 PAYS = 0.98
 """An engine that writes a precision into more operators than another counts as faster if its prediction is less than
@@ -59,7 +48,7 @@ class _Step:
         return self.saved_ms / self.error2 if self.error2 > 0 else math.inf
 
 
-def greedy_levels(
+def mixtures_at(
     space: SearchSpace,
     engines: Sequence[Engine],
     budget: float,
@@ -69,9 +58,9 @@ def greedy_levels(
     """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats; at
     each level the family first that is predicted to be the fastest.
 
-    ``budget`` is the relative error that ``levels`` are shares of, by default :data:`BUDGET_LEVELS`, or
-    :data:`CORRECTED_LEVELS` of a family in ``corrections``, of which placements were measured. Empty if the budget is
-    no bound, or a family offers a single precision.
+    ``budget`` is the relative error that ``levels`` are shares of, by default those of a search: others for a family
+    in ``corrections``, of which placements were measured. Empty if the budget is no bound, or a family offers a
+    single precision.
     """
     if not math.isfinite(budget):
         return
@@ -82,14 +71,14 @@ def greedy_levels(
         if offered:
             steps[family] = exact, offered
     yielded: dict[Engine, set[str]] = {family: set() for family in steps}
-    levels_of = {family: levels or (CORRECTED_LEVELS if family in corrections else BUDGET_LEVELS) for family in steps}
+    levels_of = {family: levels or (CORRECTED if family in corrections else AS_PREDICTED) for family in steps}
     for level_of_each in zip_longest(*levels_of.values()):
         placements: list[tuple[Engine, Placement]] = []
         for level, (family, (exact, offered)) in zip(level_of_each, steps.items(), strict=True):
             if level is None or len(yielded[family]) == MAX_LEVELS:
                 continue
             _, begun = _totals(space, exact)
-            most = ERROR.amount(corrections.get(family, AS_PREDICTED).predicted(level * budget))
+            most = ERROR.amount(corrections.get(family, UNCORRECTED).predicted(level * budget))
             choices = {**exact, **_taken(offered, most - begun)}
             placement = _placed(space, family, choices)
             if placement is not None and placement.key not in yielded[family]:

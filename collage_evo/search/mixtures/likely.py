@@ -1,32 +1,30 @@
-"""Likely mixtures of precisions: those that a run measures before it knows the cost of any match."""
+"""Likely mixtures of precisions: which are measured before the cost of any match is known, and for another budget.
+
+What was measured corrects the errors that are predicted of the next ones.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from collage_evo.genome.cost_model import Engine, family_ms
-from collage_evo.genome.outcome import Bounds
+from collage_evo.genome.outcome import Bounds, Evaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
-from collage_evo.pruning import LATE_SEED, LITTLE_ROOM, SLOW_FAMILY, SMALL_GAIN
-from collage_evo.search.mixtures.correction import Correction
-from collage_evo.search.mixtures.knapsack import greedy_levels
-from collage_evo.search.mixtures.measured import EarlyMixture
+from collage_evo.pruning import LATE_SEED, LITTLE_ROOM, SLOW_FAMILY, SLOW_LEVEL, SMALL_GAIN
+from collage_evo.search.mixtures.correction import UNCORRECTED, Correction
+from collage_evo.search.mixtures.knapsack import mixtures_at
+from collage_evo.search.mixtures.levels import NEXT, OTHER_BUDGET
+from collage_evo.search.mixtures.measured import Mixture, corrections_by
 
-FIRST = (0.85, 0.45)
-"""Aimed errors of the first two mixtures as shares of the budget. Chosen: where one of each kind of operators was
-tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted, a decoder 1.6 times."""
-NEXT = 0.92
-"""Aimed error of the mixtures after those, which measurements have corrected. Chosen."""
-ROOM = LITTLE_ROOM.number
-"""Another mixture of a family is measured while the errors within the budget are below this share of it."""
 FAMILIES = 2
 """Families of which a mixture is measured, those that run the whole model the fastest. Chosen."""
-NEAR, GAINS = SLOW_FAMILY.number, SMALL_GAIN.number
-"""A family has another mixture if that may take less than ``NEAR`` times as long as the fastest family's, and less
-than ``GAINS`` of the best single backend's time."""
+BATCHES = 3
+"""Batches of mixtures at most. Chosen."""
+SECONDS = 30.0
+"""Seconds after which no further one of a batch is measured."""
 
 
 def likeliest(
@@ -56,21 +54,49 @@ def likeliest_mixtures(
     near, _ = likeliest(space, baseline_ms)
     families = [*dict.fromkeys(map(space.cost.family, near))][:FAMILIES]
     engines = [engine for engine in near if space.cost.family(engine) in families]
-    most_ms = GAINS * min(baseline_ms.values(), default=math.inf)
-    found = greedy_levels(space, engines, budget, levels, corrections)
+    most_ms = SMALL_GAIN.number * min(baseline_ms.values(), default=math.inf)
+    found = mixtures_at(space, engines, budget, levels, corrections)
     return {placement: family for family, placement in found if space.predict(placement) < most_ms}
 
 
+def measure_in_batches(
+    evaluator: Evaluator,
+    space: SearchSpace,
+    first: Mapping[Placement, Engine],
+    families: Sequence[Engine],
+    baseline_ms: Mapping[Engine, float],
+    budget: float,
+    bounds: Bounds,
+    clock: Callable[[], float],
+) -> tuple[Mixture, ...]:
+    """Measure the ``first`` mixtures, then others of the ``families`` that may be the fastest within ``bounds``."""
+    measured, likely = list[Mixture](), dict(first)
+    for _ in range(BATCHES):
+        if not likely:
+            break
+        outcomes = evaluator.evaluate(likely, clock() + SECONDS)
+        results = zip(likely.items(), outcomes, strict=True)
+        measured += [Mixture(*mixture, outcome) for mixture, outcome in results if outcome is not None]
+        going_on = unsettled(measured, families, baseline_ms, bounds)
+        corrections = corrections_by(measured, space, budget)
+        alike = next(reversed(corrections.values()), UNCORRECTED)  # errors of one network grow alike in all
+        corrections = {family: corrections.get(family, alike) for family in families}
+        again = likeliest_mixtures(space, baseline_ms, budget, NEXT, corrections)
+        tried = {mixture.placement.key for mixture in measured}
+        likely = {one: family for one, family in again.items() if one.key not in tried and family in going_on}
+    return tuple(measured)
+
+
 def unsettled(
-    measured: Sequence[EarlyMixture], asked: Iterable[Engine], baseline_ms: Mapping[Engine, float], bounds: Bounds
+    measured: Sequence[Mixture], asked: Iterable[Engine], baseline_ms: Mapping[Engine, float], bounds: Bounds
 ) -> set[Engine]:
     """The families of which another mixture may be the fastest within ``bounds``.
 
     They are those ``asked`` for of which none was measured, those of which one erred too much to be timed, and the
-    fast ones: the next is slower than one that exceeded the bounds, and may be ``NEAR`` times as fast as one that
+    fast ones: the next is slower than one that exceeded the bounds, and may be ``near`` times as fast as one that
     leaves room there.
     """
-    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
+    lower = {objective: LITTLE_ROOM.number * bound for objective, bound in bounds.items()}
     over, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
     for family, outcome in ((mixture.family, mixture.outcome) for mixture in measured):
         ms = outcome.latency_ms
@@ -83,9 +109,10 @@ def unsettled(
                 settled.add(family)
         else:
             over[family] = max(ms, over.get(family, 0.0))
-    least = {family: max(over.get(family, 0.0), within.get(family, 0.0) / NEAR) for family in {*over, *within}}
-    most = GAINS * min(baseline_ms.values(), default=math.inf)
-    most = min(most, NEAR * min(filter(None, least.values()), default=math.inf))
+    near = SLOW_FAMILY.number
+    least = {family: max(over.get(family, 0.0), within.get(family, 0.0) / near) for family in {*over, *within}}
+    most = SMALL_GAIN.number * min(baseline_ms.values(), default=math.inf)
+    most = min(most, near * min(filter(None, least.values()), default=math.inf))
 
     def may_win(family: Engine) -> bool:
         return least[family] < min([most, *(ms for other, ms in within.items() if other != family)])
@@ -95,12 +122,40 @@ def unsettled(
 
 
 def suffices(
-    measured: Sequence[EarlyMixture], baseline_ms: Mapping[Engine, float], bounds: Bounds
+    measured: Sequence[Mixture], baseline_ms: Mapping[Engine, float], bounds: Bounds
 ) -> bool:
     """Whether one of the mixtures is faster than every single backend, keeps the ``bounds`` and leaves little room
     below them."""
-    most_ms = GAINS * min(baseline_ms.values(), default=math.inf)
-    lower = {objective: ROOM * bound for objective, bound in bounds.items()}
+    most_ms = SMALL_GAIN.number * min(baseline_ms.values(), default=math.inf)
+    lower = {objective: LITTLE_ROOM.number * bound for objective, bound in bounds.items()}
     outcomes = (mixture.outcome for mixture in measured)
     fast = [outcome for outcome in outcomes if outcome.latency_ms is not None and outcome.latency_ms < most_ms]
     return any(outcome.keeps(bounds) and not outcome.keeps(lower) for outcome in fast)
+
+
+def mixtures_for_budget(
+    space: SearchSpace,
+    mixtures: Sequence[Mixture],
+    others: Sequence[Mixture],
+    baseline_ms: Mapping[Engine, float],
+    budget: float,
+) -> dict[Placement, Engine]:
+    """Mixtures that may be faster within ``budget`` than everything measured, each with its family.
+
+    ``others``: placements that are no mixtures. They correct the predicted errors of families without ``mixtures``,
+    as similar placements have similar errors.
+    """
+    measured = [*others, *mixtures]
+    fastest_ms = SLOW_LEVEL.number * min(
+        (o.latency_ms for o in (one.outcome for one in measured) if o.latency_ms and (o.error or 0.0) <= budget),
+        default=math.inf,
+    )
+    corrections = corrections_by(others, space, budget) | corrections_by(mixtures, space, budget)
+    near, _ = likeliest(space, baseline_ms)
+    tried = {one.placement.key for one in measured}
+    found = mixtures_at(space, near, budget, OTHER_BUDGET, corrections)
+    return {
+        placement: family
+        for family, placement in found
+        if placement.key not in tried and space.predict(placement) <= fastest_ms
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collage_evo.genome.cost_model import Engine
@@ -14,18 +14,18 @@ from collage_evo.search.mixtures.knapsack import predicted_error
 
 
 @dataclass(frozen=True)
-class EarlyMixture:
-    """A placement that was measured before the costs, the family that most of it is of, and its outcome."""
+class Mixture:
+    """A measured placement, the family that most of it is of, and its outcome."""
 
     placement: Placement
     family: Engine
     outcome: Outcome
 
 
-def corrections_by(early: Sequence[EarlyMixture], space: SearchSpace, budget: float) -> dict[Engine, Correction]:
+def corrections_by(measured: Iterable[Mixture], space: SearchSpace, budget: float) -> dict[Engine, Correction]:
     """The correction of each family of which mixtures were measured, or erred too much to be timed."""
     erred: dict[Engine, list[Erred]] = {}
-    for mixture in early:
+    for mixture in measured:
         error = mixture.outcome.error
         if error and (predicted := predicted_error(space, mixture.placement)):
             erred.setdefault(mixture.family, []).append(Erred(predicted, error))

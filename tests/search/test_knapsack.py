@@ -18,7 +18,8 @@ from collage_evo.precision.transforms.edits import edits_of, nodes_in
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import make_seeds
 from collage_evo.search.mixtures.correction import Correction
-from collage_evo.search.mixtures.knapsack import BUDGET_LEVELS, MAX_LEVELS, greedy_levels
+from collage_evo.search.mixtures.knapsack import mixtures_at
+from collage_evo.search.mixtures.levels import AS_PREDICTED, MAX_LEVELS
 from collage_evo.search.mixtures.likely import likeliest
 from tests.support.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
@@ -50,7 +51,7 @@ def space(families: bool = True) -> SearchSpace:
 
 def first_rung(most: float) -> Placement:
     """What may err by ``most``, squared."""
-    _, placement = next(greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / BUDGET_LEVELS[0]))
+    _, placement = next(mixtures_at(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / AS_PREDICTED[0]))
     return placement
 
 
@@ -61,16 +62,16 @@ def test_operators_that_save_the_most_for_their_error_come_first(most: float, ta
 
 
 def test_a_rung_is_one_piece_within_its_error() -> None:
-    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
+    found = [placement for _, placement in mixtures_at(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
     assert len(found) == MAX_LEVELS
-    for share, placement in zip(BUDGET_LEVELS[:MAX_LEVELS], found, strict=True):
+    for share, placement in zip(AS_PREDICTED[:MAX_LEVELS], found, strict=True):
         assert len(placement.regions) == 1
         assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
 
 
 def test_where_all_in_the_lowest_precision_keeps_several_shares_smaller_ones_follow() -> None:
     highest = predicted_error(space(), first_rung(1e6))
-    found = [placement for _, placement in greedy_levels(space(), [FLOAT32, LOW, INT8], 2 * highest)]
+    found = [placement for _, placement in mixtures_at(space(), [FLOAT32, LOW, INT8], 2 * highest)]
     assert len({placement.key for placement in found}) == len(found) == MAX_LEVELS
     shares = [predicted_error(space(), placement) / highest / 2 for placement in found]
     assert [share <= level for share, level in zip(shares, (0.95, 0.38, 0.19, 0.27, 0.12), strict=True)] == [True] * 5
@@ -86,7 +87,7 @@ def test_what_saves_more_for_more_error_comes_after() -> None:
 def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
     raised = tuple(max(error, 0.25) for error in space().terms[Objective.ERROR])
     below = replace(space(), terms={Objective.ERROR: raised})
-    _, placement = next(greedy_levels(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / BUDGET_LEVELS[0]))
+    _, placement = next(mixtures_at(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / AS_PREDICTED[0]))
     assert predicted_error(below, placement) <= math.sqrt(4.5)
 
 
@@ -102,7 +103,7 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
     found = SearchSpace(GRAPH, (*plain.matches, *rewritten), cost, terms=terms)
     low = {}
     for most in (0.5, 5.0, 12.0, 20.0):
-        _, placement = next(greedy_levels(found, [FLOAT32, LOW], math.sqrt(most) / BUDGET_LEVELS[0]))
+        _, placement = next(mixtures_at(found, [FLOAT32, LOW], math.sqrt(most) / AS_PREDICTED[0]))
         (region,) = placement.regions
         assert region.rewrites == (("rule", together),), "float32 too is faster so"
         assert predicted_error(found, placement) <= math.sqrt(most)
@@ -118,7 +119,7 @@ def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
     cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
     found = SearchSpace(GRAPH, (*plain.matches, rewritten), cost, terms=terms)
-    _, placement = next(greedy_levels(found, [FLOAT32, INT8], 1.0))
+    _, placement = next(mixtures_at(found, [FLOAT32, INT8], 1.0))
     (region,) = placement.regions
     assert region.rewrites == (("rule", together),)
     assert found.written == plain.written, "of a rewritten site only what is heavy is in int8"
@@ -137,7 +138,7 @@ def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
     )
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
     found = SearchSpace(GRAPH, (*plain.matches, move), cost, terms=terms)
-    levels = [placement for _, placement in greedy_levels(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
+    levels = [placement for _, placement in mixtures_at(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
     assert levels
     assert not any(nodes_in(region.numerics, Arithmetic.INT8) for level in levels for region in level.regions)
 
@@ -160,14 +161,14 @@ def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_ov
     )
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
     found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
-    _, placement = next(greedy_levels(found, [FLOAT32, INT8, everywhere], 100.0))
+    _, placement = next(mixtures_at(found, [FLOAT32, INT8, everywhere], 100.0))
     (region,) = placement.regions
     assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
-    assert not list(greedy_levels(space(), [FLOAT32, LOW, INT8], math.inf))
-    assert not list(greedy_levels(space(families=False), [FLOAT32], 1.0))
+    assert not list(mixtures_at(space(), [FLOAT32, LOW, INT8], math.inf))
+    assert not list(mixtures_at(space(families=False), [FLOAT32], 1.0))
 
 
 def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
@@ -197,7 +198,7 @@ def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_erro
     pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)
     errors = tuple(50.0 if match.engine == LOW and match.nodes & 0b10101010 else error for match, error in pairs)
     found = replace(plain, terms={Objective.ERROR: errors})
-    _, placement = next(greedy_levels(found, [FLOAT32, LOW], math.sqrt(20.0) / BUDGET_LEVELS[0]))
+    _, placement = next(mixtures_at(found, [FLOAT32, LOW], math.sqrt(20.0) / AS_PREDICTED[0]))
     assert nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) == 0b01010101
 
 
@@ -231,13 +232,13 @@ def two_families(other_ms: float) -> SearchSpace:
 @pytest.mark.parametrize(("other_ms", "first"), [(1.0, OTHER), (3.0, FLOAT32)])
 def test_the_family_that_is_predicted_the_fastest_comes_first(other_ms: float, first: tuple[str, str]) -> None:
     engines = [FLOAT32, LOW, OTHER, OTHER_LOW]
-    family, _ = next(greedy_levels(two_families(other_ms), engines, math.sqrt(7.5) / BUDGET_LEVELS[0]))
+    family, _ = next(mixtures_at(two_families(other_ms), engines, math.sqrt(7.5) / AS_PREDICTED[0]))
     assert family == first
 
 
 def test_the_levels_of_a_family_that_errs_more_than_predicted_are_lower() -> None:
-    engines, budget = [FLOAT32, LOW, OTHER, OTHER_LOW], math.sqrt(7.5) / BUDGET_LEVELS[0]
-    found = list(greedy_levels(two_families(2.0), engines, budget, corrections={FLOAT32: Correction(2.0)}))
+    engines, budget = [FLOAT32, LOW, OTHER, OTHER_LOW], math.sqrt(7.5) / AS_PREDICTED[0]
+    found = list(mixtures_at(two_families(2.0), engines, budget, corrections={FLOAT32: Correction(2.0)}))
     first = {family: placement for family, placement in reversed(found)}
     errors = {family: predicted_error(two_families(2.0), placement) for family, placement in first.items()}
     assert errors[OTHER] == pytest.approx(math.sqrt(7.0))
