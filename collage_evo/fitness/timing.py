@@ -105,7 +105,12 @@ def warm_timer(session: Session, timing: TimingSettings) -> Callable[[], Timing]
     return partial(measure, clock.time_ms, timing, warm_s=clock.warm_s)
 
 
-def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.2) -> float | None:
+def time_call_ms(
+    session: Session,
+    feeds: Mapping[str, Any],
+    seconds: float = 0.2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float | None:
     """Milliseconds that ``session.run`` takes beyond ``session.execute``: checks, and copies of inputs and outputs.
 
     Both run alternately on the same inputs, at least three times. The result is the median difference less twice its
@@ -114,13 +119,13 @@ def time_call_ms(session: Session, feeds: Mapping[str, Any], seconds: float = 0.
     """
     differences: list[float] = []
     session.feed(feeds)
-    begin = time.perf_counter()
-    while len(differences) < 3 or (len(differences) < 300 and time.perf_counter() - begin < seconds):
-        first = time.perf_counter()
+    begin = clock()
+    while len(differences) < 3 or (len(differences) < 300 and clock() - begin < seconds):
+        first = clock()
         session.run(None, feeds)
-        second = time.perf_counter()
+        second = clock()
         session.execute()
-        third = time.perf_counter()
+        third = clock()
         differences.append(2 * second - first - third)
         if third - second >= LONG_S:
             return None

@@ -212,8 +212,8 @@ class LoadedPieceCache:
     piece twice loads it twice. Pieces on an accelerator are loaded anew each time, because they take memory there.
     """
 
-    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, most_bytes: int = CACHE_BYTES, load: Loader = load_piece) -> None:
+        self._most_bytes, self._load = most_bytes, load
         self._loaded: OrderedDict[_Key, tuple[Executable, int]] = OrderedDict()
 
     def loader(self) -> Loader:
@@ -229,7 +229,7 @@ class LoadedPieceCache:
                 return self._loaded[key][0]
             size = _bytes_of(piece.directory)
             self._make_room(size)
-            executable = load_piece(piece, program, target)
+            executable = self._load(piece, program, target)
             if on_host(piece.backend, piece.variant):
                 self._loaded[key] = (executable, size)
             return executable

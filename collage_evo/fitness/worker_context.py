@@ -21,7 +21,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
-from collage_evo.hardware.core_distance import CoreDistance
+from collage_evo.hardware.core_distance import CoreDistance, Echo
 from collage_evo.hardware.cores import own_cores
 from collage_evo.hardware.private import machine_directory
 from collage_evo.hardware.slots import timing_slots, usable_cores
@@ -75,7 +75,7 @@ class WorkerContext:
     def _near(self) -> Callable[[float], bool]:
         """Whether the target's cores are close to each other, for measurements on several of them."""
         cores = own_cores(self.target.threads)
-        return CoreDistance(cores).near if cores else lambda wait_s: True
+        return CoreDistance(cores, Echo().round_trip).near if cores else lambda wait_s: True
 
     def expect_any_backend(self) -> None:
         """Configure all thread pools before the first library is loaded, even if only to compile."""

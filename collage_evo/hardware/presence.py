@@ -17,13 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.hardware.private import open_private
 
-LOOK_S = 0.5
 SOON_S = 2.0
 """A wait is reported when it has lasted so long ..."""
 AGAIN_S = 30.0
@@ -168,6 +166,9 @@ class Lookout:
         run: as in the notes of the run's own processes.
         report: receives each line, in the lookout's own thread.
         on_waited: receives the seconds of a wait, as they pass.
+        look_s: seconds from one look to the next.
+        clock: seconds.
+        now: seconds since 1970.
     """
 
     def __init__(
@@ -176,8 +177,12 @@ class Lookout:
         run: str,
         report: Callable[[str], None],
         on_waited: Callable[[float], None] = lambda seconds: None,
+        look_s: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._directory, self._run, self._report, self._on_waited = directory, run, report, on_waited
+        self._look_s, self._clock, self._now = look_s, clock, now
         self._reported: dict[str, float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -186,22 +191,20 @@ class Lookout:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._end.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        looked, waited = time.monotonic(), False
-        while not self._end.wait(LOOK_S):
-            waiting, now = waits(present(self._directory), self._run, time.time()), time.monotonic()
+        looked, waited = self._clock(), False
+        while not self._end.wait(self._look_s):
+            waiting, now = waits(present(self._directory), self._run, self._now()), self._clock()
             if waiting:  # its beginning was too short to be seen
                 self._on_waited(now - looked + (0.0 if waited else SOON_S))
             looked, waited = now, bool(waiting)
             for who, line in waiting.items():
-                if time.monotonic() - self._reported.get(who, -AGAIN_S) >= AGAIN_S:
-                    self._reported[who] = time.monotonic()
+                if now - self._reported.get(who, -AGAIN_S) >= AGAIN_S:
+                    self._reported[who] = now
                     self._report(line)
 
 

@@ -6,25 +6,17 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness import whole_models
 from collage_evo.fitness.whole_models import LoadedPieceCache
 from collage_evo.hardware.target import Target
 from collage_evo.runtime.program import Piece, Program
 
-Loads = list[str]
 
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+class Loads(list[str]):
     """The pieces that were loaded, in order."""
-    done: Loads = []
 
-    def load_piece(piece: Piece, program: Program, target: Target) -> object:
-        done.append(piece.directory.name)
+    def __call__(self, piece: Piece, program: Program, target: Target) -> Any:
+        self.append(piece.directory.name)
         return object()
-
-    monkeypatch.setattr(whole_models, "load_piece", load_piece)
-    return done
 
 
 @pytest.fixture
@@ -42,15 +34,15 @@ def run(pieces: LoadedPieceCache, *program: Piece) -> list[Any]:
     return [load(piece, Program(program, (), (), {}), Target()) for piece in program]
 
 
-def test_a_piece_is_loaded_once_for_all_placements_that_have_it(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = LoadedPieceCache()
+def test_a_piece_is_loaded_once_for_all_placements_that_have_it(piece: Callable[..., Piece]) -> None:
+    pieces = LoadedPieceCache(load=(loads := Loads()))
     first, second = run(pieces, piece("a"), piece("b")), run(pieces, piece("b"), piece("c"))
     assert loads == ["a", "b", "c"]
     assert first[1] is second[0]
 
 
-def test_what_one_placement_has_twice_is_loaded_twice(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = LoadedPieceCache()
+def test_what_one_placement_has_twice_is_loaded_twice(piece: Callable[..., Piece]) -> None:
+    pieces = LoadedPieceCache(load=(loads := Loads()))
     one, other = run(pieces, piece("a"), piece("a"))
     assert one is not other
     assert run(pieces, piece("a"), piece("a")) == [one, other]
@@ -58,8 +50,8 @@ def test_what_one_placement_has_twice_is_loaded_twice(loads: Loads, piece: Calla
     assert loads == ["a", "a", "a"]
 
 
-def test_what_was_used_longest_ago_makes_room(loads: Loads, piece: Callable[..., Piece]) -> None:
-    pieces = LoadedPieceCache(most_bytes=250)
+def test_what_was_used_longest_ago_makes_room(piece: Callable[..., Piece]) -> None:
+    pieces = LoadedPieceCache(250, loads := Loads())
     run(pieces, piece("a"), piece("b"))
     run(pieces, piece("a"))
     run(pieces, piece("c"))
@@ -69,9 +61,7 @@ def test_what_was_used_longest_ago_makes_room(loads: Loads, piece: Callable[...,
     assert loads == ["a", "b", "c", "b"]
 
 
-def test_what_is_large_is_not_loaded_beside_another_placement_s(
-    piece: Callable[..., Piece], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_large_is_not_loaded_beside_another_placement_s(piece: Callable[..., Piece]) -> None:
     loaded = set[str]()
 
     class Loaded:
@@ -83,7 +73,7 @@ def test_what_is_large_is_not_loaded_beside_another_placement_s(
         def __del__(self) -> None:
             loaded.discard(self.name)
 
-    monkeypatch.setattr(whole_models, "load_piece", Loaded)
-    pieces = LoadedPieceCache(most_bytes=50)
+    load: Any = Loaded
+    pieces = LoadedPieceCache(50, load)
     for name in "abc":
         run(pieces, piece(name))

@@ -11,19 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from collage_evo.fitness.exclusive import ExclusiveTiming
-from collage_evo.hardware import presence
-from collage_evo.hardware.presence import Doing, Lookout, Note, Presence, present, waits
-from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.presence import AGAIN_S, Doing, Lookout, Note, Presence, present, waits
+from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
 
 HOLD_CORE = """
 import sys, time
-from collage_evo.hardware.private import machine_directory
+from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
@@ -33,12 +32,14 @@ time.sleep(600)
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The machine's directory, this test's own; waits are told of soon."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(presence, "SOON_S", 0.1)
-    monkeypatch.setattr(presence, "LOOK_S", 0.02)
+    """The machine's directory, this test's own."""
+    monkeypatch.setenv(SHARED, str(tmp_path))
     return machine_directory()
+
+
+def lookout(directory: Path, report: Callable[[str], None], **given: Any) -> Lookout:
+    """One for which every wait has lasted for a minute already."""
+    return Lookout(directory, "mine", report, look_s=0.02, now=lambda: time.time() + 60.0, **given)
 
 
 def until(true: Callable[[], object]) -> None:
@@ -55,7 +56,7 @@ def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: 
         assert other.stdout.readline() == "held\n"
         got: list[object] = []
         thread = threading.Thread(target=lambda: got.append(acquire_slot(((0,),), "mine")))
-        with Lookout(directory, "mine", lines.append):
+        with lookout(directory, lines.append):
             thread.start()
             until(lambda: lines)
             assert not got
@@ -70,7 +71,7 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
     lines: list[str] = []
     waited_s: list[float] = []
     first, second = ExclusiveTiming(directory, run="theirs"), ExclusiveTiming(directory, run="mine")
-    with Lookout(directory, "mine", lines.append, waited_s.append):
+    with lookout(directory, lines.append, on_waited=waited_s.append):
         with first.job():
             first.acquire_exclusive()
             thread = threading.Thread(target=lambda: second.job().__enter__())
@@ -82,20 +83,15 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
     assert "target.cores" not in lines[0], "turns are the machine's"
 
 
-def test_it_is_said_again_while_the_wait_lasts_but_not_all_the_time(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = itertools.count()
-    clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: float(next(looks))})
-    monkeypatch.setattr(presence, "time", clock)
-    monkeypatch.setattr(presence, "AGAIN_S", 5.0)
+def test_it_is_said_again_while_the_wait_lasts_but_not_all_the_time(directory: Path) -> None:
+    looks = itertools.count(step=AGAIN_S / 5)
     lines: list[float] = []
     theirs, mine = Presence(directory, "theirs"), Presence(directory, "mine")
     theirs.note(Doing.HAS_CORES, (0, 1))
     mine.note(Doing.WANTS_CORES, (1,))
-    with Lookout(directory, "mine", lambda _: lines.append(clock.monotonic())):
+    with lookout(directory, lambda _: lines.append(next(looks)), clock=lambda: next(looks)):
         until(lambda: len(lines) >= 3)
-    assert all(5.0 <= later - earlier < 10.0 for earlier, later in itertools.pairwise(lines))
+    assert all(AGAIN_S <= later - earlier < 2 * AGAIN_S for earlier, later in itertools.pairwise(lines))
     theirs.close()
     mine.close()
 
@@ -119,30 +115,23 @@ def test_a_released_slot_leaves_no_note(directory: Path) -> None:
     assert present(directory) == []
 
 
-MINE = Note("mine", Doing.WANTS_CORES, (0, 1), since=100.0)
+CORES = Note("mine", Doing.WANTS_CORES, (0, 1), since=100.0)
+TURN = Note("mine", Doing.WANTS_TURN, (), since=100.0)
 
 
 @pytest.mark.parametrize(
-    ("others", "said"),
+    ("mine", "others", "now", "said"),
     [
-        ([Note("theirs", Doing.HAS_CORES, (1,), 50.0)], ["theirs"]),
-        ([Note("theirs", Doing.HAS_CORES, (2,), 50.0)], [""]),
-        ([Note("theirs", Doing.TIMES, (), 50.0)], [""]),
-        ([Note("mine", Doing.HAS_CORES, (1,), 50.0)], []),
-        ([], [""]),
+        (CORES, [Note("theirs", Doing.HAS_CORES, (1,), 50.0)], 110.0, ["theirs"]),
+        (CORES, [Note("theirs", Doing.HAS_CORES, (1,), 50.0)], 102.5, ["theirs"]),
+        (CORES, [Note("theirs", Doing.HAS_CORES, (1,), 50.0)], 101.0, []),
+        (CORES, [Note("theirs", Doing.HAS_CORES, (2,), 50.0)], 110.0, [""]),
+        (CORES, [Note("theirs", Doing.TIMES, (), 50.0)], 110.0, [""]),
+        (CORES, [Note("mine", Doing.HAS_CORES, (1,), 50.0)], 110.0, []),
+        (CORES, [], 110.0, [""]),
+        (TURN, [Note("mine", Doing.TIMES, (), 90.0)], 110.0, []),
+        (TURN, [Note("theirs", Doing.TIMES, (), 90.0)], 110.0, ["theirs"]),
     ],
 )
-def test_only_who_holds_the_same_cores_is_waited_for(others: list[Note], said: list[str]) -> None:
-    assert list(waits([MINE, *others], "mine", now=110.0)) == said
-
-
-def test_a_run_that_takes_turns_with_itself_says_nothing() -> None:
-    mine = Note("mine", Doing.WANTS_TURN, (), since=100.0)
-    assert not waits([mine, Note("mine", Doing.TIMES, (), 90.0)], "mine", now=110.0)
-    assert waits([mine, Note("theirs", Doing.TIMES, (), 90.0)], "mine", now=110.0)
-
-
-def test_a_short_wait_is_not_told_of() -> None:
-    theirs = Note("theirs", Doing.HAS_CORES, (1,), 50.0)
-    assert not waits([MINE, theirs], "mine", now=101.0)
-    assert waits([MINE, theirs], "mine", now=102.5)
+def test_which_runs_are_waited_for(mine: Note, others: list[Note], now: float, said: list[str]) -> None:
+    assert list(waits([mine, *others], "mine", now)) == said
