@@ -19,13 +19,11 @@ from collage_evo.hardware.presence import Doing, Presence, interruptible, presen
 from collage_evo.hardware.private import open_private
 
 POLL_S = 0.002
-SIGN_S = 1.0
-"""Interval in seconds at which a waiting process reports that it waits."""
 
 
 class ExclusiveTiming:
-    """One process's side of the lock, for ``run``; ``directory`` is the machine's, ``waiting`` is called during a
-    wait.
+    """One process's side of the lock, for ``run``; ``directory`` is the machine's, ``waiting`` is called every
+    ``sign_s`` seconds of a wait.
 
     A process that prepares holds the lock in shared mode, one that times holds it exclusively. The turnstile blocks
     new preparations while a process waits to time. Both are file locks, so that the death of a process releases them.
@@ -33,9 +31,11 @@ class ExclusiveTiming:
     times. So is a process that judges what it timed.
     """
 
-    def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
+    def __init__(
+        self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "", sign_s: float = 1.0
+    ) -> None:
         self._turnstile, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
-        self._directory, self._waiting = directory, waiting
+        self._directory, self._waiting, self._sign_s = directory, waiting, sign_s
         self._presence = Presence(directory, run)
         self._halted: tuple[int, ...] = ()
 
@@ -99,7 +99,7 @@ class ExclusiveTiming:
             if not noted:
                 noted = True
                 self._presence.note(Doing.WANTS_TURN)
-            if time.monotonic() - last_sign >= SIGN_S:
+            if time.monotonic() - last_sign >= self._sign_s:
                 last_sign = time.monotonic()
                 self._waiting()
             time.sleep(POLL_S)

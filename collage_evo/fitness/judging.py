@@ -57,10 +57,19 @@ class Estimate:
 
 
 class Judge:
-    """Compares outputs with references by the rules of one run. Samples and metric are loaded when first needed."""
+    """Compares outputs with references by the rules of one run. Samples and metric are loaded when first needed.
 
-    def __init__(self, setting: Setting) -> None:
+    ``wall`` and ``processor`` are clocks in seconds: of the world, and of what this process used.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        wall: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.process_time,
+    ) -> None:
         self._setting, self._limits = setting, setting.limits
+        self._wall, self._processor = wall, processor
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
@@ -210,7 +219,7 @@ class Judge:
         if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:
-            clock = time.monotonic if self._setting.target.accelerated else ActiveClock()
+            clock = self._wall if self._setting.target.accelerated else ActiveClock(self._wall, self._processor)
             more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late), rule=SLOW_JUDGING.name)
@@ -262,11 +271,14 @@ class ActiveClock:
     always uses one core.
     """
 
-    def __init__(self) -> None:
-        self._asked, self._seconds = (time.monotonic(), time.process_time()), 0.0
+    def __init__(
+        self, wall: Callable[[], float] = time.monotonic, processor: Callable[[], float] = time.process_time
+    ) -> None:
+        self._wall, self._processor = wall, processor
+        self._asked, self._seconds = (wall(), processor()), 0.0
 
     def __call__(self) -> float:
-        before, self._asked = self._asked, (time.monotonic(), time.process_time())
+        before, self._asked = self._asked, (self._wall(), self._processor())
         self._seconds += min(now - then for now, then in zip(self._asked, before, strict=True))
         return self._seconds
 

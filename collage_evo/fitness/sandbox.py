@@ -9,6 +9,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +67,19 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         setting: what all its jobs share.
         cores: the cores it is pinned to; empty for all.
         memory_bytes: resident memory at which it is killed.
+        start: starts a worker process, as :func:`start_worker` does.
+        clock: seconds.
     """
 
-    def __init__(self, setting: Setting, cores: tuple[int, ...], memory_bytes: int) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        cores: tuple[int, ...],
+        memory_bytes: int,
+        start: Callable[[str, int, Mapping[str, str]], WorkerProcess] = start_worker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start, self._clock = start, clock
         self._setting = setting
         self._cores = cores
         self._memory = memory_bytes
@@ -95,17 +106,17 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             try:
                 running = self._started()
                 running.send(to_json(job, Job))
-                deadline = time.monotonic() + timeout_s
+                deadline = self._clock() + timeout_s
                 while True:
-                    asked = time.monotonic()
+                    asked = self._clock()
                     message = running.message()
                     if message is None:
                         if running.halted():
-                            deadline += time.monotonic() - asked
+                            deadline += self._clock() - asked
                         if failure := self._exceeded(running, deadline, timeout_s):
                             return failure
                     elif isinstance(message, Waits):
-                        deadline = time.monotonic() + timeout_s
+                        deadline = self._clock() + timeout_s
                     elif isinstance(message, Inherits):
                         inherited.append(message.key)
                     else:
@@ -127,7 +138,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def _exceeded(self, running: _Running, deadline: float, timeout_s: float) -> Failure | None:
         """The failure of a process that exceeded its time or its memory, which is ended."""
-        if time.monotonic() > deadline:
+        if self._clock() > deadline:
             failure = Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
         elif running.resident_bytes > self._memory:
             failure = Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
@@ -193,7 +204,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _new(self) -> _Running:
         # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
-        process = start_worker(scratch.name, self._stderr.fileno(), {**_variables(), "TMPDIR": scratch.name})
+        process = self._start(scratch.name, self._stderr.fileno(), {**_variables(), "TMPDIR": scratch.name})
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")

@@ -1,26 +1,27 @@
 """Who prepares may have company, who times has none, and nobody is taken for hung while it waits."""
 
 import contextlib
+import io
+import itertools
 import os
-import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
 
-from collage_evo.codec import from_json
+from collage_evo.codec import to_json
 from collage_evo.fitness import exclusive
-from collage_evo.fitness import sandbox as sandbox_module
 from collage_evo.fitness.exclusive import ExclusiveTiming
+from collage_evo.fitness.fork_server import WorkerProcess, start_worker
 from collage_evo.fitness.jobs import (
+    Inherits,
     Job,
     Measured,
     Message,
@@ -33,12 +34,13 @@ from collage_evo.fitness.jobs import (
     WholeJob,
 )
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.genome.failure import Failure
-from collage_evo.hardware.presence import Doing, present
-from collage_evo.hardware.private import machine_directory
+from collage_evo.genome.failure import Failure, Fault
+from collage_evo.hardware.presence import Doing, Presence, present
+from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import cost_job, make_setting
+from tests.support.machine import setting_of
 
 LONG_S = 60.0
 """Nothing takes as long, however busy the machine is: what has not come by then never will."""
@@ -50,7 +52,7 @@ class Person(threading.Thread):
     def __init__(self, directory: Path) -> None:
         super().__init__(daemon=True)
         self.waits = threading.Event()
-        self.timing = ExclusiveTiming(directory, self.waits.set)
+        self.timing = ExclusiveTiming(directory, self.waits.set, sign_s=0.0)
         self.prepares, self.times, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.may_time, self.may_end = threading.Event(), threading.Event()
         self.start()
@@ -78,13 +80,6 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-@pytest.fixture
-def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits says so each time that it looks."""
-    monkeypatch.setattr(exclusive, "SIGN_S", 0.0)
-
-
-@pytest.mark.usefixtures("told_at_once")
 def test_all_prepare_side_by_side_and_time_one_after_the_other(tmp_path: Path) -> None:
     people = [Person(tmp_path) for _ in range(3)]
     assert all(person.prepares.wait(LONG_S) for person in people)
@@ -101,7 +96,6 @@ def test_all_prepare_side_by_side_and_time_one_after_the_other(tmp_path: Path) -
         assert timing.ended.wait(LONG_S)
 
 
-@pytest.mark.usefixtures("told_at_once")
 def test_nobody_begins_while_somebody_waits_to_time(tmp_path: Path) -> None:
     slow, eager = Person(tmp_path), Person(tmp_path)
     assert slow.prepares.wait(LONG_S)
@@ -121,7 +115,6 @@ def test_nobody_begins_while_somebody_waits_to_time(tmp_path: Path) -> None:
     assert late.ended.wait(LONG_S)
 
 
-@pytest.mark.usefixtures("told_at_once")
 def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
     program = (
         "import sys, time, pathlib; from collage_evo.fitness.exclusive import ExclusiveTiming\n"
@@ -141,8 +134,7 @@ def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
     assert waiting.ended.wait(LONG_S)
 
 
-def test_who_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive, "SIGN_S", 0.02)
+def test_who_waits_says_so(tmp_path: Path) -> None:
     first = Person(tmp_path)
     first.may_time.set()
     assert first.times.wait(LONG_S)
@@ -153,16 +145,19 @@ def test_who_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         if len(signs) == 3:
             first.may_end.set()
 
-    with ExclusiveTiming(tmp_path, said).job():
+    with ExclusiveTiming(tmp_path, said, sign_s=0.02).job():
         assert first.may_end.is_set()
     assert signs[2] - began >= 3 * 0.02, "not each time that it looks"
 
 
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else takes part."""
+    monkeypatch.setenv(SHARED, str(tmp_path))
+
+
 @pytest.fixture
-def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """A measuring process with lock files of its own."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
         assert sandbox.call(cost_job(3), LONG_S).times_ms
         yield sandbox
@@ -190,63 +185,104 @@ def let_time_who_is_waited_for(person: Person) -> None:
     person.may_time.set()
 
 
-class Lines:
-    """What a measuring process says, to a clock that a sign of waiting moves by more than ``timeout_s``."""
+class Heard(list[str]):
+    """The lines of a file, once they were read."""
 
-    def __init__(self, lines: queue.Queue[str], timeout_s: float, enough: Callable[[], object]) -> None:
-        self._lines, self._timeout_s, self._enough = lines, timeout_s, enough
-        self._signs = 0
+    def __init__(self, source: IO[str]) -> None:
+        super().__init__()
+        self.source, self.close = source, source.close
 
-    def get(self, timeout: float) -> str:
-        line = self._lines.get(timeout=timeout)
-        if from_json(line, Message) == Waits():
-            self._signs += 1
-            if self._signs == 2:
-                self._enough()
-        return line
-
-    def monotonic(self) -> float:
-        return 1.1 * self._timeout_s * self._signs
+    def __iter__(self) -> Iterator[str]:
+        for line in self.source:
+            self.append(line)
+            yield line
 
 
-def test_a_measuring_process_that_waits_its_turn_does_not_hang(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = Person(machine_directory())
-    other.may_time.set()
-    assert other.times.wait(LONG_S)
-    running = sandbox._started()
-    lines = Lines(running.lines, 60.0, other.may_end.set)
-    monkeypatch.setattr(sandbox, "_running", replace(running, lines=lines))  # type: ignore[arg-type]
-    monkeypatch.setattr(sandbox_module, "time", lines)
-    assert sandbox.call(cost_job(3), 60.0).times_ms
-    assert lines.monotonic() > 2 * 60.0
+def test_a_measuring_process_says_that_it_waits_its_turn(tmp_path: Path) -> None:
+    heard: Any = None
+
+    def start(*arguments: Any) -> WorkerProcess:
+        nonlocal heard
+        process = start_worker(*arguments)
+        heard = process.stdout = Heard(process.stdout)  # type: ignore[assignment]
+        return process
+
+    with Sandbox(make_setting(tmp_path), (), 2**30, start) as sandbox:
+        assert isinstance(sandbox.call(cost_job(3), LONG_S), Measured)
+        heard.clear()
+        other = Person(machine_directory())
+        other.may_time.set()
+        assert other.times.wait(LONG_S)
+        threading.Timer(1.5, other.may_end.set).start()
+        assert isinstance(sandbox.call(cost_job(3), LONG_S), Measured)
+    assert f"{to_json(Waits(), Message)}\n" in heard
 
 
-class Halted:
-    """Stands in for a clock, and for the lines of a process that is halted for longer than a job may take."""
+class Scripted:
+    """A worker process that says ``lines``, and is ``pid`` to the system."""
 
-    def __init__(self, lines: queue.Queue[str], looks: int) -> None:
-        self._lines, self._left, self._now = lines, looks, 0.0
+    def __init__(self, pid: int, lines: Iterator[str]) -> None:
+        self.pid, self.stdin, self.stdout, self._lines = pid, io.StringIO(), self, lines
 
-    def get(self, timeout: float) -> str:
-        if not self._left:
-            return self._lines.get(timeout=LONG_S)
-        self._left -= 1
-        self._now += 100.0
-        raise queue.Empty
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
 
-    def monotonic(self) -> float:
-        return self._now
+    def close(self) -> None:
+        """Its lines end by themselves."""
+
+    def poll(self) -> None:
+        """It runs."""
+
+    def wait(self) -> int:
+        return 0
+
+    def kill(self) -> None:
+        """It has no process."""
 
 
-def test_time_for_which_a_job_is_halted_is_none_of_its_own(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = sandbox._started()
-    lines = Halted(running.lines, 3)
-    monkeypatch.setattr(sandbox, "_running", replace(running, lines=lines))  # type: ignore[arg-type]
-    monkeypatch.setattr(sandbox_module, "time", lines)
-    monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_STOPPED)
-    assert isinstance(sandbox.call(cost_job(3), 60.0), Measured)
+def answered(pid: int, clock: Callable[[], float], lines: Iterator[str]) -> Measured | Failure:
+    """The answer to a job that may take 60 s by ``clock``, of a process that says ``lines``."""
+    start: Any = lambda *_: Scripted(pid, lines)  # noqa: E731
+    with Sandbox(setting_of(), (), 2**40, start, clock) as sandbox:
+        return sandbox.call(cost_job(3), 60.0)
+
+
+DONE = Measured((1.0,), 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("message", "right"), [(Waits(), True), (Inherits("key"), False)])
+def test_a_measuring_process_that_waits_its_turn_does_not_hang(message: Message, right: bool) -> None:
+    now = [0.0]
+
+    def lines() -> Iterator[str]:
+        for _ in range(3):
+            now[0] += 50.0
+            yield f"{to_json(message, Message)}\n"
+            time.sleep(0.3)  # a look
+        if right:
+            yield f"{to_json(DONE, Message)}\n"
+
+    found = answered(os.getpid(), lambda: now[0], lines())
+    assert found == DONE if right else isinstance(found, Failure) and found.fault is Fault.HANG
+
+
+def test_time_for_which_a_job_is_halted_is_none_of_its_own() -> None:
+    # A look is at its beginning, once no message has come, and at what is left.
+    clock = itertools.accumulate(itertools.chain((0.0,), itertools.cycle((0.0, 100.0, 0.0))))
+    other = Presence(machine_directory(), "another")
+    other.note(Doing.TIMES)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: is_halted(process))
+
+        def lines() -> Iterator[str]:
+            time.sleep(1.0)
+            yield f"{to_json(DONE, Message)}\n"
+
+        found = answered(process.pid, lambda: next(clock), lines())
+        process.kill()
+    assert found == DONE
+    other.close()
 
 
 BUSY = """

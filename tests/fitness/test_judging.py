@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,9 +17,8 @@ import pytest
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
-from collage_evo.fitness import judging
 from collage_evo.fitness.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
-from collage_evo.fitness.judging import FEW, NEAR, PART, Estimate, Judge
+from collage_evo.fitness.judging import FEW, JUDGE_SECONDS, NEAR, PART, Estimate, Judge
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -162,11 +162,10 @@ def test_of_a_metric_a_part_of_the_samples_tells_roughly_unless_all_have_to(sett
     assert many.over_samples(cast(Session, Given(many)), False) == pytest.approx(0.0)
 
 
-def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = Judge(replace(setting, metric=f"{Path(setting.work) / 'metric.py'}:closeness"))
-    monkeypatch.setattr(judging, "JUDGE_SECONDS", -1.0)
+def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(setting: Setting) -> None:
+    ticks = itertools.count(step=2 * JUDGE_SECONDS)
+    clock: Any = lambda: next(ticks)  # noqa: E731
+    judge = Judge(replace(setting, metric=f"{Path(setting.work) / 'metric.py'}:closeness"), clock, clock)
     late = judge.roughly(cast(Session, Given(judge)), False)
     assert isinstance(late, Failure), late
     assert late.fault is Fault.FAR_BEHIND
@@ -174,12 +173,10 @@ def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(
 
 @pytest.mark.parametrize(("each_s", "late"), [(10.0, False), (20.0, True)])
 def test_time_for_which_a_judge_is_halted_is_none_of_its_own(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, each_s: float, late: bool
+    setting: Setting, each_s: float, late: bool
 ) -> None:
-    judge, now = Judge(setting), [0.0, 0.0]
-    clocks = SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: now[1])
-    for module in ("collage_evo.accuracy.judge", judging.__name__):
-        monkeypatch.setattr(f"{module}.time", clocks)
+    now = [0.0, 0.0]
+    judge = Judge(setting, lambda: now[0], lambda: now[1])
 
     class Slow(Given):
         def run(self, names: list[str], feeds: Any) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from collage_evo.fitness.jobs import Measured, Opened, OpenJob, PlacementJob, WholeJob
@@ -60,12 +61,14 @@ def test_opening_an_artifact_tells_what_it_took(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("reference_bytes", "stays"), [(0, False), (2**40, True)])
 def test_a_process_that_has_loaded_the_reference_run_stays_for_the_next_placement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference_bytes: int, stays: bool
+    tmp_path: Path, reference_bytes: int, stays: bool
 ) -> None:
-    monkeypatch.setattr("collage_evo.fitness.sandbox.RECYCLE_SHARE", 0.0)
-    setting = replace(make_setting(tmp_path), reference_bytes=reference_bytes)
+    setting = make_setting(tmp_path)
     job = PlacementJob((Region(0b11, "onnxruntime", "default"),), TimingSettings(1, 3, 0.001, 5.0), 1e9)
     with Sandbox(setting, (), 2**31) as sandbox:
+        sandbox.call(job, 60.0)
+        takes = psutil.Process(sandbox.start().pid).memory_info().rss
+    with Sandbox(replace(setting, reference_bytes=reference_bytes), (), 2 * takes) as sandbox:
         first = sandbox.start().pid
         assert isinstance(sandbox.call(job, 60.0), Measured)
         assert (sandbox.start().pid == first) == stays

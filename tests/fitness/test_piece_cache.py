@@ -1,5 +1,6 @@
 """A piece is taken from the cache only where its code runs, and only as it was put there."""
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.fitness.compile.cache import RECORD, PieceCache
+from collage_evo.fitness.compile.cache import RECORD, SAME_BYTES, PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import Measured
 from collage_evo.fitness.sandbox import Sandbox
@@ -168,46 +169,40 @@ def test_of_pieces_that_were_being_built_only_those_of_processes_that_ended_are_
     assert {path.name for path in tmp_path.iterdir()} == {"a"}
 
 
-def test_large_files_of_the_same_content_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage_evo.fitness.compile.cache.SAME_BYTES", 1000)
-    cache = PieceCache(tmp_path, 10**6)
-    first, same = put(cache, "a", 1000), put(cache, "b", 1000)
-    other, small = put(cache, "c", 1000, b"1"), put(cache, "d", 9)
+def test_large_files_of_the_same_content_are_one(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 10**9)
+    first, same = put(cache, "a", SAME_BYTES), put(cache, "b", SAME_BYTES)
+    other, small = put(cache, "c", SAME_BYTES, b"1"), put(cache, "d", 9)
     assert first.samefile(same)
     assert len({path.stat().st_ino for path in (first, other, small, put(cache, "e", 9))}) == 4
     cache.discard("a")
     assert cache.get("b") == same.parent
-    assert same.read_bytes() == bytes(1000)
+    assert same.read_bytes() == bytes(SAME_BYTES)
 
 
-def test_a_piece_that_is_built_with_a_link_to_another_s_file_is_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collage_evo.fitness.compile.cache.SAME_BYTES", 1000)
-    cache = PieceCache(tmp_path, 10**6)
-    first, work = put(cache, "a", 1000), cache.workdir()
+def test_a_piece_that_is_built_with_a_link_to_another_s_file_is_found_again(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 10**9)
+    first, work = put(cache, "a", SAME_BYTES), cache.workdir()
     os.link(first, work / "code")
     second = cache.put("b", work)
     assert [path.name for path in second.iterdir()] == ["code"]
     assert cache.get("b") == second
 
 
-def test_no_piece_shares_a_file_that_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage_evo.fitness.compile.cache.SAME_BYTES", 1000)
-    cache = PieceCache(tmp_path, 10**6)
-    put(cache, "a", 1000).write_bytes(b"1" * 1000)
-    assert put(cache, "b", 1000).read_bytes() == bytes(1000)
+def test_no_piece_shares_a_file_that_was_written_to(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 10**9)
+    put(cache, "a", SAME_BYTES).write_bytes(b"1" * SAME_BYTES)
+    assert put(cache, "b", SAME_BYTES).read_bytes() == bytes(SAME_BYTES)
 
 
-def test_a_file_of_several_pieces_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage_evo.fitness.compile.cache.SAME_BYTES", 1000)
-    cache = PieceCache(tmp_path, 100_000)
-    for second, (key, size) in enumerate({"a": 30_000, "b": 30_001, "c": 30_000, "d": 30_000, "e": 30_000}.items()):
-        put(cache, key, size)
+def test_a_file_of_several_pieces_counts_once(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 3 * SAME_BYTES + SAME_BYTES // 3)
+    for second, (key, more) in enumerate({"a": 0, "b": 1, "c": 0, "d": 0, "e": 0}.items()):
+        put(cache, key, SAME_BYTES + more)
         os.utime(tmp_path / key, (second, second))
-    put(cache, "f", 30_002)
+    put(cache, "f", SAME_BYTES + 2)
     assert len(list(tmp_path.iterdir())) == 6
-    put(cache, "g", 30_003)  # without "a" as much is in use as before
+    put(cache, "g", SAME_BYTES + 3)  # without "a" as much is in use as before
     assert {path.name for path in tmp_path.iterdir()} == {"c", "d", "e", "f", "g"}
 
 
@@ -221,20 +216,11 @@ def test_the_longest_unused_make_room(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "d"}
 
 
-def test_the_bound_holds_and_the_whole_cache_is_seldom_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache, looks = PieceCache(tmp_path, 1_000_000), list[int]()
-    trim = PieceCache._trim
-
-    def look(cache: PieceCache, keep: str) -> None:
-        looks.append(1)
-        trim(cache, keep)
-
-    monkeypatch.setattr(PieceCache, "_trim", look)
+def test_the_bound_holds_and_the_whole_cache_is_seldom_looked_at(tmp_path: Path) -> None:
+    cache, held = PieceCache(tmp_path, 1_000_000), [0]
     for number in range(200):
         put(cache, f"{number:03d}", 10_000)
-        assert sum(file.stat().st_size for file in tmp_path.rglob("code")) <= 1_000_000
-    assert len(looks) <= 200 / 5
-    put(PieceCache(tmp_path, 1_000_000), "new", 0)
-    assert len(looks) <= 200 / 5 + 1
+        held.append(sum(file.stat().st_size for file in tmp_path.rglob("code")))
+    assert max(held) <= 1_000_000
+    looks = sum(now <= before for before, now in itertools.pairwise(held))
+    assert 10 <= looks <= 200 / 5, "each look makes room for several pieces"
