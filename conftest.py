@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 # Before NumPy is imported, here and in whatever a test starts: its threads turn a norm of 4 µs into one of 1.2 ms
 # where tests keep all cores busy. Measuring processes have one anyway.
@@ -71,10 +68,3 @@ def cores_stay() -> Iterator[None]:
     allowed = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, allowed)
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports one of the benchmarks' modules."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "benchmarks"))
-    return importlib.import_module
