@@ -15,18 +15,25 @@ PARTS_BYTES = 2**26
 """Bytes of an export from which on it is in parts. Chosen."""
 PART_BYTES = 2**22
 """Least bytes of a part, and what lies on average between two places where one may end. Chosen."""
-_MARK = (0xA7, 0x3C)
+MARK = (0xA7, 0x3C)
 """Two bytes that stand before the end of a part, and after them six bits that are 0; no likely end of a number."""
-_BLOCK = 2**26
+BLOCK_BYTES = 2**26
+"""Bytes that are searched for such places at once."""
 
 
-def write_blob(path: Path, content: memoryview) -> tuple[str, ...]:
+def write_blob(
+    path: Path,
+    content: memoryview,
+    parts_bytes: int = PARTS_BYTES,
+    part_bytes: int = PART_BYTES,
+    block_bytes: int = BLOCK_BYTES,
+) -> tuple[str, ...]:
     """Write ``content`` to ``path``, or in parts to files next to it; returns the names of the files."""
     data = np.frombuffer(content, np.uint8)
-    if data.size < PARTS_BYTES:
+    if data.size < parts_bytes:
         path.write_bytes(data.data)
         return (path.name,)
-    ends = [0, *_ends(data), data.size]
+    ends = [0, *_ends(data, part_bytes, block_bytes), data.size]
     names = tuple(f"{path.name}.{number:05d}" for number in range(len(ends) - 1))
     for name, start, end in zip(names, ends, ends[1:], strict=False):
         path.with_name(name).write_bytes(data[start:end].data)
@@ -38,13 +45,13 @@ def blob_files(path: Path) -> list[Path]:
     return [path] if path.exists() else sorted(path.parent.glob(f"{path.name}.[0-9]*"))
 
 
-def _ends(data: np.ndarray) -> list[int]:
+def _ends(data: np.ndarray, part_bytes: int, block_bytes: int) -> list[int]:
     """Where parts end, without the last."""
     ends = [0]
-    for start in range(0, data.size, _BLOCK):
-        block = data[start : start + _BLOCK + 2]
-        places = np.flatnonzero((block[:-2] == _MARK[0]) & (block[1:-1] == _MARK[1]))
+    for start in range(0, data.size, block_bytes):
+        block = data[start : start + block_bytes + 2]
+        places = np.flatnonzero((block[:-2] == MARK[0]) & (block[1:-1] == MARK[1]))
         for place in places[block[places + 2] < 4].tolist():
-            if start + place - ends[-1] >= PART_BYTES:
+            if start + place - ends[-1] >= part_bytes:
                 ends.append(start + place)
     return ends[1:]
