@@ -8,14 +8,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.backends import checks
-from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.hardware.processor import Processor, this_machine
+from collage_evo.hardware.processor import this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8
@@ -23,6 +22,7 @@ from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
+from tests.backends.pieces import build
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
 from tests.support.numerics import DYNAMIC
@@ -64,9 +64,7 @@ def test_heavy_operators_between_quantisers_run_in_int8(
     graph = net(make)
     for variant in backend.variants_of(graph, graph.all_nodes):
         if variant.int8_form is not None and not backend.declines(variant):
-            work = tmp_path / variant.name
-            work.mkdir()
-            built = backend.build(quantised(graph, variant), Target(), backend.variant(variant.base), work)
+            built = build(backend, quantised(graph, variant), tmp_path / variant.name, variant.base)
             assert isinstance(built, Built), f"{variant.name}: {built}"
 
 
@@ -74,9 +72,9 @@ def test_heavy_operators_between_quantisers_run_in_int8(
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_float32_is_not_called_int8(backend: Backend, make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     model = make()
-    assert isinstance(backend.build(model, Target(), backend.variants[0], tmp_path), Built)
+    assert isinstance(build(backend, model, tmp_path), Built)
     mark_int8(model, 1)
-    built = backend.build(model, Target(), backend.variants[0], tmp_path)
+    built = build(backend, model, tmp_path)
     assert isinstance(built, BuildFailure)
     assert "none of the heavy operators in int8" in built.reason
 
@@ -88,6 +86,7 @@ def test_float32_is_not_called_int8(backend: Backend, make: Callable[[], onnx.Mo
         (nets.conv_transpose, set(), {"int8", "bf16-int8"}),
         (nets.matmul, {"int8", "int8-dynamic"}, {"int8", "bf16-int8"}),
         (nets.attention, {"int8"}, {"int8", "bf16-int8"}),
+        (lambda b: b.op("Softmax", b.input("x", (1, 8))), set(), set()),
         (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8", "bf16-int8-all"}),
     ],
 )
@@ -99,13 +98,6 @@ def test_variants_are_offered_where_they_differ(
         in_float32 = backend.name == "openvino" and make is nets.attention and this_machine().saturates_int8
         found = {name for name in names(backend, graph) if "int8" in name}
         assert found == (set() if in_float32 else expected), "products of two activations stay in float32 there"
-
-
-def test_a_light_operator_is_no_int8_piece_unless_it_can_stand_between_quantisers() -> None:
-    b = Builder("light")
-    softmax = b.op("Softmax", b.input("x", (1, 8)))
-    for backend in BACKENDS:
-        assert not [name for name in names(backend, nets.build_graph(b.model(softmax))) if "int8" in name]
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
@@ -133,15 +125,6 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-@pytest.mark.parametrize("features", [{"avx2"}, {"avx2", "avx_vnni"}, {"asimd"}])
-def test_int8_takes_part_on_every_processor(
-    backend: Backend, features: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "this_machine", lambda: Processor("x86_64", "some", frozenset(features)))
-    assert not backend.declines(backend.variant("int8"))
-
-
-@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_whole_files_are_run_without_quantisers_of_ours(backend: Backend) -> None:
     assert {variant.int8_form for variant in whole_variants(backend, None, 1.0)} == {None}
 
@@ -166,5 +149,4 @@ def test_openvino_runs_a_product_in_int8_behind_which_an_axis_of_one_is_appended
 
     graph, backend = net(heads), OpenVinoBackend()
     assert "int8" in names(backend, graph)
-    model = quantised(graph, backend.variant("int8"))
-    assert isinstance(backend.build(model, Target(), backend.variant("default"), tmp_path), Built)
+    assert isinstance(build(backend, quantised(graph, backend.variant("int8")), tmp_path), Built)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Built, Target
+from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.graph.convert.extract import extract
@@ -26,6 +27,7 @@ from collage_evo.patterns.match import Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
+from tests.backends.pieces import outputs
 from tests.precision.nets import ranges_of
 from tests.support.models import chain
 from tests.support.numerics import in_bfloat16, written_region
@@ -45,27 +47,14 @@ def model_of(numerics: Numerics) -> onnx.ModelProto:
     return written_region(GRAPH, GRAPH.all_nodes, numerics, ranges, BACKEND.int8_form("default"))
 
 
-def outputs(graph: Graph, model: onnx.ModelProto, work: Path) -> list[np.ndarray]:
-    """What ``model`` built and loaded gives on random inputs."""
-    built = BACKEND.build(model, Target(), DEFAULT, work)
-    assert isinstance(built, Built), built
-    sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
-    made = [np.zeros(tensor.shape, np.float32) for tensor in sides[1]]
-    given = [random_inputs(graph, 0)[name] for name in graph.inputs]
-    BACKEND.load(work, Target(), DEFAULT, *sides).bind(given, made)()
-    return made
-
-
 @needs_both
 def test_each_operator_runs_in_its_own_precision_after_the_import(tmp_path: Path) -> None:
     exact = list(reference_outputs(GRAPH.model, random_inputs(GRAPH, 0), 1))
     errors = {}
     for name, numerics in {"float32": (), "bfloat16": in_bfloat16(0b111111), "one": in_bfloat16(0b11)}.items():
-        work = tmp_path / name
-        work.mkdir()
-        errors[name] = relative_error(outputs(GRAPH, model_of(numerics), work), exact).relative
+        errors[name] = relative_error(outputs(BACKEND, model_of(numerics), tmp_path / name), exact).relative
     assert errors["float32"] < 1e-5 < errors["one"] < errors["bfloat16"] < 0.02
-    assert 1e-4 < relative_error(outputs(GRAPH, model_of(MIXED), tmp_path), exact).relative < 0.1
+    assert 1e-4 < relative_error(outputs(BACKEND, model_of(MIXED), tmp_path), exact).relative < 0.1
 
 
 @needs_bfloat16
@@ -80,8 +69,8 @@ def test_what_is_not_as_written_is_no_piece(tmp_path: Path) -> None:
     assert "runs in bfloat16, in which it is not written" in all_low.reason
 
 
-def products() -> Graph:
-    """Two products, each with what is added to it, and Swish between: nodes 0 to 5."""
+def products() -> tuple[Graph, int, int]:
+    """Two products, each with what is added to it, and Swish between; the nodes of the two."""
     net, rng = Builder("products"), np.random.default_rng(0)
 
     def linear(x: str, output: str = "") -> str:
@@ -89,28 +78,28 @@ def products() -> Graph:
         return net.op("Add", net.op("MatMul", x, weights), bias, output=output)
 
     inner = linear(net.input("x", (1, 8, 32)))
-    return build_graph(net.model(linear(net.op("Mul", inner, net.op("Sigmoid", inner)), "y")))
+    graph = build_graph(net.model(linear(net.op("Mul", inner, net.op("Sigmoid", inner)), "y")))
+    first, last = (node.index for node in graph.nodes if node.op_type == "MatMul")
+    return graph, first, last
 
 
-@needs_both
-def test_a_product_in_bfloat16_may_be_called_after_what_is_added_to_it_in_float32(tmp_path: Path) -> None:
-    graph = products()
-    first, last = (1 << node.index for node in graph.nodes if node.op_type == "MatMul")
-    numerics = numerics_of((Arithmetic.BFLOAT16, first), (Arithmetic.INT8, last))
-    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.int8_form("default"))
-    exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
-    assert 1e-3 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.1
-
-
-@needs_both
-def test_values_in_bfloat16_may_have_their_bias_added_in_float32_beside_int8(tmp_path: Path) -> None:
+def attention() -> tuple[Graph, int, int]:
+    """A block of an encoder; the products of its values and of its outputs."""
     graph = build_graph(normalise(bert(0, layers=1, length=128, hidden=128, heads=2, vocabulary=50)))
     index_of = {node.name.rpartition(".attention.")[2]: node.index for node in graph.nodes}
-    low, quantised = 1 << index_of["value.matmul"], 1 << index_of["output.matmul"]
-    numerics = numerics_of((Arithmetic.BFLOAT16, low), (Arithmetic.INT8, quantised))
+    return graph, index_of["value.matmul"], index_of["output.matmul"]
+
+
+@needs_both
+@pytest.mark.parametrize(("make", "least", "most"), [(products, 1e-3, 0.1), (attention, 1e-4, 0.05)])
+def test_a_kernel_of_a_product_in_bfloat16_may_have_the_name_of_its_bias_in_float32(
+    make: Callable[[], tuple[Graph, int, int]], least: float, most: float, tmp_path: Path
+) -> None:
+    graph, low, quantised = make()
+    numerics = numerics_of((Arithmetic.BFLOAT16, 1 << low), (Arithmetic.INT8, 1 << quantised))
     model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.int8_form("default"))
     exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
-    assert 1e-4 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.05
+    assert least < relative_error(outputs(BACKEND, model, tmp_path), exact).relative < most
 
 
 class Kernel(NamedTuple):
@@ -135,14 +124,6 @@ def test_of_two_products_that_are_added_the_one_in_the_kernel_counts(operators: 
     mark_written(model, Arithmetic.BFLOAT16, ["n0_MatMul"])
     runs = SimpleNamespace(get_ops=lambda: [Kernel("n0_MatMul"), Kernel(operators)])
     assert other_precision(SimpleNamespace(get_runtime_model=lambda: runs), model) == told
-
-
-def test_a_processor_without_bfloat16_declines_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    from collage_evo.backends import checks
-    from collage_evo.hardware.processor import Processor
-
-    monkeypatch.setattr(checks, "this_machine", lambda: Processor("x86_64", "old", frozenset({"avx2"})))
-    assert "does not compute in bfloat16" in BACKEND.declines(CAST)
 
 
 def test_casts_make_pieces_with_float32_and_int8_and_no_whole_file_is_run_so() -> None:

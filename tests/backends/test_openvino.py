@@ -11,23 +11,20 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from collage_evo.backends.base import BuildFailure, Built
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.openvino import OpenVinoBackend
-from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference
-from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.session import Session
 from collage_evo.testing.cases.case import weight
-from tests.runtime.helpers import TARGET, whole
+from tests.backends.pieces import TARGET, compiled, error, outputs, require_right
 from tests.support.models import parse_graph
 
+BACKEND = OpenVinoBackend()
+pytestmark = pytest.mark.skipif(not BACKEND.probe().available, reason=BACKEND.probe().reason)
 CHANNELS = 256
 
 
@@ -46,23 +43,8 @@ def compressed(how: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("how", ["Cast", "DequantizeLinear"])
 def test_weights_in_int8_do_not_bring_the_other_side_of_a_product_to_int8(how: str, tmp_path: Path) -> None:
-    assert error(compressed(how), tmp_path) < 1e-5
-
-
-def error(model: onnx.ModelProto, folder: Path) -> float:
-    """Of what a compiled model computes after it was written to a file and read again."""
-    backend = get_backend("openvino")
-    if not backend.probe().available:
-        pytest.skip(backend.probe().reason)
-    target, variant, graph = Target(), backend.variant("default"), build_graph(model)
-    built = backend.build(model, target, variant, folder)
-    assert isinstance(built, Built), built.reason
-    feeds = random_inputs(graph, 0)
-    inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-    made = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
-    loaded = backend.load(folder, target, variant, inputs, outputs)
-    loaded.bind([feeds[tensor.name] for tensor in inputs], made)()  # type: ignore[union-attr]
-    return relative_error(made, plain(Reference(model).run(feeds))).relative
+    model = compressed(how)
+    assert error(model, outputs(BACKEND, model, tmp_path)) < 1e-5
 
 
 @pytest.mark.parametrize("op_type", ["GRU", "LSTM", "RNN"])
@@ -79,28 +61,22 @@ def test_samples_of_a_recurrence_do_not_mix(
     x = b.input("x", (steps, batch, 8))
     model = b.model(*b.ops(op_type, x, *weights, outputs=2, hidden_size=8, direction=direction))
     graph = build_graph(model)
-    assert bool(get_backend("openvino").supports_node(graph, graph.nodes[0])) is taken
+    assert bool(BACKEND.supports_node(graph, graph.nodes[0])) is taken
     if taken:
-        assert error(model, tmp_path) < 1e-5
+        assert error(model, outputs(BACKEND, model, tmp_path)) < 1e-5
 
 
 FREED = """
 import signal, sys
 from pathlib import Path
-from collage_evo.backends.registry import get_backend
-from collage_evo.graph.convert.read import build_graph
-from collage_evo.models.builder import Builder
-from collage_evo.hardware.target import Target
+from tests.backends.pieces import build, loaded, usable
+from collage_evo.testing.cases import CASES
 
-b = Builder("relu")
-model = b.model(b.op("Relu", b.input("x", (1, 8))))
-graph, backend, folder = build_graph(model), get_backend("openvino"), Path(sys.argv[1])
-how = Target(), backend.variant("default")
-backend.build(model, *how, folder)
-tensors = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
-loaded = [backend.load(folder, *how, *tensors) for _ in range(2)]
-while loaded:
-    del loaded[0]
+model, backend, folder = CASES["relu_row"](), usable("openvino"), Path(sys.argv[1])
+build(backend, model, folder)
+pieces = [loaded(backend, model, folder) for _ in range(2)]
+while pieces:
+    del pieces[0]
 signal.signal(signal.SIGINT, lambda *_: print("handled"))
 signal.raise_signal(signal.SIGINT)
 """
@@ -108,9 +84,6 @@ signal.raise_signal(signal.SIGINT)
 
 def test_a_signal_is_handled_when_models_were_freed_first_come_first_gone(tmp_path: Path) -> None:
     """The library handles signals on a stack of its own, which must not go with a model."""
-    probe = get_backend("openvino").probe()
-    if not probe.available:
-        pytest.skip(probe.reason)
     command = [sys.executable, "-c", FREED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
@@ -118,26 +91,22 @@ def test_a_signal_is_handled_when_models_were_freed_first_come_first_gone(tmp_pa
 
 @pytest.mark.parametrize("multiplied", [False, True])
 def test_a_mask_gets_its_rows_and_the_bias_of_a_classifier_does_not(multiplied: bool) -> None:
-    backend, b = OpenVinoBackend(), Builder("attention or classifier")
-    if not backend.probe().available:
-        pytest.skip(backend.probe().reason)
+    b = Builder("attention or classifier")
     keys = b.input("keys", (2, 16, 8)) if multiplied else b.const(weight(16, 8))
     scores = b.op("Add", b.op("MatMul", b.input("x", (2, 8, 16)), keys), b.const(weight(8)))
     softmax = b.op("Softmax", scores, axis=-1)
     result = b.op("MatMul", softmax, b.input("z", (2, 8, 4))) if multiplied else softmax
-    model = backend.plain_files().read(b.model(result))
+    model = BACKEND.plain_files().read(b.model(result))
     (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
     assert list(added.input_value(1).get_shape()) == ([1, 8, 8] if multiplied else [8])
 
 
 def test_an_expanded_mask_stays_where_it_makes_the_scores_larger() -> None:
-    backend, b = OpenVinoBackend(), Builder("one query for several masks")
-    if not backend.probe().available:
-        pytest.skip(backend.probe().reason)
+    b = Builder("one query for several masks")
     mask = b.op("Expand", b.input("mask", (1, 1, 8)), b.ints(2, 8, 8))
     scores = b.op("Add", b.op("MatMul", b.input("x", (1, 8, 16)), b.input("y", (1, 16, 8))), mask)
     result = b.op("MatMul", b.op("Softmax", scores, axis=-1), b.input("z", (2, 8, 4)))
-    model = backend.plain_files().read(b.model(result))
+    model = BACKEND.plain_files().read(b.model(result))
     model.validate_nodes_and_infer_types()
     (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
     assert list(added.get_output_shape(0)) == [2, 8, 8]
@@ -148,39 +117,40 @@ import gc, sys
 from pathlib import Path
 import numpy as np
 from collage_evo.backends.openvino import backend as module
-from collage_evo.backends.registry import get_backend
-from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.convert.read import build_graph
-from collage_evo.hardware.target import Target
+from tests.backends.pieces import borders, build, loaded
 from tests.support.models import tiny_branchy
 
-graph, backend, folder, target = build_graph(tiny_branchy()), get_backend("openvino"), Path(sys.argv[1]), Target()
-variant, feeds = backend.variant("default"), random_inputs(graph, 0)
-backend.build(graph.model, target, variant, folder)
-inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-(file,), answers = folder.iterdir(), []
-content = file.read_bytes()
-for size in (2**26, 0):
-    module.SHARED_BYTES = size
-    file.write_bytes(content)
+model, backend, folder, random = tiny_branchy(), module.OpenVinoBackend(), Path(sys.argv[1]), np.random.default_rng(0)
+build(backend, model, folder)
+(whole,), answers, (inputs, outputs) = folder.iterdir(), [], borders(model)
+content = whole.read_bytes()
+whole.unlink()
+x = [random.standard_normal(tensor.shape).astype(np.float32) for tensor in inputs]
+for shared_bytes, parts in ((2**26, 20), (0, 20), (2**26, 1), (0, 1)):
+    module.SHARED_BYTES, size = shared_bytes, -(-len(content) // parts)
+    files = [folder / (whole.name if parts == 1 else f"{whole.name}.{part:05d}") for part in range(parts)]
+    for part, file in enumerate(files):
+        file.write_bytes(content[part * size : (part + 1) * size])
     made = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
-    loaded = backend.load(folder, target, variant, inputs, outputs)
-    assert (loaded._shared is None) == (size > 0)
-    run = loaded.bind([feeds[tensor.name] for tensor in inputs], made)
-    del loaded
-    with file.open("r+b") as overwritten:
-        overwritten.write(b"\\xff" * len(content))
-        overwritten.truncate(1)
+    piece = loaded(backend, model, folder)
+    assert (piece._shared is None) == (shared_bytes > 0)
+    run = piece.bind(x, made)
+    del piece
+    for file in files:
+        with file.open("r+b") as overwritten:
+            overwritten.write(b"\\xff" * size)
+            overwritten.truncate(1)
     gc.collect()
     large = [np.full(len(content), 255, np.uint8) for _ in range(50)]  # takes memory that was freed too early
     run()
     answers.append(made)
-for one, other in zip(*answers, strict=True):
-    np.testing.assert_array_equal(one, other)
+for made in answers:
+    for one, other in zip(made, answers[0], strict=True):
+        np.testing.assert_array_equal(one, other)
 """
 
 
-def test_shared_memory_lives_as_long_as_the_runs_whatever_happens_to_the_file(tmp_path: Path) -> None:
+def test_a_blob_runs_in_parts_too_and_its_memory_outlives_its_files(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SHARED, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -231,14 +201,14 @@ def test_what_replaces_nan_after_a_softmax_is_taken_where_no_row_is_hidden(
     mask: str, takes: bool, tmp_path: Path
 ) -> None:
     model = guarded_attention(mask)
-    whole = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30)).whole(model, "openvino", "default")
+    program = compiled(model, "openvino", tmp_path)
     if not takes:
-        assert isinstance(whole, BuildFailure)
-        assert "Softmax's NaN" in whole.reason
+        assert isinstance(program, BuildFailure)
+        assert "Softmax's NaN" in program.reason
         return
-    assert not isinstance(whole, BuildFailure), whole
+    assert not isinstance(program, BuildFailure), program.reason
     feeds = random_inputs(model, 0)
-    with Session([whole], Target()) as session:
+    with Session([program], TARGET) as session:
         assert relative_error(session.run(None, feeds), Reference(model).run(feeds)).relative < 1e-5
 
 
@@ -250,23 +220,16 @@ IN_A_BODY = """{ i = If(c) <then_branch = one () => (int64[2, 50] p) { v, p = To
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_the_first_of_equal_values_is_the_largest(axis: int, tmp_path: Path) -> None:
     model = parse_graph(f"g (float[3, 40, 20] x) => (float[3, 40, 20] y) {{ y = Hardmax<axis = {axis}>(x) }}")
-    if not get_backend("openvino").probe().available:
-        pytest.skip(get_backend("openvino").probe().reason)
-    feeds = {"x": np.random.default_rng(0).integers(0, 3, (3, 40, 20)).astype(np.float32)}
-    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
-        np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+    x = np.random.default_rng(0).integers(0, 3, (3, 40, 20)).astype(np.float32)
+    require_right(model, "openvino", {"x": x}, tmp_path)
 
 
 @pytest.mark.parametrize("nodes", [f"{{ {CHOICE} }}", IN_A_BODY])
 def test_equal_values_keep_their_order(nodes: str, tmp_path: Path) -> None:
     given = "<int64[1] k = {50}, bool c = {1}>"
     model = parse_graph(f"g (float[2, 400] x) => (int64[2, 50] i) {given} {nodes}")
-    if not get_backend("openvino").probe().available:
-        pytest.skip(get_backend("openvino").probe().reason)
-    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
-        for x in (np.zeros((2, 400)), np.random.default_rng(0).integers(0, 3, (2, 400))):
-            feeds = {"x": x.astype(np.float32)}
-            np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+    for x in (np.zeros((2, 400)), np.random.default_rng(0).integers(0, 3, (2, 400))):
+        require_right(model, "openvino", {"x": x.astype(np.float32)}, tmp_path)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 1.0])
@@ -275,16 +238,13 @@ def test_a_box_that_overlaps_just_as_much_as_allowed_stays(threshold: float, siz
     given = f"<int64[1] k = {{4}}, float{sizes} o = {{{threshold}}}, float l = {{0.1}}>"
     text = f"g (float[1, 4, 4] b, float[1, 2, 4] s) => (int64[n, 3] i) {given}"
     model = parse_graph(f"{text} {{ i = NonMaxSuppression(b, s, k, o, l) }}")
-    if not get_backend("openvino").probe().available:
-        pytest.skip(get_backend("openvino").probe().reason)
     boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 1], [0, 0, 2, 2], [0, 0, 2, 4]]], np.float32)
-    feeds = {"b": boxes, "s": np.array([[[0.9, 0.8, 0.7, 0.6], [0.5, 0.5, 0.5, 0.5]]], np.float32)}
-    with Session([whole(model, tmp_path, "openvino")], TARGET) as session:
-        np.testing.assert_array_equal(session.run(None, feeds)[0], Reference(model).run(feeds)[0])
+    scores = np.array([[[0.9, 0.8, 0.7, 0.6], [0.5, 0.5, 0.5, 0.5]]], np.float32)
+    require_right(model, "openvino", {"b": boxes, "s": scores}, tmp_path)
 
 
 @pytest.mark.parametrize("in_order", [0, 1])
 def test_the_largest_in_an_order_of_the_library_s_own_are_declined(in_order: int) -> None:
     nodes = f"{{ v, i = TopK<axis = 1, sorted = {in_order}>(x, k) }}"
     graph = build_graph(parse_graph(f"g (float[2, 9] x) => (float[2, 3] v) <int64[1] k = {{3}}> {nodes}"))
-    assert get_backend("openvino").supports_node(graph, graph.nodes[0]).ok == bool(in_order)
+    assert BACKEND.supports_node(graph, graph.nodes[0]).ok == bool(in_order)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.convert.extract import extract
-from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.graph import NodeSet
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.transforms.edits import numerics_of
+from tests.backends.pieces import build, outputs
 from tests.precision.nets import ranges_of
 from tests.precision.test_weights import BOTH, net
 from tests.support.numerics import written_region
@@ -36,19 +34,6 @@ both = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.
 def packing(backend: Backend) -> Variant:
     """The variant that keeps weights in int8."""
     return next(variant for variant in backend.variants if variant.arithmetic in PACKED)
-
-
-def outputs(backend: Backend, graph: Graph, model: onnx.ModelProto, work: Path) -> list[np.ndarray]:
-    """What ``model`` built and loaded as ``default`` gives on random inputs."""
-    work.mkdir(exist_ok=True)
-    default = backend.variant("default")
-    built = backend.build(model, Target(), default, work)
-    assert isinstance(built, Built), built
-    sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
-    made = [np.zeros(tensor.shape, np.float32) for tensor in sides[1]]
-    given = list(random_inputs(graph, 0).values())
-    backend.load(work, Target(), default, *sides).bind(given, made)()
-    return made
 
 
 @both
@@ -68,10 +53,10 @@ def test_they_are_offered_without_data_for_products_alone(backend: Backend) -> N
 @both
 def test_pieces_give_what_is_written_and_keep_a_quarter_of_the_bytes(backend: Backend, tmp_path: Path) -> None:
     model = written_region(GRAPH, 0b111, numerics_of((packing(backend).arithmetic, 0b101)), {}, None)
-    found = outputs(backend, GRAPH, model, tmp_path / "packed")
+    found = outputs(backend, model, tmp_path / "packed")
     written = list(reference_outputs(model, {"i0": random_inputs(GRAPH, 0)["x"]}, 1))
     assert relative_error(found, written).relative < 1e-4
-    exact = outputs(backend, GRAPH, extract(GRAPH, 0b111), tmp_path / "exact")
+    exact = outputs(backend, extract(GRAPH, 0b111), tmp_path / "exact")
     assert 1e-3 < relative_error(found, exact).relative < 0.03
     packed, full = (sum(f.stat().st_size for f in (tmp_path / name).iterdir()) for name in ("packed", "exact"))
     assert packed < 0.6 * full  # two forms of the same weights, a quarter each
@@ -85,14 +70,14 @@ def test_they_stand_beside_other_precisions_in_one_piece(backend: Backend, other
         pytest.skip("it has no bfloat16")
     numerics = numerics_of((packing(backend).arithmetic, 0b100), (other, 0b001))
     model = written_region(GRAPH, 0b111, numerics, ranges_of(GRAPH), backend.int8_form("default"))
-    exact = outputs(backend, GRAPH, extract(GRAPH, 0b111), tmp_path / "exact")
-    assert 1e-3 < relative_error(outputs(backend, GRAPH, model, tmp_path / "mixed"), exact).relative < 0.05
+    exact = outputs(backend, extract(GRAPH, 0b111), tmp_path / "exact")
+    assert 1e-3 < relative_error(outputs(backend, model, tmp_path / "mixed"), exact).relative < 0.05
 
 
 def test_openvino_that_reads_them_in_float32_is_no_piece(tmp_path: Path) -> None:
     model = extract(GRAPH, 0b111)
     mark_written(model, Arithmetic.INT8_WEIGHTS, ["n0_MatMul"])
-    failed = OpenVinoBackend().build(model, Target(), OpenVinoBackend().variant("default"), tmp_path)
+    failed = build(OpenVinoBackend(), model, tmp_path)
     assert isinstance(failed, BuildFailure)
     assert failed.reason == "openvino: n0_MatMul is to read weights in int8 and reads f32"
 
@@ -107,4 +92,4 @@ def test_files_that_come_with_packed_weights_are_right(backend: Backend, bits: i
     model = tool.model.model
     assert "MatMulNBits" in {node.op_type for node in model.graph.node}
     right = list(reference_outputs(model, random_inputs(graph, 0), 1))
-    assert relative_error(outputs(backend, build_graph(model), model, tmp_path), right).relative < 1e-4
+    assert relative_error(outputs(backend, model, tmp_path), right).relative < 1e-4
