@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -28,16 +29,16 @@ def known_probes() -> str:
     return to_json(_known)
 
 
-def probe_elsewhere(entries: Mapping[str, EntryPoint]) -> dict[str, Probe]:
+def probe_elsewhere(entries: Mapping[str, EntryPoint], timeout_s: float = TIMEOUT_S) -> dict[str, Probe]:
     """The probe of each backend by its name; they run at the same time, and once in a process's life."""
     asked = {f"{name} = {entry.value}": entry for name, entry in entries.items()}
     if new := {key: entry for key, entry in asked.items() if key not in _known}:
         with ThreadPoolExecutor(len(new)) as pool:
-            _known.update(zip(new, pool.map(_ask, new.values()), strict=True))
+            _known.update(zip(new, pool.map(partial(_ask, timeout_s), new.values()), strict=True))
     return {entry.name: _known[key] for key, entry in asked.items()}
 
 
-def _ask(entry: EntryPoint) -> Probe:
+def _ask(timeout_s: float, entry: EntryPoint) -> Probe:
     what, answer, code = f"backend {entry.name!r} ({entry.value})", "", 0
     path = os.pathsep.join(place for place in sys.path if place)
     with tempfile.NamedTemporaryFile("r", prefix="collage_evo-") as file:
@@ -49,12 +50,12 @@ def _ask(entry: EntryPoint) -> Probe:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path},
-                timeout=TIMEOUT_S,
+                timeout=timeout_s,
             ).returncode
             answer = file.read()
             return from_json(answer, Probe)
         except subprocess.TimeoutExpired:
-            why = f"gave no answer within {TIMEOUT_S:g} s"
+            why = f"gave no answer within {timeout_s:g} s"
         except Exception as error:
             ended = not answer and not isinstance(error, OSError)
             why = f"ended its process with exit code {code}" if ended else f"gave no Probe: {named_line(error)}"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.backends import probing
 from collage_evo.backends.probing import probe_elsewhere
 from collage_evo.backends.registry import GROUP
+from tests.support.faults import declare
 
 GOOD = """
 from collage_evo.backends.base import Probe
@@ -42,30 +42,24 @@ def entry(folder: Path, name: str) -> EntryPoint:
     return EntryPoint(name, f"theirs_{name}:Theirs", GROUP)
 
 
-def test_each_is_probed_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_is_probed_once_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(probing, "TIMEOUT_S", 5.0)
-    monkeypatch.setattr(probing, "_known", {})
-    quick = {name: entry(tmp_path, name) for name in ODD if name not in ("hang", "good", "none", "odd")}
-    found = probe_elsewhere({**quick, "hang": entry(tmp_path, "hang")})
-    monkeypatch.setattr(probing, "TIMEOUT_S", 120.0)
-    found |= probe_elsewhere({name: entry(tmp_path, name) for name in ("good", "none", "odd")})
+    slow = ("good", "none", "odd")
+    quick = {name: entry(tmp_path, name) for name in ODD if name not in slow}
+    found = probe_elsewhere(quick, timeout_s=5.0)
+    found |= probe_elsewhere({name: entry(tmp_path, name) for name in slow}, timeout_s=120.0)
     assert {name: probe.available for name, probe in found.items()} == {name: name == "good" for name in found}
     for name, (_, why) in ODD.items():
         assert why in found[name].reason
         assert name == "good" or f"backend {name!r} (theirs_{name}:Theirs)" in found[name].reason
-    assert f"theirs_{'good'}" not in sys.modules
-    monkeypatch.setattr(probing, "_ask", None)
-    assert probe_elsewhere(quick).items() <= found.items(), "once"
+    assert "theirs_good" not in sys.modules
+    (tmp_path / "theirs_exit.py").write_text(GOOD)
+    assert probe_elsewhere(quick).items() <= found.items()
 
 
 def test_no_command_ends_by_one_or_mixes_its_output_with_its_own(tmp_path: Path) -> None:
     for name in ("exit", "good"):
-        metadata = tmp_path / f"theirs_{name}-0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: theirs-{name}\nVersion: 0\n")
-        one = entry(tmp_path, name)
-        (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{one.name} = {one.value}\n")
+        declare(tmp_path, GROUP, name, entry(tmp_path, name).value)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])}
     command = [sys.executable, "-m", "collage_evo", "backends", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Support, Target, no
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.registry import GROUP
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.graph.ir.graph import Graph, NodeSet, Tensor
 from tests.support.delegating import DelegatingBackend
@@ -173,6 +174,14 @@ def _slowly(call: Callable[[], None], share: float) -> None:
         pass
 
 
+def declare(directory: Path, group: str, name: str, value: str) -> None:
+    """Make a distribution in ``directory`` whose only entry point is ``name``."""
+    metadata = directory / f"collage_evo_{name}-0.dist-info"
+    metadata.mkdir(parents=True, exist_ok=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: collage-evo-{name}\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+
+
 def install_faulty(directory: Path) -> Mapping[str, str]:
     """:func:`install_backend` of the faulty backend."""
     return install_backend(directory, FaultyBackend)
@@ -183,11 +192,6 @@ def install_backend(directory: Path, backend: type[Backend]) -> Mapping[str, str
 
     Processes started with that environment find the backend as they find any other that is installed.
     """
-    metadata = directory / f"collage_evo_{backend.name}-0.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: collage-evo-{backend.name}\nVersion: 0\n")
-    (metadata / "entry_points.txt").write_text(
-        f"[collage_evo.backends]\n{backend.name} = {backend.__module__}:{backend.__name__}\n"
-    )
+    declare(directory, GROUP, backend.name, f"{backend.__module__}:{backend.__name__}")
     root = Path(__file__).parents[2]  # measuring processes import this module
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(directory), str(root), os.environ.get("PYTHONPATH"))))}
