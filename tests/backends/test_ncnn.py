@@ -11,32 +11,22 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Built, Target
-from collage_evo.backends.ncnn.plain import piece
+from collage_evo.backends.base import BuildFailure, Built
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
+from tests.backends.pieces import borders, build, loaded, outputs
+
+NCNN = get_backend("ncnn")
 
 
-def test_winograd_is_chosen_where_a_piece_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ncnn, model = get_backend("ncnn"), CASES["conv_3x3"]()
-    graph = build_graph(model)
-    sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
-    sgemm = ncnn.variant("sgemm")
-    assert isinstance(ncnn.build(model, Target(), ncnn.builder(sgemm), tmp_path), Built)
-    chosen: list[bool] = []
-    load = piece.Network.__init__
-
-    def noted(network: piece.Network, param: Path, weights: Path, threads: int, winograd: bool) -> None:
-        load(network, param, weights, threads, winograd)
-        chosen.append(network.net.opt.use_winograd_convolution)
-
-    monkeypatch.setattr(piece.Network, "__init__", noted)
-    for variant in (ncnn.variant("default"), sgemm, ncnn.variant("sgemm~other-form")):
-        ncnn.load(tmp_path, Target(), variant, *sides)
-    assert chosen == [True, False, False]
+def test_winograd_is_chosen_where_a_piece_is_loaded(tmp_path: Path) -> None:
+    model = CASES["conv_3x3"]()
+    assert isinstance(build(NCNN, model, tmp_path, "sgemm"), Built)
+    pieces = [loaded(NCNN, model, tmp_path, variant) for variant in ("default", "sgemm", "sgemm~other-form")]
+    assert [piece.network.net.opt.use_winograd_convolution for piece in pieces] == [True, False, False]
 
 
 def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_path: Path) -> None:
@@ -45,20 +35,15 @@ def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_pa
         import gc, sys
         from pathlib import Path
         import numpy as np
-        from collage_evo.backends.base import Target
-        from collage_evo.backends.registry import get_backend
-        from collage_evo.graph.convert.read import build_graph
         from collage_evo.testing.cases import CASES
+        from tests.backends.pieces import borders, build, loaded, usable
 
-        ncnn = get_backend("ncnn")
-        model, folder = CASES["conv_3x3"](), Path(sys.argv[1])
-        graph = build_graph(model)
-        sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
-        ncnn.build(model, Target(), ncnn.variants[0], folder)
+        model, ncnn, folder = CASES["conv_3x3"](), usable("ncnn"), Path(sys.argv[1])
+        build(ncnn, model, folder)
         for _ in range(3):
-            loaded = ncnn.load(folder, Target(), ncnn.variants[0], *sides)
-            read, made = ([np.ones(tensor.shape, np.float32) for tensor in side] for side in sides)
-            call = loaded.bind(read, [made[0][..., :-1]])
+            piece = loaded(ncnn, model, folder)
+            read, made = ([np.ones(tensor.shape, np.float32) for tensor in side] for side in borders(model))
+            call = piece.bind(read, [made[0][..., :-1]])
             try:
                 call()
             except Exception as error:
@@ -66,7 +51,7 @@ def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_pa
                 kept.append(kept)
             else:
                 raise SystemExit("it did not fail")
-            del loaded, call, kept
+            del piece, call, kept
             gc.collect()
     """
     done = subprocess.run(
@@ -81,27 +66,20 @@ def test_a_product_is_taken_with_the_biases_that_the_converter_knows(
 ) -> None:
     b = Builder("product")
     model = b.model(b.op("Gemm", b.input("x", (1, 16)), b.const(weight(16, 8)), b.const(np.ones(bias, np.float32))))
-    ncnn, graph = get_backend("ncnn"), build_graph(model)
-    assert bool(ncnn.supports(graph, graph.all_nodes)) == taken
-    assert isinstance(ncnn.build(model, Target(), ncnn.variant("default"), tmp_path), Built) == taken
+    graph = build_graph(model)
+    assert bool(NCNN.supports(graph, graph.all_nodes)) == taken
+    assert isinstance(build(NCNN, model, tmp_path), Built) == taken
 
 
 def test_a_batch_of_several_samples_is_declined_and_never_bound(tmp_path: Path) -> None:
-    ncnn = get_backend("ncnn")
-
     def model(batch: int) -> onnx.ModelProto:
         b = Builder("batch")
         return b.model(b.op("Conv", b.input("x", (batch, 3, 8, 8)), b.const(weight(4, 3, 3, 3))))
 
-    refused = ncnn.build(model(2), Target(), ncnn.variant("default"), tmp_path)
+    refused = build(NCNN, model(2), tmp_path)
     assert isinstance(refused, BuildFailure)
     assert "[2, 3, 8, 8]: ncnn runs batches of one sample only" in refused.reason
-    assert isinstance(ncnn.build(model(1), Target(), ncnn.variant("default"), tmp_path), Built)
-    loaded = ncnn.load(tmp_path, Target(), ncnn.variant("default"), (), ())
-    one, two = (
-        ([np.ones((n, 3, 8, 8), np.float32)], [np.full((n, 4, 6, 6), np.nan, np.float32)]) for n in (1, 2)
-    )
-    loaded.bind(*one)()
-    assert np.isfinite(one[1][0]).all()
+    assert np.isfinite(outputs(NCNN, model(1), tmp_path)).all()
+    two = [[np.ones(tensor.shape, np.float32) for tensor in side] for side in borders(model(2))]
     with pytest.raises(ValueError, match="batches of one sample"):
-        loaded.bind(*two)
+        loaded(NCNN, model(1), tmp_path).bind(*two)

@@ -9,11 +9,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.backends.base import BuildFailure, Built, Target
+from collage_evo.backends.base import Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import DEFAULT
 from collage_evo.fitness.worker_context import unbuilt
 from collage_evo.genome.failure import Fault
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.ir.weights import HEAVY_BYTES
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference, reference_outputs
@@ -47,16 +49,12 @@ def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
     assert built[0] != built[1]
 
 
-@pytest.mark.parametrize(("heavy_bytes", "sessions"), [(2**26, 1), (1, 0)])
-def test_a_heavy_model_is_not_loaded_only_to_see_that_it_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy_bytes: int, sessions: int
-) -> None:
-    opened: list[Path] = []
-    monkeypatch.setattr("collage_evo.graph.ir.weights.HEAVY_BYTES", heavy_bytes)
-    monkeypatch.setattr(OnnxRuntimeBackend, "open_session", lambda self, path, *more: opened.append(path))
-    backend = OnnxRuntimeBackend()
-    assert isinstance(backend.build(CASES["gemm_rows"](), Target(), backend.variant("default"), tmp_path), Built)
-    assert len(opened) == sessions
+@pytest.mark.parametrize("rows", [16, 2**14])
+def test_a_heavy_model_is_not_loaded_only_to_see_that_it_loads(rows: int, tmp_path: Path) -> None:
+    net = Builder("unknown")
+    model = net.model(net.op("NoSuchOperator", net.input("x", (1, 4)), net.const(np.zeros((rows, 1024), np.float32))))
+    built = OnnxRuntimeBackend().build(model, Target(), DEFAULT, tmp_path)
+    assert isinstance(built, Built) == (rows * 1024 * 4 >= HEAVY_BYTES)
 
 
 def in_blocks() -> onnx.ModelProto:
@@ -86,29 +84,28 @@ def test_activations_before_weights_in_blocks_are_rounded_in_a_variant_of_its_ow
     assert relative_error(Reference(model, optimised=True).run(feeds), expected).relative < 1e-6
 
 
-def test_rounding_before_blocks_is_needless_without_any(tmp_path: Path) -> None:
-    backend = OnnxRuntimeBackend()
-    built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("rounded-blocks"), tmp_path)
-    assert isinstance(built, BuildFailure)
-    assert built.needless
-
-
-def test_a_layout_of_convolutions_is_needless_without_any(tmp_path: Path) -> None:
-    backend = OnnxRuntimeBackend()
-    built = backend.build(CASES["gemm_rows"](), Target(), backend.variant("nchw"), tmp_path)
-    assert isinstance(built, BuildFailure)
-    assert unbuilt(built).fault is Fault.NEEDLESS
-
-
-@pytest.mark.parametrize(("products", "taken"), [(10, True), (11, False)])
-def test_a_layout_of_convolutions_is_needless_where_products_are_most(
-    tmp_path: Path, products: int, taken: bool
-) -> None:
+def patches(products: int) -> onnx.ModelProto:
     net, rng = Builder("patches"), np.random.default_rng(0)
     x = net.op("Conv", net.input("x", (1, 3, 8, 8)), net.const(rng.random((4, 3, 2, 2), np.float32)), strides=[2, 2])
     for _ in range(products):
         x = net.op("MatMul", x, net.const(rng.random((4, 4), np.float32)))
+    return net.model(x)
+
+
+@pytest.mark.parametrize(
+    ("variant", "model", "taken"),
+    [
+        ("rounded-blocks", CASES["gemm_rows"](), False),
+        ("nchw", CASES["gemm_rows"](), False),
+        ("nchw", patches(products=10), True),
+        ("nchw", patches(products=11), False),
+    ],
+    ids=["no blocks", "no convolution", "few products", "many products"],
+)
+def test_a_variant_that_changes_nothing_is_needless(
+    variant: str, model: onnx.ModelProto, taken: bool, tmp_path: Path
+) -> None:
     backend = OnnxRuntimeBackend()
-    built = backend.build(net.model(x), Target(), backend.variant("nchw"), tmp_path)
+    built = backend.build(model, Target(), backend.variant(variant), tmp_path)
     assert isinstance(built, Built) == taken
     assert taken or unbuilt(built).fault is Fault.NEEDLESS

@@ -1,30 +1,40 @@
 """Who takes part: what is usable here and serves the device that is asked for."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoints
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from collage_evo.backends import select as module
-from collage_evo.backends.base import Probe
+from collage_evo.backends import registry
+from collage_evo.backends.base import Backend, Executable, Probe
 from collage_evo.backends.select import select_backends, whole_variants
 from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.graph.ir.graph import Tensor
 from collage_evo.hardware.target import Target
+from tests.support.delegating import DelegatingBackend
 
 
-class Fake:
-    """A backend with a variant on each of ``devices``; ``why``: why it declines those on cuda."""
+class Fake(DelegatingBackend):
+    """``missing``: why it cannot be used; ``why``: why it declines variants on cuda."""
 
-    def __init__(self, name: str, devices: tuple[str, ...], why: str = "", missing: str = "") -> None:
-        self.name, self.devices, self._why, self._missing = name, devices, why, missing
-        self.variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
+    missing: ClassVar[str] = ""
+    why: ClassVar[str] = ""
 
     def probe(self) -> Probe:
-        return Probe(not self._missing, "1", self._missing)
+        return Probe(not self.missing, "1", self.missing)
 
     def declines(self, variant: Variant) -> str:
-        return self._why if variant.device == "cuda" else ""
+        return self.why if variant.device == "cuda" else ""
+
+    def load(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Executable:
+        return self.load_honest(workdir, target, inputs, outputs)
 
 
 class OnOthers(Fake):
@@ -32,33 +42,38 @@ class OnOthers(Fake):
 
     least_threads = 2
 
-    def on_threads(self, threads: int) -> "Fake":
+    def on_threads(self, threads: int) -> Backend:
         return self
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         return ("a", "default")
 
 
-Known = Callable[..., None]
+Know = Callable[..., None]
 
 
 @pytest.fixture
-def know(monkeypatch: pytest.MonkeyPatch) -> Known:
-    def know(*backends: Fake) -> None:
-        known: dict[str, Any] = {backend.name: backend for backend in backends}
-        monkeypatch.setattr(module, "get_backend", known.__getitem__)
-        monkeypatch.setattr(module, "probe_all", lambda: [(name, known[name].probe()) for name in known])
-        monkeypatch.setattr(module, "probe_backend", lambda name: known[name].probe())
+def know(monkeypatch: pytest.MonkeyPatch, registry_alone: None) -> Know:
+    """Registers a backend with a variant on each device; no other one is installed."""
+    monkeypatch.setattr(registry, "entry_points", lambda: EntryPoints(()))
 
-    know(Fake("a", ("cpu",)), Fake("b", ("cpu", "cuda")), Fake("c", ("cuda",)))
+    def know(name: str, *devices: str, kind: type[Backend] = Fake, **answers: str) -> None:
+        variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
+        own = {"name": name, "variants": variants, "__module__": __name__, **answers}
+        registry.register_backend(type(name, (kind,), own))
+
     return know
 
 
-@pytest.mark.usefixtures("know")
-def test_backends_of_the_host_take_part_beside_those_of_a_device() -> None:
+def test_backends_of_the_host_take_part_beside_those_of_a_device(know: Know) -> None:
+    know("a", "cpu")
+    know("b", "cpu", "cuda")
+    know("c", "cuda")
     assert [backend.name for backend in select_backends((), Target("cpu"))] == ["a", "b"]
     assert [backend.name for backend in select_backends((), Target("cuda"))] == ["a", "b", "c"]
     assert [backend.name for backend in select_backends(("b", "a"), Target("cuda"))] == ["b", "a"]
+    with pytest.raises(UnavailableError, match="'c' does not serve target cpu: it serves cuda"):
+        select_backends(("a", "c"), Target("cpu"))
 
 
 def test_variants_of_the_host_and_of_the_target_take_part() -> None:
@@ -69,18 +84,13 @@ def test_variants_of_the_host_and_of_the_target_take_part() -> None:
     assert not takes_part(on_device, Target("cpu"), 0.0)
 
 
-@pytest.mark.usefixtures("know")
-def test_one_asked_for_that_does_not_serve_the_device_is_named() -> None:
-    with pytest.raises(UnavailableError, match="'c' does not serve target cpu: it serves cuda"):
-        select_backends(("a", "c"), Target("cpu"))
-
-
 @pytest.mark.parametrize("names", [(), ("a", "b", "c")])
 def test_where_nobody_runs_on_the_device_each_says_why_and_the_line_what_to_run(
-    know: Known, names: tuple[str, ...]
+    know: Know, names: tuple[str, ...]
 ) -> None:
-    too_old = Fake("b", ("cpu", "cuda"), "no kernels for compute capability 7.0")
-    know(Fake("a", ("cpu",)), too_old, Fake("c", ("cpu",)))
+    know("a", "cpu")
+    know("b", "cpu", "cuda", why="no kernels for compute capability 7.0")
+    know("c", "cpu")
     with pytest.raises(UnavailableError) as error:
         select_backends(names, Target("cuda"))
     assert str(error.value) == (
@@ -90,25 +100,23 @@ def test_where_nobody_runs_on_the_device_each_says_why_and_the_line_what_to_run(
     )
 
 
-def test_backends_that_are_not_installed_are_among_the_reasons(know: Known) -> None:
-    know(Fake("a", ("cpu",)), Fake("b", ("cuda",), missing="not installed: pip install b"))
+def test_backends_that_are_not_installed_are_among_the_reasons(know: Know) -> None:
+    know("a", "cpu")
+    know("b", "cuda", missing="not installed: pip install b")
     with pytest.raises(UnavailableError, match=r"\(a: no variant for cuda; b: not installed: pip install b\)"):
         select_backends((), Target("cuda"))
 
 
-def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Known) -> None:
-    know(Fake("a", ("cpu",)), OnOthers("pair", ("cpu",)))
+def test_a_backend_that_stands_on_others_needs_threads_and_runs_no_whole_model(know: Know) -> None:
+    know("a", "cpu")
+    know("pair", "cpu", kind=OnOthers)
     assert [backend.name for backend in select_backends((), Target("cpu", 1))] == ["a"]
     assert [backend.name for backend in select_backends((), Target("cpu", 2))] == ["a", "pair"]
-    with pytest.raises(ConfigError, match="backend 'pair' needs 2 threads or more") as error:
-        select_backends(("a", "pair"), Target("cpu", 1))
-    assert len(str(error.value).splitlines()) == 1
-
-
-def test_what_is_no_library_of_its_own_runs_no_whole_model(know: Known) -> None:
-    helper: Any = OnOthers("helper", ("cpu",))
-    know(Fake("a", ("cpu",)), helper)
-    assert len(select_backends((), Target("cpu", 2))) == 2
-    assert whole_variants(helper, Target(), 1.0) == ()
-    with pytest.raises(ConfigError, match="helper runs no whole model: add a library"):
-        select_backends(("helper",), Target("cpu", 2))
+    assert whole_variants(registry.get_backend("pair"), Target(), 1.0) == ()
+    for names, threads, message in (
+        (("a", "pair"), 1, "backend 'pair' needs 2 threads or more"),
+        (("pair",), 2, "pair runs no whole model: add a library"),
+    ):
+        with pytest.raises(ConfigError, match=message) as error:
+            select_backends(names, Target("cpu", threads))
+        assert len(str(error.value).splitlines()) == 1
