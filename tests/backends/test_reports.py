@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.openvino.backend import OpenVinoBackend
+from collage_evo.backends.registry import get_backend, register_backend
 from collage_evo.errors import CollageError
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.check.edges import decided, edge_samples
 from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.check.scopes import operators
+from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.ir.values import plain
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.distance import relative_error
@@ -25,7 +25,7 @@ from collage_evo.hardware.held import hold
 from collage_evo.hardware.processor import level
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from tests.runtime.helpers import TARGET
+from tests.backends.pieces import TARGET, compiled
 from tests.support.recent_reports import NONFINITE, RECENT
 from tests.support.reports import REPORTS, Report
 
@@ -49,12 +49,6 @@ def off_by(program: Program, report: Report, feeds: dict[str, np.ndarray]) -> fl
     return max(relative_error(got, right).relative / max(TOLERANCE, allowed[name]) for got, (name, right) in found)
 
 
-def whole(report: Report, backend: str, tmp_path: Path) -> Program | BuildFailure:
-    if not get_backend(backend).probe().available:
-        pytest.skip(f"{backend} is not installed")
-    return Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(report.model(), backend, "default")
-
-
 def loses_some(program: Program, report: Report) -> bool:
     """Whether a run that keeps NaN and infinity would refuse ``program``."""
     model = report.model()
@@ -75,13 +69,18 @@ def test_rules_decline_no_more_than_what_was_seen_wrong(backend: str, most: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", {**REPORTS, **RECENT})
-@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        *((backend, name) for backend in ("onnxruntime", "openvino", "ncnn") for name in {**REPORTS, **RECENT}),
+        *(("tvm", name) for name, report in RECENT.items() if report.source.startswith("tvm")),
+    ],
+)
 def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_path: Path) -> None:
     report = ALL[name]
     if backend == "openvino" and name in CRASHES_IF_HELD and level() and not hold():
         pytest.skip("OpenVINO by its own setting does not keep to this level: it crashes")
-    program = whole(report, backend, tmp_path)
+    program = compiled(report.model(), backend, tmp_path)
     if isinstance(program, BuildFailure):
         assert backend != "onnxruntime", program.reason
         return
@@ -93,29 +92,31 @@ def test_a_library_is_right_declines_or_is_refused(backend: str, name: str, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, one in RECENT.items() if one.source.startswith("tvm")])
-def test_tvm_is_right_declines_or_is_refused(name: str, tmp_path: Path) -> None:
-    test_a_library_is_right_declines_or_is_refused("tvm", name, tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NONFINITE)
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_a_run_that_keeps_nan_and_infinity_refuses_what_loses_them(backend: str, name: str, tmp_path: Path) -> None:
     report = NONFINITE[name]
-    program = whole(report, backend, tmp_path)
+    program = compiled(report.model(), backend, tmp_path)
     if not isinstance(program, BuildFailure):
         assert off_by(program, report, dict(report.feeds)) <= 1.0 or loses_some(program, report)
 
 
+class Unchecked(OpenVinoBackend):
+    """OpenVINO without a rule against any operator."""
+
+    name = "unchecked"
+
+    def known_wrong(self, graph: Graph, node: Node) -> str:
+        return ""
+
+
+@pytest.mark.usefixtures("registry_alone")
 @pytest.mark.parametrize("name", ["log of softplus", "erf over x", "sums of int8"])
-def test_edge_samples_show_what_random_inputs_do_not(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Were there no rule against it: the check of a whole library would refuse it all the same."""
-    monkeypatch.setattr(type(get_backend("openvino")), "known_wrong", lambda *_: "")
+def test_edge_samples_show_what_random_inputs_do_not(name: str, tmp_path: Path) -> None:
+    """The check of a whole library would refuse it without a rule too."""
+    register_backend(Unchecked)
     model = ALL[name].model()
-    program, feeds = whole(ALL[name], "openvino", tmp_path), random_inputs(model, seed=1000)
+    program, feeds = compiled(model, "unchecked", tmp_path), random_inputs(model, seed=1000)
     assert not isinstance(program, BuildFailure), program
     edges = decided(edge_samples(model, feeds, Reference(model)), lambda: Moved(model, 1, None))
     assert off_by(program, ALL[name], feeds) <= 1.0

@@ -14,13 +14,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
-from collage_evo.backends.base import BuildFailure, Built, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built, Target
 from collage_evo.backends.tuning import Kernel
+from collage_evo.backends.tvm.backend import TvmBackend
 from collage_evo.backends.tvm.records import RECORDS, WORKLOADS, freeze_best, locked, read_kernels, write_pending
 from collage_evo.errors import DamagedFile
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
+from collage_evo.testing.cases.case import weight
+from tests.backends.pieces import borders
 
 KILLED = """
 import sys, onnx
@@ -33,12 +36,8 @@ TvmTuner().tune(onnx.load(sys.argv[1]), Target(), Path(sys.argv[2]), 1000)
 
 def convolution() -> onnx.ModelProto:
     """A 3x3 convolution, 16 channels of 8x8."""
-    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
-    node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1] * 4)
-    shape = [1, 16, 8, 8]
-    given, made = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy")
-    graph = helper.make_graph([node], "g", [given], [made], [numpy_helper.from_array(weights, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    b = Builder("convolution")
+    return b.model(b.op("Conv", b.input("x", (1, 16, 8, 8)), b.const(weight(16, 16, 3, 3)), pads=[1] * 4))
 
 
 def write_records(folder: Path, times: dict[str, list[float]]) -> None:
@@ -92,10 +91,8 @@ def test_a_trial_that_brought_the_process_down_counts_as_failed(tmp_path: Path) 
         assert read_kernels(tmp_path)["a"].trials == 2
 
 
+@pytest.mark.skipif(not TvmBackend().probe().available, reason=TvmBackend().probe().reason)
 def test_tuning_goes_on_after_a_kill_and_tries_nothing_twice(tmp_path: Path) -> None:
-    pytest.importorskip("tvm")
-    from collage_evo.backends.tvm.backend import TvmBackend
-
     onnx.save(convolution(), tmp_path / "model.onnx")
     records = tmp_path / "records"
     arguments = [sys.executable, "-c", KILLED, str(tmp_path / "model.onnx"), str(records)]
@@ -113,10 +110,10 @@ def test_tuning_goes_on_after_a_kill_and_tries_nothing_twice(tmp_path: Path) -> 
     tried = [json.dumps([row[0], row[1][0]]) for row in map(json.loads, (records / RECORDS).open())]
     assert len(set(tried)) == len(tried)
     assert set(keys) == set(tuner.kernels(records))
-    target = Target(records=str(tmp_path / "frozen"))
     force_better(records)
+    target = Target(records=str(tmp_path / "frozen"))
     variant = tuner.freeze(records, frozenset(keys), tmp_path / "frozen" / "tvm")
-    check_same_numbers(backend, target, variant, tmp_path)
+    require_same_numbers(backend, target, variant, tmp_path)
 
 
 def total(records: Path) -> int:
@@ -132,27 +129,22 @@ def force_better(records: Path) -> None:
     (records / RECORDS).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def check_same_numbers(backend: object, target: Target, variant: str, folder: Path) -> None:
-    from collage_evo.backends.tvm.backend import TvmBackend
-    from collage_evo.graph.ir.graph import Tensor
-
-    assert isinstance(backend, TvmBackend)
+def require_same_numbers(backend: Backend, target: Target, variant: str, folder: Path) -> None:
+    """The tuned piece of the convolution is another than the untuned one, and computes the same."""
     assert variant.startswith("tuned-")
-    x = np.random.default_rng(1).standard_normal((1, 16, 8, 8)).astype(np.float32)
-    given, made = (Tensor(name, "float32", x.shape) for name in "xy")
-    outputs = []
+    (read,), (made,) = borders(convolution())
+    x = np.random.default_rng(1).standard_normal(read.shape).astype(np.float32)
+    results, code = [], []
     for name in ("default", variant):
         work = folder / f"built-{name}"
         work.mkdir()
         assert isinstance(backend.build(convolution(), target, backend.variant(name), work), Built)
-        y = np.empty_like(x)
-        backend.load(work, target, backend.variant(name), [given], [made]).bind([x], [y])()
-        outputs.append(y)
-    unrelated = folder / "unrelated"
-    unrelated.mkdir()
-    refused = backend.build(CASES["relu"](), target, backend.variant(variant), unrelated)
+        y = np.empty(made.shape, np.float32)
+        backend.load(work, target, backend.variant(name), [read], [made]).bind([x], [y])()
+        results.append(y)
+        code.append((work / "model.so").read_bytes())
+    assert code[0] != code[1]
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-4)
+    refused = backend.build(CASES["relu"](), target, backend.variant(variant), folder)
     assert isinstance(refused, BuildFailure)
     assert "on record" in refused.reason
-    built = [(folder / f"built-{name}" / "model.so").read_bytes() for name in ("default", variant)]
-    assert built[0] != built[1]
-    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-4)

@@ -10,13 +10,9 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.check.scopes import operators
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.reference.reference import reference_outputs
-from collage_evo.runtime.session import Session
-from tests.runtime.helpers import TARGET
+from tests.backends.pieces import compiled, require_right
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18, "own" : 1]>'
 LIBRARIES = ("openvino", "tvm")
@@ -51,26 +47,13 @@ def inside(where: str, body: str) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
 
 
-def whole(model: onnx.ModelProto, backend: str, cache: Path) -> object:
-    if not get_backend(backend).probe().available:
-        pytest.skip(f"{backend} is not installed")
-    return Compiler(TARGET, PieceCache(cache, 2**30)).whole(model, backend, "default")
-
-
-def require_right(model: onnx.ModelProto, backend: str, feeds: dict[str, np.ndarray], cache: Path) -> None:
-    program = whole(model, backend, cache)
-    assert not isinstance(program, BuildFailure), program
-    with Session([program], TARGET) as session:
-        np.testing.assert_array_equal(session.run(None, feeds)[0], reference_outputs(model, feeds)[0])
-
-
 @pytest.mark.parametrize("backend", LIBRARIES)
 @pytest.mark.parametrize("op", ["Div", "Mod", "Mod<fmod = 1>"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
 def test_a_divisor_that_may_be_zero_is_declined(dtype: str, op: str, backend: str, tmp_path: Path) -> None:
     """x86 ends a process that divides by it; ONNX Runtime raises an error; OpenVINO returns numbers."""
     model = model_of(dtype, f"y = {op}(x, z)")
-    assert isinstance(whole(model, backend, tmp_path), BuildFailure)
+    assert isinstance(compiled(model, backend, tmp_path), BuildFailure)
     graph = build_graph(model)
     assert not get_backend(backend).supports_node(graph, graph.nodes[0])
 
@@ -79,19 +62,6 @@ def test_a_divisor_that_may_be_zero_is_declined(dtype: str, op: str, backend: st
 def test_each_integer_but_0_is_true(dtype: str, tmp_path: Path) -> None:
     model = model_of(dtype, "b = Cast<to = 9>(x) y = Cast<to = 1>(b)", "float32")
     require_right(model, "openvino", {"x": np.array([0, 1, 2**31 - 1, -(2**31)], dtype)}, tmp_path)
-
-
-@pytest.mark.parametrize("backend", LIBRARIES)
-@pytest.mark.parametrize(
-    "body",
-    [
-        "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Div(a, b)",
-        "a = Cast<to = 6>(x) y = Div(a, zero)",
-        "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Mod(a, b)",
-    ],
-)
-def test_bytes_divided_as_integers_are_declined(body: str, backend: str, tmp_path: Path) -> None:
-    assert isinstance(whole(model_of("uint8", body, "int32", "int32[1] zero = {0}"), backend, tmp_path), BuildFailure)
 
 
 @pytest.mark.parametrize("where", ["If", "Loop", "function", "behind a Loop"])
@@ -121,7 +91,13 @@ def test_a_divisor_within_bounds_is_taken(tmp_path: Path) -> None:
     require_right(model, "openvino", feeds, tmp_path)
 
 
+DIVIDED = {
+    "bytes as integers": ("uint8", "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Div(a, b)", "int32"),
+    "bytes by zero": ("uint8", "a = Cast<to = 6>(x) y = Div(a, zero)", "int32", "int32[1] zero = {0}"),
+    "the rest of bytes": ("uint8", "a = Cast<to = 6>(x) b = Cast<to = 6>(z) y = Mod(a, b)", "int32"),
+}
 DECLINED = {
+    **DIVIDED,
     "seconds": (
         "float64",
         "t = Sub(x, c) y = Div(t, d)",
@@ -143,15 +119,17 @@ DECLINED = {
 }
 
 
-@pytest.mark.parametrize("name", DECLINED)
-def test_openvino_declines_what_it_computes_in_another_type(name: str, tmp_path: Path) -> None:
-    program = whole(model_of(*DECLINED[name]), "openvino", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, "openvino") for name in DECLINED),
+        *((name, "tvm") for name in ("seconds", "overflow", "by way of float64")),
+        *((name, "tvm") for name in DIVIDED),
+    ],
+)
+def test_a_type_that_a_library_computes_as_another_is_declined(name: str, backend: str, tmp_path: Path) -> None:
+    program = compiled(model_of(*DECLINED[name]), backend, tmp_path)
     assert isinstance(program, BuildFailure), program
-
-
-@pytest.mark.parametrize("name", ["seconds", "overflow", "by way of float64"])
-def test_tvm_declines_floats_that_no_part_may_have(name: str, tmp_path: Path) -> None:
-    assert isinstance(whole(model_of(*DECLINED[name]), "tvm", tmp_path), BuildFailure)
 
 
 TAKEN = {

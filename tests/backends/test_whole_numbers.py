@@ -10,13 +10,11 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.check.scopes import operators
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.session import Session
-from tests.runtime.helpers import TARGET
+from tests.backends.pieces import TARGET, compiled
 
 pytestmark = pytest.mark.skipif(not get_backend("openvino").probe().available, reason="OpenVINO is not installed")
 
@@ -66,7 +64,7 @@ def model_of(body: str, size: int) -> onnx.ModelProto:
 def test_openvino_alone_is_exact_or_declines(name: str, numbers: np.ndarray, tmp_path: Path) -> None:
     x, z = np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
     model = model_of(BODIES[name], len(x))
-    program = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, "openvino", "default")
+    program = compiled(model, "openvino", tmp_path)
     if isinstance(program, BuildFailure):
         return
     feeds = {"x": x, "z": z}
