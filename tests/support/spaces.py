@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from collage_evo.genome.cost_model import Border, Copies, CostModel
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.graph import Graph, Node, Tensor, members, node_set
+from collage_evo.graph.ir.graph import Graph, Node, Tensor, members
 from collage_evo.patterns.match import Match, Placement
 from tests.support.numerics import in_int8
 
@@ -33,30 +33,14 @@ def make_graph(
     nodes = tuple(Node(i, f"n{i}", names[i], "", inputs[i], (f"t{i}",), {}) for i in range(count))
     tensors = {"x": Tensor("x", "float32", (1, 25000))}
     tensors |= {f"t{i}": Tensor(f"t{i}", "float32", (sizes[i], 25000)) for i in range(count)}
-    pred = tuple(node_set(before) for before in preds)
-    succ = tuple(node_set(j for j in range(count) if pred[j] >> i & 1) for i in range(count))
-    anc, desc = [0] * count, [0] * count
-    for i in range(count):
-        for p in members(pred[i]):
-            anc[i] |= anc[p] | 1 << p
-    for i in reversed(range(count)):
-        for s in members(succ[i]):
-            desc[i] |= desc[s] | 1 << s
-    made = ["x", *(f"t{i}" for i in range(count))]
-    consumers = {name: tuple(i for i in range(count) if name in inputs[i]) for name in made}
+    read = {name for names in inputs for name in names}
     return Graph(
         model=onnx.ModelProto(),
         nodes=nodes,
         tensors=tensors,
         constants={"w": np.zeros(1, np.float32)},
         inputs=("x",),
-        outputs=tuple(f"t{i}" for i in range(count) if not succ[i]),
-        producer={f"t{i}": i for i in range(count)},
-        consumers=consumers,
-        pred=pred,
-        succ=succ,
-        anc=tuple(anc),
-        desc=tuple(desc),
+        outputs=tuple(f"t{i}" for i in range(count) if f"t{i}" not in read),
     )
 
 

@@ -10,7 +10,7 @@ from onnx.inliner import inline_local_functions
 
 from collage_evo.graph.check.indices import indices_of_model, limits_of
 from collage_evo.graph.check.value_ranges import Range, Values
-from collage_evo.graph.convert.read import attribute_value, declared_tensor
+from collage_evo.graph.convert.read import declared_tensor, operator
 from collage_evo.graph.convert.static import bodies, inferred_model
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import OPAQUE, Graph, GraphCache, Node, Tensor
@@ -77,7 +77,7 @@ def _operators(
     for name in {name for proto in protos for name in (*proto.input, *proto.output)} | declared.keys():
         if name and name not in tensors and (name in declared or name not in outside):
             tensors[name] = declared_tensor(name, declared[name]) if name in declared else Tensor(name, OPAQUE, ())
-    nodes = tuple(_node(index, proto) for index, proto in enumerate(protos))
+    nodes = tuple(operator(index, proto.name or proto.op_type, proto) for index, proto in enumerate(protos))
     view = Graph(
         model=of_graph,
         nodes=nodes,
@@ -85,12 +85,6 @@ def _operators(
         constants={**(around.constants if around else {}), **constants},
         inputs=tuple(value.name for value in graph.input),
         outputs=tuple(value.name for value in graph.output),
-        producer={name: node.index for node in nodes for name in node.outputs if name},
-        consumers=_consumers(nodes),
-        pred=(),
-        succ=(),
-        anc=(),
-        desc=(),
     )
     exact_values.put(view, values)
     for node in nodes:
@@ -102,18 +96,3 @@ def _operators(
 def _constants(values: Values, protos: Sequence[onnx.NodeProto]) -> dict[str, np.ndarray]:
     names = (name for proto in protos if proto.op_type == "Constant" for name in proto.output)
     return {name: value for name in names if (value := values.constant(name)) is not None}
-
-
-def _consumers(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    consumers: dict[str, tuple[int, ...]] = {}
-    for node in nodes:
-        for name in dict.fromkeys(filter(None, node.inputs)):
-            consumers[name] = (*consumers.get(name, ()), node.index)
-    return consumers
-
-
-def _node(index: int, proto: onnx.NodeProto) -> Node:
-    attributes = {one.name: attribute_value(one) for one in proto.attribute}
-    name = proto.name or proto.op_type
-    inputs, outputs = tuple(proto.input), tuple(proto.output)
-    return Node(index, name, proto.op_type, proto.domain, inputs, outputs, attributes, (proto,))

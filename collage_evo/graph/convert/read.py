@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.composite import grouped, is_composite
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, Tensor
 from collage_evo.graph.ir.weights import array_of
 
 
@@ -37,24 +37,8 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     tensors = _tensors(graph, constants, {*inputs, *(name for proto in protos for name in proto.output if name)})
     _require_made(protos, tensors)
     nodes = tuple(_nodes(grouped(protos, tensors), tensors, set(outputs)))
-    producer = {name: node.index for node in nodes for name in node.outputs if name}
-    consumers = _consumers(nodes)
-    pred = tuple(_makers(node, producer) for node in nodes)
-    succ = _transposed(pred)
-    return Graph(
-        model=model,
-        nodes=nodes,
-        tensors={name: tensors[name] for name in {*constants, *inputs, *producer}},
-        constants=constants,
-        inputs=inputs,
-        outputs=outputs,
-        producer=producer,
-        consumers=consumers,
-        pred=pred,
-        succ=succ,
-        anc=_closure(pred, range(len(nodes))),
-        desc=_closure(succ, range(len(nodes) - 1, -1, -1)),
-    )
+    between = {*constants, *inputs, *(name for node in nodes for name in node.outputs if name)}
+    return Graph(model, nodes, {name: tensors[name] for name in between}, constants, inputs, outputs)
 
 
 def _require_made(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> None:
@@ -103,32 +87,30 @@ def _nodes(
         for name in (name for proto in group for name in (*proto.input, *captures(proto)) if name):
             readers.setdefault(name, set()).add(index)
     for index, group in enumerate(groups):
-        first = group[0]
-        if len(group) > 1 or is_composite(first, tensors):
-            inside = {name for proto in group for name in proto.output if name}
-            reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
-            outputs = [name for proto in group for name in proto.output if name]
-            yield Node(
-                index=index,
-                name=names[id(first)] if len(group) == 1 else f"{names[id(first)]} .. {names[id(group[-1])]}",
-                op_type=first.op_type if len(group) == 1 else "Composite",
-                domain=COMPOSITE,
-                inputs=tuple(dict.fromkeys(name for name in reads if name and name not in inside)),
-                outputs=tuple(name for name in outputs if name in final or readers.get(name, set()) - {index}),
-                attributes={},
-                protos=tuple(group),
-            )
-        else:
-            yield Node(
-                index=index,
-                name=names[id(first)],
-                op_type=first.op_type,
-                domain=first.domain,
-                inputs=tuple(first.input),
-                outputs=tuple(first.output),
-                attributes={attribute.name: attribute_value(attribute) for attribute in first.attribute},
-                protos=(first,),
-            )
+        first, *rest = group
+        name = names[id(first)]
+        if not rest and not is_composite(first, tensors):
+            yield operator(index, name, first)
+            continue
+        outputs = [name for proto in group for name in proto.output if name]
+        reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
+        yield Node(
+            index=index,
+            name=f"{name} .. {names[id(rest[-1])]}" if rest else name,
+            op_type="Composite" if rest else first.op_type,
+            domain=COMPOSITE,
+            inputs=tuple(dict.fromkeys(name for name in reads if name and name not in outputs)),
+            outputs=tuple(name for name in outputs if name in final or readers.get(name, set()) - {index}),
+            attributes={},
+            protos=tuple(group),
+        )
+
+
+def operator(index: int, name: str, proto: onnx.NodeProto) -> Node:
+    """The node of a single operator."""
+    attributes = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
+    inputs, outputs = tuple(proto.input), tuple(proto.output)
+    return Node(index, name, proto.op_type, proto.domain, inputs, outputs, attributes, (proto,))
 
 
 def _unique_names(protos: Sequence[onnx.NodeProto]) -> list[str]:
@@ -183,37 +165,3 @@ def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:
     if kind.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) or not kind.HasField("shape"):
         return Tensor(name, OPAQUE, shape)
     return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name, shape)
-
-
-def _consumers(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    users: dict[str, list[int]] = {}
-    for node in nodes:
-        for name in dict.fromkeys(node.inputs):
-            if name:
-                users.setdefault(name, []).append(node.index)
-    return {name: tuple(indices) for name, indices in users.items()}
-
-
-def _makers(node: Node, producer: Mapping[str, int]) -> NodeSet:
-    result = 0
-    for name in node.inputs:
-        if name in producer:
-            result |= 1 << producer[name]
-    return result
-
-
-def _transposed(pred: Sequence[NodeSet]) -> tuple[NodeSet, ...]:
-    succ = [0] * len(pred)
-    for index, before in enumerate(pred):
-        for maker in members(before):
-            succ[maker] |= 1 << index
-    return tuple(succ)
-
-
-def _closure(direct: Sequence[NodeSet], order: Sequence[int]) -> tuple[NodeSet, ...]:
-    """All that can be reached along ``direct``; ``order`` visits every neighbour before the node itself."""
-    reach = [0] * len(direct)
-    for index in order:
-        for neighbour in members(direct[index]):
-            reach[index] |= 1 << neighbour | reach[neighbour]
-    return tuple(reach)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -105,11 +105,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A normalised model: static shapes, nodes in topological order, constants as initializers.
-
-    ``pred[i]``, ``succ[i]`` are the direct neighbours of node ``i``; ``anc[i]``, ``desc[i]`` everything
-    before and after it (both without ``i`` itself).
-    """
+    """A normalised model: static shapes, nodes in topological order, constants as initializers."""
 
     model: onnx.ModelProto
     nodes: tuple[Node, ...]
@@ -117,14 +113,44 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    producer: Mapping[str, int]
-    consumers: Mapping[str, tuple[int, ...]]
-    pred: tuple[NodeSet, ...]
-    succ: tuple[NodeSet, ...]
-    anc: tuple[NodeSet, ...]
-    desc: tuple[NodeSet, ...]
     results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Belongs to :class:`GraphCache`."""
+
+    @cached_property
+    def producer(self) -> Mapping[str, int]:
+        """The node that makes each tensor; none for inputs and constants."""
+        return {name: node.index for node in self.nodes for name in node.outputs if name}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[int, ...]]:
+        """The nodes that read each tensor, ascending; none for a tensor that no node reads."""
+        consumers: dict[str, list[int]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(filter(None, node.inputs)):
+                consumers.setdefault(name, []).append(node.index)
+        return {name: tuple(nodes) for name, nodes in consumers.items()}
+
+    @cached_property
+    def pred(self) -> tuple[NodeSet, ...]:
+        """The direct neighbours before each node."""
+        made = self.producer
+        return tuple(node_set(made[name] for name in node.inputs if name in made) for node in self.nodes)
+
+    @cached_property
+    def succ(self) -> tuple[NodeSet, ...]:
+        """The direct neighbours after each node."""
+        read = self.consumers
+        return tuple(node_set(i for name in node.outputs for i in read.get(name, ())) for node in self.nodes)
+
+    @cached_property
+    def anc(self) -> tuple[NodeSet, ...]:
+        """All nodes before each node, without itself."""
+        return _closure(self.pred, range(len(self.nodes)))
+
+    @cached_property
+    def desc(self) -> tuple[NodeSet, ...]:
+        """All nodes after each node, without itself."""
+        return _closure(self.succ, range(len(self.nodes) - 1, -1, -1))
 
     @cached_property
     def all_nodes(self) -> NodeSet:
@@ -143,17 +169,11 @@ class Graph:
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:
         """Every node from which some member can be reached, members excluded."""
-        result = 0
-        for index in members(nodes):
-            result |= self.anc[index]
-        return result & ~nodes
+        return _union(self.anc, nodes) & ~nodes
 
     def descendants(self, nodes: NodeSet) -> NodeSet:
         """Every node that can be reached from some member, members excluded."""
-        result = 0
-        for index in members(nodes):
-            result |= self.desc[index]
-        return result & ~nodes
+        return _union(self.desc, nodes) & ~nodes
 
     def is_convex(self, nodes: NodeSet) -> bool:
         """True when no path leaves ``nodes`` and comes back."""
@@ -165,10 +185,7 @@ class Graph:
             return False
         reached = frontier = nodes & -nodes
         while frontier:
-            step = 0
-            for index in members(frontier):
-                step |= self.pred[index] | self.succ[index]
-            frontier = step & nodes & ~reached
+            frontier = (_union(self.pred, frontier) | _union(self.succ, frontier)) & nodes & ~reached
             reached |= frontier
         return reached == nodes
 
@@ -203,6 +220,21 @@ class Graph:
     def _made_in(self, tensor: str, nodes: NodeSet) -> bool:
         maker = self.producer.get(tensor)
         return maker is not None and bool(nodes >> maker & 1)
+
+
+def _union(sets: Sequence[NodeSet], nodes: NodeSet) -> NodeSet:
+    result = 0
+    for index in members(nodes):
+        result |= sets[index]
+    return result
+
+
+def _closure(direct: Sequence[NodeSet], order: Iterable[int]) -> tuple[NodeSet, ...]:
+    """All that can be reached along ``direct``; ``order`` visits every neighbour before the node itself."""
+    reach = [0] * len(direct)
+    for index in order:
+        reach[index] = direct[index] | _union(reach, direct[index])
+    return tuple(reach)
 
 
 class GraphCache(Generic[P, T]):
