@@ -1,9 +1,8 @@
-"""Windows of convolutions and pools: padding of the input, and number of elements in each window."""
+"""Windows of convolutions and pools: padding of the input, and which of a kernel lies on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
@@ -39,23 +38,3 @@ def kernel_inside(graph: Graph, node: Node) -> np.ndarray:
         places = begins + np.arange(extent) * dilations[axis]
         inside = np.multiply.outer(inside, ((places >= 0) & (places < sizes[axis])).mean(0))
     return inside
-
-
-def window_counts(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: tuple[Sequence[int], Sequence[int]],
-    windows: Sequence[int],
-    padding_counts: bool,
-) -> np.ndarray:
-    """How many elements each window averages over: those of the input, and of its padding if that counts.
-
-    Elements of a last window beyond the padding never count.
-    """
-    counts = []
-    for size, extent, stride, front, back, number in zip(sizes, kernel, strides, *pads, windows, strict=True):
-        first, last = (-front, size + back) if padding_counts else (0, size)
-        begin = np.arange(number) * stride - front
-        counts.append(np.minimum(begin + extent, last) - np.maximum(begin, first))
-    return reduce(np.multiply.outer, counts)

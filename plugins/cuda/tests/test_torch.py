@@ -16,7 +16,7 @@ from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, NodeSet
-from collage_evo.graph.ir.windows import spatial_pads, window_counts
+from collage_evo.graph.ir.windows import spatial_pads
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.testing.cases import CASES
@@ -25,6 +25,7 @@ from collage_evo.testing.finding import Report
 from collage_evo.testing.pytest_backend import BackendConformance
 from collage_evo_cuda.torch.archive import require_unpickled
 from collage_evo_cuda.torch.backend import TorchBackend
+from collage_evo_cuda.torch.operators import window_counts
 
 
 class Eager(TorchBackend):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.graph.ir.graph import Graph, Node
-from collage_evo.graph.ir.windows import spatial_pads, window_counts
+from collage_evo.graph.ir.windows import spatial_pads
 
 
 @dataclass(frozen=True)
@@ -304,3 +304,23 @@ OPERATORS: Mapping[str, Callable[[Call], Any]] = {
     "Transpose": _transpose,
 }
 """Translations of the operators that pass the conditions in ``rules.py``."""
+
+
+def window_counts(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: tuple[Sequence[int], Sequence[int]],
+    windows: Sequence[int],
+    padding_counts: bool,
+) -> np.ndarray:
+    """How many elements each window averages over: those of the input, and of its padding if that counts.
+
+    Elements of a last window beyond the padding never count.
+    """
+    counts = []
+    for size, extent, stride, front, back, number in zip(sizes, kernel, strides, *pads, windows, strict=True):
+        first, last = (-front, size + back) if padding_counts else (0, size)
+        begin = np.arange(number) * stride - front
+        counts.append(np.minimum(begin + extent, last) - np.maximum(begin, first))
+    return reduce(np.multiply.outer, counts)
