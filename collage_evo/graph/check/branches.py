@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,23 +51,14 @@ def taking_each_branch(
 
     for feeds in samples:
         new(feeds)
-    more = []
-    for feeds in _drawn(model):
+    more: list[Feeds] = []
+    for index in range(TRIED):
         if all(len(seen) == 2 for seen in sides.values()):
             break
-        try:
-            if new(feeds):
+        with contextlib.suppress(InputError):  # a branch may take no such sizes, an input be a sequence
+            if new(feeds := random_inputs(model, seed=5000 + index)):
                 more.append(feeds)
-        except InputError:  # a branch may take no such sizes
-            continue
     return more, tuple(name for (name, _), seen in sides.items() if len(seen) < 2)
-
-
-def _drawn(model: onnx.ModelProto) -> Iterator[Feeds]:
-    try:
-        yield from (random_inputs(model, seed=5000 + index) for index in range(TRIED))
-    except InputError:  # a sequence: random values cannot be drawn for it
-        return
 
 
 def _only(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
