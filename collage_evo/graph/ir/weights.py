@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import math
 import os
 import shutil
@@ -28,6 +29,7 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from collage_evo.digests import digest_of
 from collage_evo.files import link_or_copy
+from collage_evo.graph.ir.elements import is_packed, packed_bytes
 from collage_evo.hardware.private import own_temporary
 
 MESSAGE_BYTES = 2**31 - 2**24
@@ -78,13 +80,12 @@ def weight_bytes(tensor: TensorProto) -> int:
     """Size of the tensor in bytes, by its type and shape; types under a byte are packed."""
     if tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
         return len(tensor.raw_data)
-    return int(-(-math.prod(tensor.dims) * _bits(tensor.data_type) // 8))
+    return packed_bytes(_dtype(tensor), math.prod(tensor.dims))
 
 
-def _bits(kind: int) -> int:
-    name = TensorProto.DataType.Name(kind)
-    bits = next((b for short, b in (("INT4", 4), ("FLOAT4", 4), ("INT2", 2)) if short in name), 0)
-    return bits or 8 * helper.tensor_dtype_to_np_dtype(kind).itemsize
+def _dtype(tensor: TensorProto) -> np.dtype:
+    """The tensor's type in NumPy or ``ml_dtypes``."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
 
 
 def light(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -97,14 +98,15 @@ def light_copy(
     model: onnx.ModelProto, place: Callable[[TensorProto, np.ndarray], Mapping[str, str]]
 ) -> onnx.ModelProto:
     """``model`` with large initializers outside: ``place`` returns the external data of each, given its bytes."""
-    copy = onnx.ModelProto()
-    for part, of in ((model, copy), (model.graph, copy.graph)):
-        for descriptor, value in part.ListFields():
-            if descriptor.name not in ("graph", "initializer"):
-                _copy(of, descriptor.name, value)
+    copy = onnx.ModelProto(**_fields(model, but="graph"))
+    copy.graph.MergeFrom(onnx.GraphProto(**_fields(model.graph, but="initializer")))
     for tensor in model.graph.initializer:
         copy.graph.initializer.append(_outside(tensor, place) if _moves(tensor) else tensor)
     return copy
+
+
+def _fields(message: onnx.ModelProto | onnx.GraphProto, but: str) -> dict[str, Any]:
+    return {field.name: value for field, value in message.ListFields() if field.name != but}
 
 
 def placed(tensor: TensorProto) -> TensorProto:
@@ -123,19 +125,8 @@ def _outside(tensor: TensorProto, place: Callable[[TensorProto, np.ndarray], Map
 
 def _moves(tensor: TensorProto) -> bool:
     """Whether the tensor's content is, or may be, outside of its message."""
-    large = tensor.HasField("raw_data") and weight_bytes(tensor) >= LARGE_BYTES and _bits(tensor.data_type) >= 8
+    large = tensor.HasField("raw_data") and weight_bytes(tensor) >= LARGE_BYTES and not is_packed(_dtype(tensor))
     return large or is_placed(tensor)
-
-
-def _copy(into: onnx.ModelProto | onnx.GraphProto, name: str, value: Any) -> None:
-    """Set a field, repeated or single, of a message or a scalar."""
-    field = getattr(into, name)
-    if hasattr(field, "extend"):
-        field.extend(value)
-    elif hasattr(field, "CopyFrom"):
-        field.CopyFrom(value)
-    else:
-        setattr(into, name, value)
 
 
 def is_placed(tensor: TensorProto) -> bool:
@@ -174,8 +165,7 @@ def array_of(tensor: TensorProto) -> np.ndarray:
     """
     if not is_placed(tensor):
         return np.asarray(numpy_helper.to_array(tensor))
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    return np.asarray(content(tensor).view(dtype).reshape(tuple(tensor.dims)))
+    return np.asarray(content(tensor).view(_dtype(tensor)).reshape(tuple(tensor.dims)))
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -209,7 +199,7 @@ class WeightFiles:
     directory: Path
     _known: dict[tuple[str, int, tuple[int, ...]], list[str]] = field(default_factory=dict)
     _adding: threading.Lock = field(default_factory=threading.Lock)
-    _count: int = 0
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def place(self, tensor: TensorProto, raw: np.ndarray) -> Mapping[str, str]:
         """The place of the content ``raw``; written unless an equal tensor is there."""
@@ -220,17 +210,14 @@ class WeightFiles:
             for name in names:
                 if np.array_equal(np.memmap(self.directory / name, np.uint8, "r"), raw):
                     return {"location": name, "offset": "0"}
-            name = f"{_PREFIX}{self._count}"
-            self._count += 1
+            name = f"{_PREFIX}{next(self._numbers)}"
             (self.directory / name).write_bytes(raw.data)
             names.append(name)
             return {"location": name, "offset": "0"}
 
     def adopt(self, path: Path) -> str:
         """The location of the file at ``path``, which stays where it is."""
-        with self._adding:
-            name = f"{_PREFIX}{self._count}"
-            self._count += 1
+        name = f"{_PREFIX}{next(self._numbers)}"
         link_or_copy(path, self.directory / name)  # ONNX Runtime follows no symbolic link that leads outside
         return name
 

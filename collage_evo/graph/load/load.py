@@ -278,6 +278,8 @@ def _require_whole(tensor: onnx.TensorProto) -> None:
     Raises:
         ValueError: it has another, or is of an unknown type.
     """
+    if tensor.data_type not in onnx.TensorProto.DataType.values():
+        raise ValueError(f"weight {tensor.name!r} is of the type {tensor.data_type}, which ONNX does not have")
     expected = weight_bytes(tensor)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != expected:
         raise ValueError(f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {expected}")
