@@ -22,7 +22,6 @@ from collage_evo.graph.convert.origin import Origin, name_nodes
 from collage_evo.graph.convert.read import build_graph, declared_tensor
 from collage_evo.graph.convert.static import StaticTypes, annotate, embed_constants, static_types
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
-from collage_evo.graph.ir.values import plain
 from collage_evo.graph.ir.weights import graphs_of
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
@@ -134,17 +133,15 @@ def prepare_model(
     samples, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
     more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
     samples += more
-    names = [value.name for value in model.graph.output]
-    outputs += [reference.run(one) for one in more]
+    outputs += map(reference.run_named, more)
+    pairs = tuple(zip(samples, outputs, strict=True))
     began = time.monotonic()
-    again = reference.run(samples[0])
+    again = reference.run_named(samples[0])
     run_s = time.monotonic() - began
     edges = edge_samples(model, samples[0], reference)
     del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
-    expected = (dict(zip(names, plain(values), strict=True)) for values in outputs)
-    pairs = tuple(zip(samples, expected, strict=True))
-    noise, remarks = _noise(model, pairs, _errors(plain(again), pairs[0][1]), threads, timeout_s, moving)
+    noise, remarks = _noise(model, pairs, _errors(again, outputs[0]), threads, timeout_s, moving)
     rounded = _own_rounding(model, pairs, threads, timeout_s)
     noise = {name: one | rounded.get(name, Noise()) for name, one in noise.items()}
     if rounding := max((one.error for one in rounded.values()), default=0.0):
@@ -178,7 +175,7 @@ def prepare_model(
 
 def _first_runs(
     model: onnx.ModelProto, reference: Reference, feeds: Sequence[Values], count: int
-) -> tuple[list[Values], list[list[Any]], dict[str, np.ndarray]]:
+) -> tuple[list[Values], list[dict[str, Any]], dict[str, np.ndarray]]:
     """``feeds`` or ``count`` random inputs, the outputs of ``reference``, and the inputs that are not random.
 
     Raises:
@@ -190,7 +187,7 @@ def _first_runs(
 
     samples, fixed = list(feeds) or drawn({}), dict[str, np.ndarray]()
     try:
-        outputs = [reference.run(one) for one in samples]
+        outputs = list(map(reference.run_named, samples))
     except InputError as refusal:
         if feeds or refusal.__cause__ is None:  # it took too long
             raise
@@ -198,7 +195,7 @@ def _first_runs(
         if not fixed:
             raise InputError(f"{refusal} (on random inputs: give your own with --data)") from refusal
         samples = drawn(fixed)
-        outputs = [reference.run(one) for one in samples]
+        outputs = list(map(reference.run_named, samples))
     return samples, outputs, fixed
 
 
@@ -258,12 +255,11 @@ def _wrongly_declared(model: onnx.ModelProto, seen: Observation) -> list[str]:
     return notes
 
 
-def _errors(outputs: Sequence[Any], expected: Values) -> dict[str, Noise]:
+def _errors(outputs: Values, expected: Values) -> dict[str, Noise]:
     """The error of each output, by name; infinite where it overflows."""
-    pairs = zip(outputs, expected.items(), strict=True)
     return {
-        name: Noise(relative_error(output, right).relative, differing(output, right))
-        for output, (name, right) in pairs
+        name: Noise(relative_error(output, expected[name]).relative, differing(output, expected[name]))
+        for name, output in outputs.items()
     }
 
 
@@ -295,7 +291,7 @@ def _noise(
     changed, moved = (dict.fromkeys(noise, Noise()) for _ in range(2))
     try:
         reference = Reference(model, threads, optimised=True, timeout_s=timeout_s)
-        changed = _largest((_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs), changed)
+        changed = _largest((_errors(reference.run_named(feeds), expected) for feeds, expected in pairs), changed)
         del reference
     except InputError as failure:
         remarks.append(f"with its own optimisations {failure}: it runs without them")
@@ -336,7 +332,7 @@ def _own_rounding(
         level.i = EXACT
     try:
         reference = Reference(exact, threads, timeout_s=timeout_s)
-        every = [_errors(plain(reference.run(feeds)), expected) for feeds, expected in pairs]
+        every = [_errors(reference.run_named(feeds), expected) for feeds, expected in pairs]
     except InputError:
         return {}
     return {name: one for name, one in _largest(every[1:], every[0]).items() if one.error <= INCOMPARABLE}
@@ -366,7 +362,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     Raises:
         NotSearchable: it runs, but cannot be split into nodes; the message gives the reason.
     """
-    from collage_evo.graph.normalise.normalise import Rules, errors_of, normalise  # onnxscript is slow to import
+    from collage_evo.graph.normalise.normalise import Rules, normalise  # onnxscript is slow to import
 
     feeds, expected = model.references[0]
     fixed = onnx.ModelProto()
@@ -378,12 +374,13 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         try:
             normalised = normalise(fixed, rules)
             del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
-            errors = errors_of(normalised, feeds, expected, threads)
+            errors = _errors(Reference(normalised, threads).run_named(feeds), expected)
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
             continue
         least = max(NORMALISED, _roundoff(model.types))
-        error = max((one for name, one in errors.items() if not model.excused[name].explains(one)), default=0.0)
+        moved = {name: one.error for name, one in errors.items()}
+        error = max((one for name, one in moved.items() if not model.excused[name].explains(one)), default=0.0)
         if error <= least:
             origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
@@ -391,7 +388,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
                 normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
             graph = build_graph(normalised)
             recorded = _recorded(graph, feeds, threads)
-            return SearchableModel(graph, max(errors.values(), default=0.0), rules.value, recorded, origin)
+            return SearchableModel(graph, max(moved.values(), default=0.0), rules.value, recorded, origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be split into operators ({'; '.join(reasons)})")
 

@@ -43,7 +43,7 @@ def taking_each_branch(
     sides = {(node.name or node.output[0], node.input[0]): set[bool]() for node in decided}
 
     def new(feeds: Feeds) -> bool:
-        conditions = dict(zip(reference.outputs, reference.run(feeds), strict=True))
+        conditions = reference.run_named(feeds)
         before = sum(map(len, sides.values()))
         for (_, condition), seen in sides.items():
             seen.add(bool(np.all(conditions[condition])))

@@ -14,12 +14,12 @@ import numpy as np
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.convert.static import STANDARD, bodies
+from collage_evo.graph.convert.static import STANDARD
 from collage_evo.graph.ir.operators import HEAVY
-from collage_evo.graph.ir.values import plain
+from collage_evo.graph.ir.weights import graphs_of
 from collage_evo.graph.load.inputs import index_bound, random_inputs
 from collage_evo.graph.load.shapes import dynamic_inputs, open_axes
-from collage_evo.graph.reference.noise import Noise, differing
+from collage_evo.graph.reference.noise import differing
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.graph.reference.rounding import Moved
 
@@ -57,16 +57,15 @@ def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) ->
         sample: inputs that it runs on.
         reference: the model, loaded.
     """
-    if _too_large(model):
+    if _weights(model) > MOST_WEIGHTS:
         return []
-    names = [value.name for value in model.graph.output]
     samples: list[tuple[Feeds, Feeds]] = []
     for feeds in (alike := _alike(model, sample), _far(model, sample)):
         if not _differs(feeds, sample):
             continue
         try:
-            expected = dict(zip(names, plain(reference.run(feeds)), strict=True))
-            if feeds is alike and _sums(model) and not _ties_survive(model, feeds, list(expected.values())):
+            expected = reference.run_named(feeds)
+            if feeds is alike and _sums(model) and not _ties_survive(model, feeds, expected):
                 continue
         except InputError:  # the model takes no such inputs
             continue
@@ -82,10 +81,7 @@ def chooses(model: onnx.ModelProto) -> bool:
     """
     if _weights(model) > MOST_MOVED:
         return False
-    graphs = [model.graph, *model.functions]
-    for graph in graphs:
-        graphs += [body for node in graph.node for body in bodies(node)]
-    return any(node.op_type in _CHOOSING for graph in graphs for node in graph.node)
+    return any(node.op_type in _CHOOSING for graph in graphs_of(model) for node in graph.node)
 
 
 def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
@@ -97,9 +93,9 @@ def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> lis
         sample: inputs that it runs on.
         timeout_s: limit of one run in seconds.
     """
-    if _too_large(model):
+    if _weights(model) > MOST_WEIGHTS:
         return []
-    reference, names = Reference(model, timeout_s=timeout_s), [value.name for value in model.graph.output]
+    reference = Reference(model, timeout_s=timeout_s)
     for added, factor in ((1, 1), (0, 2)):
         shapes = {value.name: list(np.shape(sample[value.name])) for value in dynamic_inputs(model)}
         for value in dynamic_inputs(model):
@@ -107,7 +103,7 @@ def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> lis
                 shapes[value.name][axis] = factor * shapes[value.name][axis] + added
         try:
             feeds = random_inputs(model, seed=4000, shapes=shapes)
-            expected = dict(zip(names, plain(reference.run(feeds)), strict=True))
+            expected = reference.run_named(feeds)
         except InputError:
             continue
         samples = [(feeds, expected), *edge_samples(model, feeds, reference)]
@@ -118,17 +114,11 @@ def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> lis
 def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved]) -> list[tuple[Feeds, Feeds]]:
     """The ``samples`` in which rounding decides nothing; ``moving`` makes the model that shows it."""
     try:
-        return [pair for pair in samples if all(map(_decides_nothing, moving().noise(*pair).values()))]
+        noises = [moving().noise(*pair).values() for pair in samples]
     except InputError:  # the model cannot be written in that form
         return []
-
-
-def _decides_nothing(noise: Noise) -> bool:
-    return noise.error <= DECIDED and not noise.overflows
-
-
-def _too_large(model: onnx.ModelProto) -> bool:
-    return _weights(model) > MOST_WEIGHTS
+    decides = [any(one.error > DECIDED or one.overflows for one in noise) for noise in noises]
+    return [pair for pair, some in zip(samples, decides, strict=True) if not some]
 
 
 def _weights(model: onnx.ModelProto) -> int:
@@ -156,10 +146,10 @@ def _sums(model: onnx.ModelProto) -> bool:
     return any(node.op_type in HEAVY or "Quantize" in node.op_type for node in model.graph.node)
 
 
-def _ties_survive(model: onnx.ModelProto, feeds: Feeds, expected: Sequence[Any]) -> bool:
+def _ties_survive(model: onnx.ModelProto, feeds: Feeds, expected: Feeds) -> bool:
     """Whether sums that are equal stay so in another order: ONNX Runtime's optimisations choose the same."""
-    optimised = plain(Reference(model, optimised=True).run(feeds))
-    return all(differing(output, right) == 0.0 for output, right in zip(optimised, expected, strict=True))
+    optimised = Reference(model, optimised=True).run_named(feeds)
+    return all(differing(output, expected[name]) == 0.0 for name, output in optimised.items())
 
 
 def _far(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:

@@ -8,9 +8,7 @@ column are images of one row, and dead or idle operators are gone. Only standard
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -26,14 +24,11 @@ from onnxscript.version_converter import ConvertVersionPass
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.convert.static import NONDETERMINISTIC
-from collage_evo.graph.ir.values import plain
 from collage_evo.graph.ir.weights import light, weight_files
 from collage_evo.graph.normalise import affine, layer_norm
 from collage_evo.graph.normalise.flat_rows import FlatRows
 from collage_evo.graph.normalise.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.normalise.row_images import RowImages
-from collage_evo.graph.reference.distance import relative_error
-from collage_evo.graph.reference.reference import Reference
 
 MIN_OPSET = 18
 _FOLD_LIMIT = 1 << 28
@@ -174,11 +169,3 @@ def _name_outputs(model: ir.Model, names: list[str]) -> None:
 
 def _should_fold(node: ir.Node) -> bool:
     return node.op_type not in _NOT_FOLDED and node.op_type not in NONDETERMINISTIC
-
-
-def errors_of(
-    normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Mapping[str, Any], threads: int
-) -> dict[str, float]:
-    """The relative error (2-norm) of each output of ``normalised`` against those that the original gave, by name."""
-    pairs = zip(plain(Reference(normalised, threads).run(feeds)), expected.items(), strict=True)
-    return {name: relative_error(output, right).relative for output, (name, right) in pairs}

@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.ir.values import plain
 from collage_evo.graph.ir.weights import is_heavy, light, weight_files
 from collage_evo.graph.reference.interruptible import interruptible
 from collage_evo.graph.reference.ort_values import run_raw, run_session
@@ -81,16 +82,14 @@ class Reference:
         Raises:
             InputError: the model fails on these inputs, or takes too long.
         """
-        try:
-            return self._ended_in_time(run_session, feeds)
-        except TimeoutError:
-            took = f"a run of the model takes longer than {self._timeout_s:g} s"
-            raise InputError(f"{took}: ONNX Runtime was stopped; fitness.timeout_s allows more") from None
-        except Exception as error:
-            raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
+        return self._ended_in_time(run_session, feeds)
+
+    def run_named(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name, in the form of :func:`plain`. Raises as :meth:`run`."""
+        return dict(zip(self.outputs, plain(self.run(feeds)), strict=True))
 
     def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
-        """The outputs as ONNX Runtime's own values: also of types that NumPy lacks."""
+        """The outputs as ONNX Runtime's own values: also of types that NumPy lacks. Raises as :meth:`run`."""
         return self._ended_in_time(run_raw, feeds)
 
     def _ended_in_time(self, run: Callable[..., list[Any]], feeds: Mapping[str, Any]) -> list[Any]:
@@ -102,7 +101,13 @@ class Reference:
         def stop() -> None:
             options.terminate = True
 
-        return interruptible(lambda: run(self._session, feeds, options), stop, self._timeout_s)
+        try:
+            return interruptible(lambda: run(self._session, feeds, options), stop, self._timeout_s)
+        except TimeoutError:
+            took = f"a run of the model takes longer than {self._timeout_s:g} s"
+            raise InputError(f"{took}: ONNX Runtime was stopped; fitness.timeout_s allows more") from None
+        except Exception as error:
+            raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
 
 def _session(

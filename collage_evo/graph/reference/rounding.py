@@ -9,7 +9,6 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner, version_converter
 
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph.ir.values import plain
 from collage_evo.graph.reference.noise import Noise, noise_of
 from collage_evo.graph.reference.reference import Reference
 
@@ -58,11 +57,7 @@ class Moved:
         Raises:
             InputError: the modified model does not run.
         """
-        outputs = plain(self._reference.run(feeds))
-        return {
-            name: noise_of(output, right)
-            for output, (name, right) in zip(outputs, expected.items(), strict=True)
-        }
+        return {name: noise_of(output, expected[name]) for name, output in self._reference.run_named(feeds).items()}
 
 
 def cancels(model: ModelProto) -> bool:
