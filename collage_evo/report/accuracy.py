@@ -12,8 +12,7 @@ from collage_evo.report.words import describe_request, format_count, format_numb
 
 def describe_loss(accuracy: Accuracy) -> str:
     """The error that the budget bounds, in the budget's own words."""
-    held_out = accuracy.error_held_out is not None
-    error = accuracy.error_held_out if held_out else accuracy.error_search
+    held_out, error = accuracy.error_held_out is not None, accuracy.error
     count = accuracy.samples.get("held_out" if held_out else "search", 0)
     seen = "held-out sample" if held_out and accuracy.unseen else "sample"
     data = format_count(count, "random input" if accuracy.random else seen)

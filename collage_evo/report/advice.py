@@ -47,7 +47,7 @@ def budget_too_small(result: Result, home: Path) -> str:
 def library_over_budget(result: Result, home: Path) -> str:
     """A library with its defaults is faster than the one that won, and exceeds a budget of relative error"""
     faster = [one for one in result.libraries if not one.keeps and _finite(one.error) and one.speedup.high < 1.0]
-    if _combined(result) or not faster or result.accuracy.metric or result.accuracy.budget == "exact":
+    if result.placed or not faster or result.accuracy.metric or result.accuracy.budget == "exact":
         return ""
     fastest = min(faster, key=lambda one: one.speedup.estimate)
     point = next((point for point in result.front if point.single == fastest.name), None)
@@ -58,7 +58,7 @@ def library_over_budget(result: Result, home: Path) -> str:
 def noisy_times(result: Result, home: Path) -> str:
     """No placement won, and times of the answer vary so much that the comparison could not decide"""
     best, tried = result.best, result.candidate_speedup
-    if _combined(result) or not best.p10_ms or not best.p90_ms or not tried.rounds:
+    if result.placed or not best.p10_ms or not best.p90_ms or not tried.rounds:
         return ""
     if tried.high / max(tried.low, 1e-9) < UNSURE or best.p90_ms / best.p10_ms < 2 * UNSURE:
         return ""
@@ -93,7 +93,7 @@ def own_inputs(result: Result, home: Path) -> str:
 def small_error(result: Result, home: Path) -> str:
     """The budget is `exact`, no placement won, and a library has a lower precision on this device"""
     answer = result.point
-    if result.accuracy.budget != "exact" or _combined(result) or (answer is not None and not answer.exact):
+    if result.accuracy.budget != "exact" or result.placed or (answer is not None and not answer.exact):
         return ""
     if not _lower_precisions(result):
         return ""
@@ -105,22 +105,21 @@ def larger_budget(result: Result, home: Path) -> str:
     """Something that was measured is at least 1.05 times as fast, and exceeds a budget of relative error"""
     if result.accuracy.budget == "exact" or result.accuracy.metric:
         return ""
-    answer_ms = result.best.median_ms or math.inf
     over = [point for point in result.front if not point.feasible and _finite(point.error) and point.pareto]
     over += [point for point in result.front if point.held_out is not None]
-    faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
+    faster = [point for point in over if point.latency_ms * WORTH < result.best_ms]
     if not faster:
         return ""
     bounds = {held_out_bound(result.accuracy, point.error or 0.0, point.held_out): point for point in faster}
     nearest = min(bounds)
-    gain = format_ratio(answer_ms / bounds[nearest].latency_ms)
+    gain = format_ratio(result.best_ms / bounds[nearest].latency_ms)
     return _may_allow(nearest, f"about {gain} times this speed", home)
 
 
 def more_time(result: Result, home: Path) -> str:
     """No placement won, but the best may be faster than every library, and is probably so or was found late"""
     search, tried = result.search, result.candidate_speedup
-    if _combined(result) or search is None or search.skipped or not tried.rounds or tried.high <= 1.0:
+    if result.placed or search is None or search.skipped or not tried.rounds or tried.high <= 1.0:
         return ""
     late = search.time_to_best_seconds > LATE * search.wall_seconds
     if not late and tried.estimate <= 1.0:
@@ -141,9 +140,9 @@ def more_threads(result: Result, home: Path) -> str:
     """No placement won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
     threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
     allowed = int(result.target["allowed_threads"])
-    if _combined(result) or result.objective == "throughput" or result.made_for.accelerated or allowed >= cores:
+    if result.placed or result.objective == "throughput" or result.made_for.accelerated:
         return ""
-    if (result.best.median_ms or 0.0) < SHORT_MS:
+    if allowed >= cores or result.best_ms < SHORT_MS:
         return ""
     return f"it runs on {threads} of {cores} cores: --threads {cores} may make one run faster"
 
@@ -171,11 +170,6 @@ def advice(result: Result, directory: Path) -> list[str]:
         if not has_command or goes_on(home):
             given.setdefault(arguments if has_command else sentence, sentence)  # two may lead to one command
     return list(given.values())
-
-
-def _combined(result: Result) -> bool:
-    """Whether a placement is the answer, and not one library."""
-    return result.answer == "placement"
 
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:

@@ -101,17 +101,15 @@ def rows_of(regions: Sequence[RegionResult]) -> tuple[Row, ...]:
     whole = sum(measured) if len(measured) == len(regions) > 1 else 0.0
     shares = [ms / whole if whole and ms is not None else None for ms in spent]
     blocks = [_block(region, share) for region, share in zip(regions, shares, strict=True)]
-    kinds: dict[tuple[object, ...], int] = {}
-    numbers = [kinds.setdefault(block.alike, len(kinds)) for block in blocks]
     rows, at = [], 0
-    for part in folded(numbers):
+    for part in folded([block.alike for block in blocks]):
         size, times = (_written_out(part.items), part.times) if isinstance(part, Folded) else (1, 1)
         rows.append(Row(tuple(blocks[at : at + size]), times, at))
         at += size * times
     return tuple(rows)
 
 
-def _written_out(items: Sequence[int | Folded[int]]) -> int:
+def _written_out(items: Sequence[T | Folded[T]]) -> int:
     """Number of items without folding."""
     return sum(item.times * _written_out(item.items) if isinstance(item, Folded) else 1 for item in items)
 

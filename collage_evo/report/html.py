@@ -206,11 +206,10 @@ def date_of(result: Result) -> str:
 
 def error_share(result: Result) -> float | None:
     """The error in percent of the budget; None if that is no number."""
-    accuracy = result.accuracy
-    error = accuracy.error_held_out if accuracy.error_held_out is not None else accuracy.error_search
-    if error is None or not accuracy.largest or accuracy.budget == "exact":
+    error, largest = result.accuracy.error, result.accuracy.largest
+    if error is None or not largest or result.accuracy.budget == "exact":
         return None
-    return max(0.0, 100.0 * error / accuracy.largest)
+    return max(0.0, 100.0 * error / largest)
 
 
 def _environment() -> Environment:
@@ -264,12 +263,11 @@ def _decided(result: Result) -> str:
 
 def _over(result: Result) -> list[str]:
     """Points that are faster than the answer and not allowed."""
-    answer_ms = result.best.median_ms or math.inf
-    over = [p for p in result.front if not p.feasible and p.error is not None and p.latency_ms < answer_ms]
+    over = [p for p in result.front if not p.feasible and p.error is not None and p.latency_ms < result.best_ms]
     if not over:
         return []
     fastest = min(over, key=lambda point: point.latency_ms)
-    gain = format_ratio(answer_ms / fastest.latency_ms)
+    gain = format_ratio(result.best_ms / fastest.latency_ms)
     return [
         f"{fastest.what or fastest.how} would be about {gain} times as fast ({format_ms(fastest.latency_ms)} ms), "
         f"but its error of {format_number(fastest.error)} exceeds the budget."
@@ -287,29 +285,22 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
 
     The fastest first. Times of two phases compare only approximately, since the machine's other load may change.
     """
-    turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
-    raced = {point.single for point in result.front if point.single and point.raced} | turns.keys()
     errors = {point.single: point.error for point in result.front if point.single}
-    shown = {point.single for point in fastest_baselines(result.front)}
+    fastest = {point.single for point in fastest_baselines(result.front)}
     rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
-    if result.answer == "placement":
-        error = result.point.error if result.point else None
-        rows[IN_TURNS] += [_single("The answer", result.best.median_ms, error, "", answer=True)]
+    if result.placed:
+        error = format_number(result.point.error if result.point else None)
+        rows[IN_TURNS].append((result.best_ms, ("The answer", format_ms(result.best_ms), error, "", True)))
     for one in result.baselines:
         if origin_in(one.name):  # a placement by a rule of thumb, no library
             continue
-        ms = turns.get(one.name, one.median_ms)
+        ms, answer = one.median_ms, one.name == result.answer
         remark = rank_of_best(result) if one.name == result.best_single else one.reason
-        if not remark and shown and one.name not in shown:
+        if not remark and fastest and one.name not in fastest:
             remark = "another way of the same library"
-        answer = one.name == result.answer
-        phase = NOT_TIMED if ms is None else IN_TURNS if answer or one.name in raced else AT_START
+        error = "-" if ms is None else format_number(errors.get(one.name))
         remark = f"the answer, {remark}" if answer else remark
-        rows[phase] += [_single(format_name(one.name), ms, errors.get(one.name), remark, answer)]
+        phase = NOT_TIMED if ms is None else AT_START if one.scaled else IN_TURNS
+        order = math.inf if ms is None else ms
+        rows[phase].append((order, (format_name(one.name), format_ms(ms), error, remark, answer)))
     return [(phase, [row for _, row in sorted(timed)]) for phase, timed in rows.items() if timed]
-
-
-def _single(name: str, ms: float | None, error: float | None, remark: str, answer: bool) -> tuple[float, Single]:
-    """A row, and its sort key."""
-    shown = "-" if ms is None else format_number(error)
-    return math.inf if ms is None else ms, (name, format_ms(ms), shown, remark, answer)

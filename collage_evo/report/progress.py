@@ -26,7 +26,7 @@ WIDTH = 12
 """Width of the bar: a terminal of 80 columns has room for the stage next to it and the time left."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Course:
     """Progress of a run. Durations of finished stages correct the expected durations of later ones.
 
@@ -146,41 +146,32 @@ class Reporter(Protocol):
         """A line for the log."""
 
 
-class _CourseReporter:
+class _CourseReporter(Course):
     """Progress that is shown when a stage begins, then at most every ``interval_s`` seconds."""
 
     def __init__(self, interval_s: float, clock: Callable[[], float]) -> None:
-        self._interval, self._clock, self._last = interval_s, clock, clock()
-        self._course = Course(clock)
-
-    def expect(self, seconds: Mapping[Stage, float]) -> None:
-        self._course.expect(seconds)
-
-    def ends_in(self, seconds: float) -> None:
-        self._course.ends_in(seconds)
-
-    def within(self, low: float, high: float) -> None:
-        self._course.within(low, high)
+        super().__init__(clock)
+        self._interval, self._last = interval_s, clock()
 
     def stage(self, stage: Stage, total: float | None = None) -> None:
-        self._course.stage(stage, total)
+        super().stage(stage, total)
         self._show("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        self._course.advance(amount)
-        if self._clock() - self._last >= self._interval:
+        super().advance(amount)
+        if self.clock() - self._last >= self._interval:
             self._show(note)
 
     def _show(self, note: str) -> None:
         """Show the stage, a note, the progress of the whole and the time left."""
-        self._last = self._clock()
+        self._last = self.clock()
 
     @property
     def _words(self) -> str:
-        return self._course.current.words if self._course.current else "starting"
+        return self.current.words if self.current else "starting"
 
     def _left(self, sign: str = "") -> str:
-        seconds = self._course.seconds_left
+        seconds = self.seconds_left
         return f"{sign}{format_time(seconds)} left" if seconds >= 1.0 else ""
 
     def __enter__(self) -> Self:
@@ -204,12 +195,12 @@ class LineReporter(_CourseReporter):
         self._begin = self._last
 
     def log(self, text: str) -> None:
-        self._write(f"[{self._clock() - self._begin:4.0f} s] {printable(text)}")
+        self._write(f"[{self.clock() - self._begin:4.0f} s] {printable(text)}")
 
     def _show(self, note: str) -> None:
         super()._show(note)
         words = capitalised(self._words)
-        self.log(f"{words}{f': {note}' if note else ''} ({100 * self._course.fraction:.0f} %{self._left(', ')})")
+        self.log(f"{words}{f': {note}' if note else ''} ({100 * self.fraction:.0f} %{self._left(', ')})")
 
 
 class BarReporter(_CourseReporter):
@@ -217,10 +208,9 @@ class BarReporter(_CourseReporter):
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__(0.0, time.monotonic)
-        course = self._course
         self._progress = Progress(
-            _Column(lambda: ProgressBar(total=1.0, completed=course.fraction, width=WIDTH)),
-            _Column(lambda: Text(f"{100 * course.fraction:3.0f} %{self._left(', ')}", no_wrap=True)),
+            _Column(lambda: ProgressBar(total=1.0, completed=self.fraction, width=WIDTH)),
+            _Column(lambda: Text(f"{100 * self.fraction:3.0f} %{self._left(', ')}", no_wrap=True)),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console or PlainConsole(stderr=True),
         )
@@ -258,7 +248,7 @@ class NotebookReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        words, fraction = self._words, self._course.fraction
+        words, fraction = self._words, self.fraction
         stage = f"{100 * fraction:.0f} %{self._left(', ')} {words}{f': {note}' if note else ''}"
         text = f"<progress value='{fraction:.2f}'></progress> {escape(stage)}<br>{escape(self._line)}"
         self._shown.update(self._html(text))
@@ -301,10 +291,9 @@ class CallbackReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        course = self._course
-        overall = {"fraction": course.fraction, "seconds_left": course.seconds_left}
+        overall = {"fraction": self.fraction, "seconds_left": self.seconds_left}
         more = {name: value for name, value in overall.items() if name in self._wanted}
-        self._callback(course.current or "", course.done, course.total, note, **more)
+        self._callback(self.current or "", self.done, self.total, note, **more)
 
 
 def _wanted(callback: Callable[..., Any]) -> frozenset[str]:

@@ -140,6 +140,11 @@ class Accuracy:
     over_budget: int | None = None
     unseen: bool = True
 
+    @property
+    def error(self) -> float | None:
+        """The error that the budget limits: on held-out samples if there are any, else on those of the search."""
+        return self.error_search if self.error_held_out is None else self.error_held_out
+
 
 @dataclass(frozen=True)
 class RewrittenNodes:
@@ -381,6 +386,16 @@ class Result:
     def made_for(self) -> Target:
         """The target's device and threads, on this machine's processor."""
         return Target(self.target["device"], self.target["threads"])
+
+    @property
+    def placed(self) -> bool:
+        """Whether a placement is the answer, and not one library."""
+        return self.answer == "placement"
+
+    @property
+    def best_ms(self) -> float:
+        """The answer's median time in the final comparison, ms."""
+        return self.best.median_ms or 0.0
 
     @property
     def point(self) -> FrontPoint | None:

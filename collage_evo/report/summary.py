@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from collage_evo.answer.baselines import USUAL
@@ -59,11 +59,12 @@ def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
 
 def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     """The sentences of the end of a run in their order, each with its rank: those of high rank are dropped first."""
-    speedups = gains(result)
+    speedups, cpu = gains(result), result.environment["cpu"]
+    held = [f"Not measured on a processor of that kind, but on {cpu}."] if result.target.get("held") else []
     deciding = next((line for line in speedups if " times " in line), "")
     details = (
-        (0, [describe_answer(result), describe_loss(result.accuracy), *_held(result)]),
-        (1, [*_changed(result), *_skipped(result)]),
+        (0, [describe_answer(result), describe_loss(result.accuracy), *held]),
+        (1, _conditions(result)),
         (2, not_proved(result)),
         *((0 if line == deciding else 3, [line]) for line in speedups),
         (5, accuracy_notes(result.accuracy)),
@@ -121,7 +122,7 @@ def describe_answer(result: Result) -> str:
     side = f", up to {lanes} parts side by side" if lanes else ""
     what, files = describe_parts(parts), {result.best_single, *(library.name for library in result.libraries)}
     # in the words of a library on the user's own file, which it is faster than
-    alike = result.answer == "placement" and what in map(format_name, files)
+    alike = result.placed and what in map(format_name, files)
     before, after = result.model.get("file_nodes", "all"), result.model["nodes"]
     return what + (f"{SIMPLIFIED} ({before} operators to {after})" if alike else "") + side
 
@@ -136,14 +137,12 @@ def describe_model(result: Result) -> str:
 def describe_speed(result: Result) -> str:
     """The answer's time, of one run or of the full machine: also by ``session.run``, if the call adds enough to
     matter."""
-    ms = format_ms(result.best.median_ms)
     speeds = result.speeds
     if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
         return f"{speeds.runs_per_second:.3g} runs a second in {format_count(speeds.sessions, 'session')}"
     if not _call_adds(result):
-        return f"{ms} ms"
-    whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
-    return f"{format_ms(whole)} ms by session.run, {format_ms(result.call_ms)} of them for the call"
+        return f"{format_ms(result.best_ms)} ms"
+    return f"{format_ms(_with_call(result))} ms by session.run, {format_ms(result.call_ms)} of them for the call"
 
 
 def gains(result: Result) -> list[str]:
@@ -187,7 +186,7 @@ def rank_of_best(result: Result) -> str:
 def not_proved(result: Result) -> list[str]:
     """The best placement, if it may be faster than the answer and was not proved to be, with its figures."""
     tried = result.candidate_speedup
-    if result.answer == "placement" or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
+    if result.placed or tried.by_definition or not tried.rounds or tried.estimate <= 1.0:
         return []
     return [
         f"not proved faster: the best placement, {describe_gain(tried)} as fast as "
@@ -195,19 +194,12 @@ def not_proved(result: Result) -> list[str]:
     ]
 
 
-def _held(result: Result) -> list[str]:
-    """A note on times of a run that was held to a lesser processor."""
-    cpu = result.environment["cpu"]
-    return [f"Not measured on a processor of that kind, but on {cpu}."] if result.target.get("held") else []
-
-
-def _skipped(result: Result) -> list[str]:
-    skipped = result.search is not None and result.search.skipped
-    return ["the run skipped the search, which takes long for this model: resume it to search"] if skipped else []
-
-
-def _changed(result: Result) -> list[str]:
-    return [f"{capitalised(result.changed)}."] if result.changed else []
+def _conditions(result: Result) -> Iterator[str]:
+    """What is special about the run: it skipped its search, or the machine changed."""
+    if result.changed:
+        yield f"{capitalised(result.changed)}."
+    if result.search is not None and result.search.skipped:
+        yield "the run skipped the search, which takes long for this model: resume it to search"
 
 
 def format_interval(speedup: Speedup) -> str:
@@ -278,7 +270,7 @@ def _decision(result: Result) -> tuple[str, str]:
 def _proved(result: Result) -> tuple[str, str]:
     """What the times of execution prove, without those of calls."""
     answer = next((one for one in result.libraries if one.name == result.answer), None)
-    if result.answer == "placement":
+    if result.placed:
         speedup, best = result.speedup_over_best_single, f"{format_name(result.best_single)}, the best baseline"
         return USE, f"{_earlier(speedup)}{_gain(result, speedup.estimate)} {best}"
     usual = next((one for one in result.libraries if one.backend == USUAL), None)
@@ -299,7 +291,7 @@ def _earlier(speedup: Speedup) -> str:
 
 def _call_adds(result: Result) -> bool:
     """Whether the time that ``session.run`` adds to the execution matters, as it does for models of microseconds."""
-    return result.objective == "latency" and call_counts(result.best.median_ms or 0.0, result.call_ms)
+    return result.objective == "latency" and call_counts(result.best_ms, result.call_ms)
 
 
 def _made_up_for(result: Result) -> str:
@@ -307,12 +299,16 @@ def _made_up_for(result: Result) -> str:
 
     Only the answer's call is counted, so that errors favour staying with the library.
     """
-    libraries = [one for one in result.libraries if one.keeps and one.latency_ms is not None]
-    if not libraries or not _call_adds(result):
+    times_ms = {one.backend: one.latency_ms for one in result.libraries if one.keeps and one.latency_ms is not None}
+    fastest = min(times_ms, key=times_ms.__getitem__, default="")
+    if not fastest or not _call_adds(result) or times_ms[fastest] > _with_call(result):
         return ""
-    fastest = min(libraries, key=lambda one: one.latency_ms or 0.0)
-    whole = (result.best.median_ms or 0.0) + (result.call_ms or 0.0)
-    return title(fastest.backend) if (fastest.latency_ms or 0.0) <= whole else ""
+    return title(fastest)
+
+
+def _with_call(result: Result) -> float:
+    """The answer's time by ``session.run``, ms."""
+    return result.best_ms + (result.call_ms or 0.0)
 
 
 def _over_usual(result: Result, usual: LibraryResult | None) -> str:
@@ -330,8 +326,6 @@ def _gain(result: Result, ratio: float) -> str:
 
 def _breaks_budget(result: Result) -> bool:
     """Whether the answer exceeds the budget, by the search's samples or by held-out ones."""
-    point = result.point
     error, largest = result.accuracy.error_held_out, result.accuracy.largest
-    return (point is not None and not point.feasible) or (
-        error is not None and largest is not None and error > largest
-    )
+    on_held_out = error is not None and largest is not None and error > largest
+    return on_held_out or (result.point is not None and not result.point.feasible)

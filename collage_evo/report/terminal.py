@@ -94,8 +94,7 @@ def latency_table(result: Result) -> Table:
     for name, seed in _seeds(result):
         table.add_row(name, *_cells(seed.latency), format_ms(seed.predicted_ms))
     table.add_section()
-    placed = result.answer == "placement"
-    remark = f"{len(result.placement)} region(s)" if placed else f"baseline {result.best_single}"
+    remark = f"{len(result.placement)} region(s)" if result.placed else f"baseline {result.best_single}"
     table.add_row(f"{result.best.name}, {remark}", *_cells(result.best), style="bold")
     return table
 

@@ -134,20 +134,15 @@ def _describe_single(part: Part) -> str:
 
 def format_ms(ms: float | None) -> str:
     """A time in three significant digits, ms; a dash for none."""
-    return "-" if ms is None else _three(ms)
+    return "-" if ms is None else format_ratio(ms)
 
 
 def format_ratio(ratio: float) -> str:
-    """How many times, in three significant digits."""
-    return _three(ratio)
-
-
-def _three(value: float) -> str:
     """Three significant digits, never as a power of ten, and none cut off before the point."""
-    if abs(value) >= 99.95:
-        return f"{value:.0f}"
-    text = f"{value:#.3g}"
-    return f"{value:.9f}".rstrip("0") if "e" in text else text.rstrip(".")
+    if abs(ratio) >= 99.95:
+        return f"{ratio:.0f}"
+    text = f"{ratio:#.3g}"
+    return f"{ratio:.9f}".rstrip("0") if "e" in text else text.rstrip(".")
 
 
 def format_number(error: float | None) -> str:

@@ -75,16 +75,6 @@ def test_a_faster_library_that_exceeds_the_budget_says_so_beside_its_bar(tmp_pat
     assert "the answer is 0.800 times (1.07 to 1.45) as fast; it exceeds the budget" in page
 
 
-def test_without_placements_in_the_race_libraries_are_told_by_the_phase_that_timed_them(tmp_path: Path) -> None:
-    points = [replace(point, raced=point.single == "onnxruntime/nchw") for point in WON.front]
-    page = page_of(replace(WON, front=points, libraries=()), tmp_path).partition("Baselines: each library")[2]
-    headings = re.findall(r'scope="rowgroup"[^>]*>([^<]*)<', page)
-    phases = ["Timed in turns with the answer", "Timed at the start of the run, on the scale of the final comparison"]
-    assert headings == [*phases, "Not timed"]
-    rows = page.partition(headings[0])[2].partition(headings[1])[0]
-    assert re.findall(r'scope="row">([^<]*)<', rows) == ["The answer", "ONNX Runtime in float32 (nchw)"]
-
-
 def test_the_page_names_the_file_of_library_messages_if_there_is_one(tmp_path: Path) -> None:
     assert "details.log" not in page_of(WON, tmp_path)
     (tmp_path / "details.log").write_text("a library's words\n")
